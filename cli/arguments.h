@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace outboard::cli {
@@ -73,6 +74,11 @@ class Command {
   // What Arguments::Run does when this subcommand, and none below it, is asked for; returns the
   // exit code.
   void Runs(std::function<int()> run);
+  // The same of run(*flags), where `flags` are those that its options set.
+  template <typename Flags, typename Run>
+  void Runs(std::shared_ptr<Flags> flags, Run run) {
+    Runs([flags = std::move(flags), run = std::move(run)] { return run(*flags); });
+  }
 
  protected:
   struct Actions;

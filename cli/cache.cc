@@ -177,11 +177,11 @@ void AddTuningCommands(Arguments& app) {
     command.Add("--store", &tuned.store,
                 "Tuning store (default: $OUTBOARD_KERNEL_STORE, else "
                 "kernels.db in ~/.cache/outboard)");
-  cache_list.Runs([flags] { return RunCacheList(*flags); });
-  explain.Runs([flags] { return RunCacheExplain(*flags); });
-  cache_export.Runs([flags] { return RunCacheExport(*flags); });
-  cache_import.Runs([flags] { return RunCacheImport(*flags); });
-  forget.Runs([flags] { return RunCacheRemove(*flags); });
+  cache_list.Runs(flags, RunCacheList);
+  explain.Runs(flags, RunCacheExplain);
+  cache_export.Runs(flags, RunCacheExport);
+  cache_import.Runs(flags, RunCacheImport);
+  forget.Runs(flags, RunCacheRemove);
 }
 
 }  // namespace outboard::cli

@@ -316,12 +316,12 @@ void AddCertificateCommands(Arguments& app) {
     command.Add("--days", &certified.days, "Days that the certificate is valid").Between(1, 3650);
   for (Command command : {cert_init, cert_issue})
     command.Add("--force", &certified.force, "Replace what is there already");
-  cert_init.Runs([flags] { return RunCertInit(*flags); });
-  cert_issue.Runs([flags] { return RunCertIssue(*flags); });
-  cert_renew.Runs([flags] { return RunCertRenew(*flags); });
-  cert_show.Runs([flags] { return RunCertShow(*flags); });
-  cert_revoke.Runs([flags] { return RunCertRevoke(*flags); });
-  cert_token.Runs([flags] { return RunCertToken(*flags); });
+  cert_init.Runs(flags, RunCertInit);
+  cert_issue.Runs(flags, RunCertIssue);
+  cert_renew.Runs(flags, RunCertRenew);
+  cert_show.Runs(flags, RunCertShow);
+  cert_revoke.Runs(flags, RunCertRevoke);
+  cert_token.Runs(flags, RunCertToken);
 }
 
 }  // namespace outboard::cli

@@ -48,6 +48,7 @@ struct ServerFlags {
   std::string fleet_secret_file;  // gateway, worker; $OUTBOARD_FLEET_SECRET takes precedence
   std::string identity_file;      // worker
   std::string data_address;       // worker; empty: none
+  std::string advertise_data_address;  // worker; empty: data_address
   bool tls = false;               // also on loopback
   bool insecure = false;          // TLS never
   std::string tls_certificate_file, tls_key_file;  // gateway, serve, up

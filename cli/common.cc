@@ -23,9 +23,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/cores.h"
 #include "base/environment.h"
+#include "base/exec_arguments.h"
 #include "cli/service_manager.h"
-
-extern char** environ;
 
 namespace outboard::cli {
 
@@ -177,6 +176,12 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+void BecomeServer(int life_fd, const ReadyOptions& ready) {
+  for (const int fd : {life_fd, ready.fd})
+    if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  BlockSignals();
+}
+
 void BlockSignals() {
   sigset_t set = OurSignals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
@@ -246,12 +251,7 @@ absl::StatusOr<Child> Child::Start(std::vector<std::string> args,
   args.insert(args.begin(), "outboard");
   args.push_back("--life-fd");
   args.push_back(absl::StrCat(kLifeFd));
-  std::vector<char*> argv, env;
-  for (std::string& arg : args) argv.push_back(arg.data());
-  argv.push_back(nullptr);
-  for (char** entry = environ; *entry != nullptr; ++entry) env.push_back(*entry);
-  for (std::string& entry : environment) env.push_back(entry.data());
-  env.push_back(nullptr);
+  std::vector<std::string> variables = EnvironmentWith(std::move(environment));
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -274,7 +274,8 @@ absl::StatusOr<Child> Child::Start(std::vector<std::string> args,
   int error;
   {
     const OnCores inherited(cores);
-    error = posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, argv.data(), env.data());
+    error = posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, ExecPointers(args).data(),
+                        ExecPointers(variables).data());
   }
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);

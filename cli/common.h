@@ -61,6 +61,9 @@ void RaiseDescriptorLimit();
 // Asks for a SIGTERM when the parent, which has this pid, ends; 0: there is none to wait for.
 void EndWith(int parent_pid);
 
+// What each command that runs a server does first: its parent's descriptors (--life-fd; -1: none,
+// and that of `ready`) are not inherited by its children, and BlockSignals.
+void BecomeServer(int life_fd, const ReadyOptions& ready);
 // Blocks SIGINT, SIGTERM and SIGCHLD, which AwaitEnd receives. Call before any thread starts.
 void BlockSignals();
 // The same of SIGHUP, for a server that reads a file again then.
@@ -77,7 +80,7 @@ absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child
 class Child {
  public:
   // Starts this binary with `args` (without the program's name) and "--life-fd N". `environment`:
-  // "NAME=value" to add. `cores`: those that it may use; empty: the caller's.
+  // "NAME=value" to set. `cores`: those that it may use; empty: the caller's.
   static absl::StatusOr<Child> Start(std::vector<std::string> args,
                                      std::vector<std::string> environment,
                                      const std::vector<int>& cores = {});

@@ -76,8 +76,8 @@ void AddQuarantineCommands(Arguments& app) {
       .Required();
   for (Command command : {quarantine_list, quarantine_lift})
     command.Add("--data", &quarantined.data, kDataHelp);
-  quarantine_list.Runs([flags] { return RunQuarantineList(*flags); });
-  quarantine_lift.Runs([flags] { return RunQuarantineLift(*flags); });
+  quarantine_list.Runs(flags, RunQuarantineList);
+  quarantine_lift.Runs(flags, RunQuarantineLift);
 }
 
 }  // namespace outboard::cli

@@ -1,9 +1,8 @@
 // `outboard up`, `gateway`, `worker` and `serve`: their options. What they do is in cli/servers.cc.
-#include <fcntl.h>
-
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -94,14 +93,11 @@ void AddGatewayOptions(Command app, ServerFlags& flags, const std::string& snaps
       .ShowDefault();
 }
 
-// What all of them begin with.
 template <typename Run>
-void Runs(Command command, std::shared_ptr<ServerFlags> flags, Run run) {
-  command.Runs([flags, run] {
-    for (const int fd : {flags->life_fd, flags->ready.fd})
-      if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);  // not inherited by children
-    BlockSignals();
-    return run(*flags);
+void RunsServer(Command command, std::shared_ptr<ServerFlags> flags, Run run) {
+  command.Runs(std::move(flags), [run](const ServerFlags& given) {
+    BecomeServer(given.life_fd, given.ready);
+    return run(given);
   });
 }
 
@@ -127,7 +123,7 @@ Command AddUp(Arguments& app, const std::shared_ptr<ServerFlags>& flags) {
   AddMemory(up, server, "3/4 of the machine's, divided by all devices; with GPUs, a GPU's");
   AddGatewayOptions(up, server, "30", "60");
   AddReady(up, server);
-  Runs(up, flags, [listen](const ServerFlags& given) {
+  RunsServer(up, flags, [listen](const ServerFlags& given) {
     if (listen.Given() && (given.port.has_value() || !given.host.empty())) {
       std::fprintf(stderr, "outboard: --port and --host are what --listen says too: give one\n");
       return 2;
@@ -171,7 +167,7 @@ Command AddGateway(Arguments& app, const std::shared_ptr<ServerFlags>& flags) {
   AddMemory(gateway, server, "the worker's own limit");
   AddGatewayOptions(gateway, server, "30", "60");
   AddReady(gateway, server);
-  Runs(gateway, flags, RunGateway);
+  RunsServer(gateway, flags, RunGateway);
   return gateway;
 }
 
@@ -218,8 +214,11 @@ Command AddWorker(Arguments& app, const std::shared_ptr<ServerFlags>& flags) {
              "HOST:PORT of this machine, in numbers, where workers connect to exchange data of "
              "sessions that are on several; reachable by workers alone; port 0: any (default: "
              "none, and a session has all of its devices here or none)");
+  worker.Add("--advertise-data-address", &server.advertise_data_address,
+             "HOST:PORT, in numbers, where other workers reach --data-address, if that differs: a "
+             "container's mapped port, a translated address (default: --data-address)");
   AddReady(worker, server);
-  Runs(worker, flags, RunWorker);
+  RunsServer(worker, flags, RunWorker);
   return worker;
 }
 
@@ -242,7 +241,7 @@ Command AddServe(Arguments& app, const std::shared_ptr<ServerFlags>& flags) {
   AddMemory(serve, server, "3/4 of the machine's, which the sessions share; with GPUs, a GPU's");
   AddGatewayOptions(serve, server, "0", "60; with --ephemeral 0");
   AddReady(serve, server);
-  Runs(serve, flags, RunServe);
+  RunsServer(serve, flags, RunServe);
   return serve;
 }
 

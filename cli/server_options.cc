@@ -7,17 +7,19 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/environment.h"
+#include "base/host_port.h"
 #include "client/session/address.h"
 #include "gateway/server/fleet_secret.h"
 #include "runtime/devices.h"
 #include "telemetry/log.h"
+#include "wire/data_address.h"
 #include "worker/executor/executor_main.h"
 #include "worker/process/child_process.h"
 #include "worker/tuning/tuning_store.h"
@@ -91,10 +93,10 @@ absl::StatusOr<std::string> FleetSecretOfWorker(const ServerFlags& flags,
 
 std::string FleetListenFor(const std::string& listen) {
   if (listen.starts_with("unix:")) return listen + ".fleet";
-  int port = 0;
-  if (!absl::SimpleAtoi(listen.substr(listen.rfind(':') + 1), &port)) return "";
-  if (port == 65535) return "127.0.0.1:65534";
-  return absl::StrCat("127.0.0.1:", port == 0 ? 0 : port + 1);
+  const std::optional<HostPort> place = SplitHostPort(listen);
+  if (!place.has_value()) return "";
+  if (place->port == 65535) return "127.0.0.1:65534";
+  return absl::StrCat("127.0.0.1:", place->port == 0 ? 0 : place->port + 1);
 }
 
 absl::StatusOr<session::Protection> ProtectionOfWorker(const ServerFlags& flags,
@@ -117,8 +119,16 @@ absl::StatusOr<session::Protection> ProtectionOfWorker(const ServerFlags& flags,
 }
 
 absl::StatusOr<std::shared_ptr<worker::GroupLinks>> LinksOf(const ServerFlags& flags) {
-  if (flags.data_address.empty()) return nullptr;
-  auto links = worker::GroupLinks::Listen(flags.data_address);
+  const std::string& advertised = flags.advertise_data_address;
+  if (flags.data_address.empty()) {
+    if (advertised.empty()) return nullptr;
+    return absl::InvalidArgumentError(
+        "--advertise-data-address says where others reach --data-address, which is missing");
+  }
+  if (!advertised.empty())
+    if (const absl::Status bad = wire::ParseDataAddress(advertised).status(); !bad.ok())
+      return absl::Status(bad.code(), absl::StrCat("--advertise-data-address: ", bad.message()));
+  auto links = worker::GroupLinks::Listen(flags.data_address, advertised);
   if (!links.ok())
     return absl::Status(links.status().code(),
                         absl::StrCat("--data-address: ", links.status().message()));

@@ -13,11 +13,11 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/cores.h"
 #include "base/environment.h"
+#include "base/host_port.h"
 #include "cli/commands.h"
 #include "cli/node/node_worker.h"
 #include "cli/server_options.h"
@@ -51,11 +51,10 @@ constexpr int kRestartsMax = 16;
 // Where the workers of `up` show their metrics: at the ports after the gateway's.
 std::string WorkerMetricsListen(const TelemetryFlags& flags, int index) {
   const std::string& listen = flags.metrics_listen;
-  const size_t colon = listen.rfind(':');
-  int port = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(listen.substr(colon + 1), &port) || port == 0)
-    return listen.empty() ? "127.0.0.1:0" : listen;
-  return absl::StrCat(listen.substr(0, colon), ":", port + 1 + index);
+  const std::optional<HostPort> place = SplitHostPort(listen);
+  if (!place.has_value() || place->port == 0) return listen.empty() ? "127.0.0.1:0" : listen;
+  // Beyond the last port there is none, and the worker says so.
+  return absl::StrCat(listen.substr(0, listen.rfind(':')), ":", place->port + 1 + index);
 }
 
 // Of the workers of `up`, which know nothing of each other: worker i has result[i], and divides it
@@ -244,6 +243,54 @@ absl::StatusOr<WorkerJoin> JoinOfFleet(const ServerFlags& flags,
   return join;
 }
 
+// By which the gateway knows the worker again. Where no file can be had for it, and none was named,
+// the worker serves all the same, and is a new one at its next start.
+absl::StatusOr<std::string> IdentityOfWorker(const ServerFlags& flags) {
+  auto identity = worker::OpenIdentity(IdentityPath(flags));
+  if (identity.ok() || !flags.identity_file.empty()) return identity;
+  const absl::string_view why = identity.status().message();
+  telemetry::LogWarning("no_identity_kept", {{"message", why}});
+  return worker::NewIdentity();
+}
+
+using Connect = std::function<worker::FleetChannels(std::shared_ptr<const tls::KeyAndChain>)>;
+
+// Connects to the gateway, with a certificate or without. A node's log goes by the newest
+// connection that has one; `node_log` is null where there is no log to send.
+Connect ConnectTo(const WorkerJoin& join, std::shared_ptr<NodeLogStream> node_log) {
+  return [target = join.gateway, protection = join.protection,
+          node_log](std::shared_ptr<const tls::KeyAndChain> certificate) {
+    session::Protection with = protection;
+    with.identity = std::move(certificate);
+    worker::FleetChannels made{session::MakeChannel(target, with),
+                               session::MakeBulkConnections(target, "", with).channels};
+    if (node_log != nullptr && with.identity != nullptr) node_log->Use(made.control);
+    return made;
+  };
+}
+
+// How the worker gets its certificate; null: it joins without one. `node` has none without being
+// let in: one that is not ends, says why, and is started again after a while (worker/init).
+absl::StatusOr<std::shared_ptr<worker::Enrolment>> Enrol(const ServerFlags& flags,
+                                                         const WorkerJoin& join,
+                                                         const std::optional<NodeStart>& node,
+                                                         const Connect& connect) {
+  if (flags.own || !join.protection.UsesTls(join.gateway)) {
+    if (!node.has_value()) return nullptr;
+    return absl::InvalidArgumentError("a node joins by TLS: give --tls-fingerprint or --tls-ca");
+  }
+  auto enrolment = std::make_shared<worker::Enrolment>(worker::EnrolmentOptions{
+      .name = flags.name,
+      .node = node.has_value() ? std::optional(node->facts) : std::nullopt,
+      .tpm = node.has_value() ? node->tpm : std::nullopt,
+      .fleet_secret = join.secret,
+      .token = join.token,
+      .file = IdentityPath(flags) + ".pem",
+      .connect = connect});
+  if (node.has_value()) OB_RETURN_IF_ERROR(enrolment->Channels().status());
+  return enrolment;
+}
+
 int RunWorker(const ServerFlags& given) {
   ServerFlags flags = given;
   RaiseDescriptorLimit();  // each session has some, and some for each blob that is on its way
@@ -260,65 +307,34 @@ int RunWorker(const ServerFlags& given) {
       flags.own ? JoinOfOwn(flags)
                 : JoinOfFleet(flags, is_node ? std::optional((*node)->claim) : std::nullopt);
   if (!join.ok()) return Report(join.status());
-  const std::string& target = join->gateway;
-  const session::Protection& protection = join->protection;
-  if (absl::Status status = session::CheckTarget("--gateway", target); !status.ok())
+  if (absl::Status status = session::CheckTarget("--gateway", join->gateway); !status.ok())
     return Report(status);
   auto links = LinksOf(flags);
   if (!links.ok()) return Report(links.status());
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInWorker, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());
-  auto identity = worker::OpenIdentity(IdentityPath(flags));
-  if (!identity.ok()) {
-    if (!flags.identity_file.empty()) return Report(identity.status());
-    const absl::string_view why = identity.status().message();
-    telemetry::LogWarning("no_identity_kept", {{"message", why}});
-    identity = worker::NewIdentity();
-  }
+  const auto identity = IdentityOfWorker(flags);
+  if (!identity.ok()) return Report(identity.status());
   const auto receipt_key = worker::OpenReceiptKey(IdentityPath(flags), *identity);
   if (!receipt_key.ok()) return Report(receipt_key.status());
-  const auto node_log =
-      is_node ? std::make_shared<NodeLogStream>(flags.node_folder) : nullptr;
-  const auto connect = [&, node_log](std::shared_ptr<const tls::KeyAndChain> certificate) {
-    session::Protection with = protection;
-    with.identity = std::move(certificate);
-    worker::FleetChannels made{session::MakeChannel(target, with),
-                               session::MakeBulkConnections(target, "", with).channels};
-    if (node_log != nullptr && with.identity != nullptr) node_log->Use(made.control);
-    return made;
-  };
+  const Connect connect = ConnectTo(
+      *join, is_node ? std::make_shared<NodeLogStream>(flags.node_folder) : nullptr);
   const worker::FleetChannels channels = connect(nullptr);
   if (absl::Status status =
-          session::WaitConnected(*channels.control, target, kConnectsWithin);
+          session::WaitConnected(*channels.control, join->gateway, kConnectsWithin);
       !status.ok()) {
-    return Report(protection.Explain(target, status));
+    return Report(join->protection.Explain(join->gateway, status));
   }
-  const auto enrolment = !flags.own && protection.UsesTls(target)
-                             ? std::make_shared<worker::Enrolment>(worker::EnrolmentOptions{
-                                   .name = flags.name,
-                                   .node = is_node ? std::optional((*node)->facts) : std::nullopt,
-                                   .tpm = is_node ? (*node)->tpm : std::nullopt,
-                                   .fleet_secret = join->secret,
-                                   .token = join->token,
-                                   .file = IdentityPath(flags) + ".pem",
-                                   .connect = connect})
-                             : nullptr;
-  if (is_node) {
-    // One that is not let in ends, says why, and is started again after a while (worker/init).
-    const absl::Status let_in =
-        enrolment == nullptr
-            ? absl::InvalidArgumentError("a node joins by TLS: give --tls-fingerprint or --tls-ca")
-            : enrolment->Channels().status();
-    if (!let_in.ok()) return Report(let_in);
-  }
+  const auto enrolment = Enrol(flags, *join, *node, connect);
+  if (!enrolment.ok()) return Report(enrolment.status());
   // Not before it has joined: a driver may be large, and the way to it slow.
   std::optional<DriverFetch> driver;
   if (is_node)
-    driver.emplace(*enrolment, **node, flags.node_folder, [] { kill(getpid(), SIGTERM); });
+    driver.emplace(**enrolment, **node, flags.node_folder, [] { kill(getpid(), SIGTERM); });
   SupervisorThread supervisor({.gateway = channels.control,
                                .bulk = channels.bulk,
-                               .enrolment = enrolment,
+                               .enrolment = *enrolment,
                                .name = flags.name,
                                .fleet_secret = join->secret,
                                .identity = *identity,
@@ -335,7 +351,7 @@ int RunWorker(const ServerFlags& given) {
                                   NoteJoined(flags.node_folder);
                                   driver->Begin([&] { supervisor.ReleaseReserved(); });
                                 }
-                                return TellReady(flags.ready, target, "", "",
+                                return TellReady(flags.ready, join->gateway, "", "",
                                                  (*shown)->Announce());
                               });
   const absl::Status status = AwaitEnd(flags.life_fd);
@@ -410,6 +426,86 @@ int RunServe(const ServerFlags& flags) {
   return code;
 }
 
+// The worker processes of `up`: each has its part of the cores, and one that ends is started again.
+// Errors: those of Child::Start
+class LocalWorkers {
+ public:
+  LocalWorkers(const ServerFlags& flags, const gateway::GatewayOptions& options,
+               std::string fleet_address)
+      : flags_(flags),
+        options_(options),
+        fleet_address_(std::move(fleet_address)),
+        cores_(CoresOfWorkers(flags.workers)) {}
+
+  absl::Status StartAll() {
+    for (int index = 0; index < flags_.workers; ++index) {
+      OB_ASSIGN_OR_RETURN(Child worker, Start(index));
+      workers_.push_back(std::move(worker));
+    }
+    return absl::OkStatus();
+  }
+
+  // After a SIGCHLD. INTERNAL: they end again and again.
+  absl::Status RestartEnded() {
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      if (workers_[i].pid() <= 0 || waitpid(workers_[i].pid(), nullptr, WNOHANG) <= 0) continue;
+      workers_[i].Reaped();
+      if (++restarts_ > kRestartsMax)
+        return absl::InternalError("workers keep failing; see their messages");
+      telemetry::LogWarning("worker_restarted", {{"worker", absl::StrCat("local-", i)}});
+      OB_ASSIGN_OR_RETURN(workers_[i], Start(static_cast<int>(i)));
+    }
+    return absl::OkStatus();
+  }
+
+  void Stop() {
+    for (Child& worker : workers_) worker.Stop();
+  }
+
+ private:
+  absl::StatusOr<Child> Start(int index) const {
+    std::vector<std::string> args{"worker",
+                                  "--gateway",
+                                  fleet_address_,
+                                  "--name",
+                                  absl::StrCat("local-", index),
+                                  "--identity-file",
+                                  absl::StrCat(options_.data_folder, "/workers/local-", index),
+                                  "--devices",
+                                  absl::StrCat(flags_.devices),
+                                  "--data-address",
+                                  "127.0.0.1:0",
+                                  "--metrics-listen",
+                                  WorkerMetricsListen(flags_.telemetry, index),
+                                  "--log-format",
+                                  flags_.telemetry.log_format,
+                                  "--quiet"};
+    if (!flags_.telemetry.metrics_token_file.empty())
+      args.insert(args.end(), {"--metrics-token-file", flags_.telemetry.metrics_token_file});
+    if (!flags_.telemetry.log_level.empty())
+      args.insert(args.end(), {"--log-level", flags_.telemetry.log_level});
+    if (flags_.no_idle_search) args.push_back("--no-idle-search");
+    if (flags_.shared_anyway) args.push_back("--shared-anyway");
+    // A file where there is one: other processes of this user can read an environment.
+    std::vector<std::string> environment;
+    if (options_.fleet_secret.empty()) {
+      args.push_back("--fleet-secret-file");
+      args.push_back(gateway::FleetSecretPath(options_.data_folder));
+    } else {
+      environment.push_back(absl::StrCat("OUTBOARD_FLEET_SECRET=", options_.fleet_secret));
+    }
+    return Child::Start(std::move(args), std::move(environment),
+                        cores_[static_cast<size_t>(index)]);
+  }
+
+  const ServerFlags& flags_;
+  const gateway::GatewayOptions& options_;
+  const std::string fleet_address_;
+  const std::vector<std::vector<int>> cores_;  // by worker
+  std::vector<Child> workers_;
+  int restarts_ = 0;
+};
+
 int RunUp(ServerFlags flags) {
   RaiseDescriptorLimit();
   if (!flags.prices_file.empty()) BlockHangups();
@@ -435,52 +531,8 @@ int RunUp(ServerFlags flags) {
   auto gateway = gateway::Gateway::Start(*options);
   if (!gateway.ok()) return ReportStart(gateway.status());
 
-  const std::vector<std::vector<int>> cores = CoresOfWorkers(flags.workers);
-  std::vector<Child> workers;
-  int restarts = 0;
-  auto start = [&](int index) -> absl::Status {
-    std::vector<std::string> args{"worker",
-                                  "--gateway",
-                                  (*gateway)->fleet_address(),
-                                  "--name",
-                                  absl::StrCat("local-", index),
-                                  "--identity-file",
-                                  absl::StrCat(options->data_folder, "/workers/local-", index),
-                                  "--devices",
-                                  absl::StrCat(flags.devices),
-                                  "--data-address",
-                                  "127.0.0.1:0",
-                                  "--metrics-listen",
-                                  WorkerMetricsListen(flags.telemetry, index),
-                                  "--log-format",
-                                  flags.telemetry.log_format,
-                                  "--quiet"};
-    if (!flags.telemetry.metrics_token_file.empty())
-      args.insert(args.end(), {"--metrics-token-file", flags.telemetry.metrics_token_file});
-    if (!flags.telemetry.log_level.empty())
-      args.insert(args.end(), {"--log-level", flags.telemetry.log_level});
-    if (flags.no_idle_search) args.push_back("--no-idle-search");
-    if (flags.shared_anyway) args.push_back("--shared-anyway");
-    // A file where there is one: other processes of this user can read an environment.
-    std::vector<std::string> environment;
-    if (options->fleet_secret.empty()) {
-      args.push_back("--fleet-secret-file");
-      args.push_back(gateway::FleetSecretPath(options->data_folder));
-    } else {
-      environment.push_back(absl::StrCat("OUTBOARD_FLEET_SECRET=", options->fleet_secret));
-    }
-    auto child =
-        Child::Start(std::move(args), std::move(environment), cores[static_cast<size_t>(index)]);
-    if (!child.ok()) return child.status();
-    if (static_cast<size_t>(index) < workers.size()) {
-      workers[static_cast<size_t>(index)] = *std::move(child);
-    } else {
-      workers.push_back(*std::move(child));
-    }
-    return absl::OkStatus();
-  };
-  absl::Status status;
-  for (int i = 0; i < flags.workers && status.ok(); ++i) status = start(i);
+  LocalWorkers workers(flags, *options, (*gateway)->fleet_address());
+  absl::Status status = workers.StartAll();
   if (status.ok() && !(*gateway)->AwaitDevices(static_cast<uint32_t>(flags.workers * flags.devices),
                                                kWorkersJoinWithin)) {
     status = absl::UnavailableError(
@@ -490,22 +542,11 @@ int RunUp(ServerFlags flags) {
   if (status.ok())
     status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint(),
                        (*shown)->Announce());
-  if (status.ok()) {
-    const auto on_child = [&]() -> absl::Status {
-      for (size_t i = 0; i < workers.size(); ++i) {
-        if (workers[i].pid() <= 0 || waitpid(workers[i].pid(), nullptr, WNOHANG) <= 0) continue;
-        workers[i].Reaped();
-        if (++restarts > kRestartsMax)
-          return absl::InternalError("workers keep failing; see their messages");
-        telemetry::LogWarning("worker_restarted", {{"worker", absl::StrCat("local-", i)}});
-        if (absl::Status again = start(static_cast<int>(i)); !again.ok()) return again;
-      }
-      return absl::OkStatus();
-    };
-    status = AwaitEnd(flags.life_fd, on_child, RereadsPrices(flags, **gateway));
-  }
+  if (status.ok())
+    status = AwaitEnd(
+        flags.life_fd, [&] { return workers.RestartEnded(); }, RereadsPrices(flags, **gateway));
   (*gateway)->Stop(milliseconds(0));
-  for (Child& worker : workers) worker.Stop();
+  workers.Stop();
   return EndCode(status);
 }
 

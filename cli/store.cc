@@ -248,13 +248,13 @@ void AddStoreCommands(Arguments& app) {
   }
   for (Command command : {push, pull, store_list, store_remove, pin, unpin, store_usage})
     command.Add("--json", &stored.json, "Print JSON");
-  push.Runs([flags] { return RunPush(*flags); });
-  pull.Runs([flags] { return RunPull(*flags); });
-  store_list.Runs([flags] { return RunStoreList(*flags); });
-  store_remove.Runs([flags] { return RunStoreRemove(*flags); });
+  push.Runs(flags, RunPush);
+  pull.Runs(flags, RunPull);
+  store_list.Runs(flags, RunStoreList);
+  store_remove.Runs(flags, RunStoreRemove);
   pin.Runs([flags] { return RunStorePin(*flags, true); });
   unpin.Runs([flags] { return RunStorePin(*flags, false); });
-  store_usage.Runs([flags] { return RunStoreUsage(*flags); });
+  store_usage.Runs(flags, RunStoreUsage);
 }
 
 }  // namespace outboard::cli

@@ -12,11 +12,14 @@
 #include <chrono>
 #include <cstring>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/host_port.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 
@@ -38,7 +41,7 @@ constexpr std::string_view kScheme = "Bearer ";
 
 struct ListenAt {
   std::string ports;  // as civetweb reads it: a numeric host
-  std::string host;   // as it was given
+  std::string host;   // as it was given, without brackets
   sockaddr_storage address{};
   socklen_t address_bytes = 0;
   bool is_local = false;
@@ -51,18 +54,16 @@ absl::StatusOr<ListenAt> Resolve(const std::string& listen) {
                                                    absl::string_view(what.data(), what.size()),
                                                    "; write HOST:PORT"));
   };
-  const size_t colon = listen.rfind(':');
-  if (colon == std::string::npos || colon == 0) return wrong("there is no host or no port");
-  std::string host = listen.substr(0, colon);
-  const std::string given = host, port = listen.substr(colon + 1);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const std::optional<HostPort> place = SplitHostPort(listen);
+  if (!place.has_value()) return wrong("there is no host or no port");
+  const std::string port = std::to_string(place->port);
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  if (port.empty() || getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0)
+  if (getaddrinfo(place->host.c_str(), port.c_str(), &hints, &found) != 0)
     return wrong("there is no such host or port");
   char text[INET6_ADDRSTRLEN] = "";
-  ListenAt at{.host = given, .address_bytes = found->ai_addrlen};
+  ListenAt at{.host = place->host, .address_bytes = found->ai_addrlen};
   std::memcpy(&at.address, found->ai_addr, found->ai_addrlen);
   if (found->ai_family == AF_INET) {
     const auto& address = reinterpret_cast<const sockaddr_in&>(*found->ai_addr).sin_addr;
@@ -228,7 +229,7 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(MetricsServe
   auto impl = std::make_unique<Impl>(std::move(options));
   if (absl::Status status = impl->Start(*at); !status.ok()) return status;
   auto server = std::unique_ptr<MetricsServer>(new MetricsServer(std::move(impl)));
-  server->address_ = absl::StrCat(at->host, ":", server->impl_->port());
+  server->address_ = ToString({at->host, static_cast<uint16_t>(server->impl_->port())});
   if (!at->is_local)
     LogWarning("metrics_in_the_clear",
                {{"address", server->address_},

@@ -92,7 +92,8 @@ std::string Classes(const Json& all) {
     const double gflops = of.at("gflops").get<double>();
     const double memory = of.at("memory_gb_per_s").get<double>();
     if (gflops > 0 || memory > 0)
-      absl::StrAppend(&text, absl::StrFormat("  join test: %g GFLOP/s, %g GB/s\n", gflops, memory));
+      absl::StrAppend(&text,
+                      absl::StrFormat("  rate check: %g GFLOP/s, %g GB/s\n", gflops, memory));
   }
   return text;
 }

@@ -46,7 +46,7 @@ class Sessions {
     const auto context = Context();
     const grpc::Status status = stub_->ListSessions(context.get(), {}, &reply);
     if (!status.ok()) return wire::FromGrpc(status);
-    if (reply.has_head()) Keep(reply.head());
+    if (reply.has_head()) NoteHead(reply.head());
     return reply;
   }
 
@@ -57,7 +57,7 @@ class Sessions {
     const auto context = Context();
     const grpc::Status status = stub_->StopSession(context.get(), request, &reply);
     if (!status.ok()) return wire::FromGrpc(status);
-    if (reply.has_head()) Keep(reply.head());
+    if (reply.has_head()) NoteHead(reply.head());
     return reply;
   }
 
@@ -70,7 +70,7 @@ class Sessions {
   }
 
   // Heads of the ledger are kept for `outboard invoice --verify`, as a program's session does.
-  void Keep(const proto::LedgerHead& head) const {
+  void NoteHead(const proto::LedgerHead& head) const {
     const std::string file = signing::HeadFilePath();
     if (file.empty()) return;
     if (const absl::Status kept = signing::HeadFile(file).Add({target_, head}); !kept.ok())
@@ -160,8 +160,8 @@ void AddSessionCommands(Arguments& app) {
                 "HOST:PORT or unix:/path (default: $CLOUD_HOST); the key is $CLOUD_KEY");
     command.Add("--json", &listed.json, "Print JSON");
   }
-  ps.Runs([flags] { return RunPs(*flags); });
-  stop.Runs([flags] { return RunStop(*flags); });
+  ps.Runs(flags, RunPs);
+  stop.Runs(flags, RunStop);
 }
 
 }  // namespace outboard::cli

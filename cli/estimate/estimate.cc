@@ -205,7 +205,7 @@ void AddEstimateCommand(Arguments& app) {
                 "behind the first 10");
   estimate.Add("--json", &flags.json, "Print JSON");
   estimate.Add("command", &flags.command, "Behind --: the program");
-  estimate.Runs([given] { return Run(*given); });
+  estimate.Runs(given, Run);
 }
 
 }  // namespace outboard::cli

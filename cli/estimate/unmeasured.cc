@@ -19,7 +19,7 @@ constexpr std::array kPeaks = {
     PeakRates{"amd:gfx1100", 61'400, 960},    // Radeon RX 7900 XTX
 };
 
-// What a device is taken to reach of them: about what the join test finds of NVIDIA's.
+// What a device is taken to reach of them: about what the rate check finds of NVIDIA's.
 constexpr double kReachedPart = 0.5;
 
 const PeakRates* PeaksOf(std::string_view hardware) {

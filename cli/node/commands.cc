@@ -1,29 +1,17 @@
 #include "cli/node/commands.h"
 
-#include <fcntl.h>
-
 #include <memory>
 
 namespace outboard::cli {
 
 namespace {
 
-template <typename Flags>
-void Runs(Command command, std::shared_ptr<Flags> flags, int (*run)(const Flags&)) {
-  command.Runs([flags, run] { return run(*flags); });
-}
+constexpr char kGatewayDataHelp[] =
+    "The gateway's folder (default: $OUTBOARD_DATA, else ~/.local/share/outboard)";
 
-}  // namespace
-
-void AddNodeCommands(Arguments& app) {
-  const auto node_flags = std::make_shared<NodeFlags>();
-  const auto image_flags = std::make_shared<ImageFlags>();
-  const auto boot_flags = std::make_shared<BootFlags>();
-  NodeFlags& of_node = *node_flags;
-  ImageFlags& of_image = *image_flags;
-  BootFlags& of_boot = *boot_flags;
-  constexpr char kDataHelp[] =
-      "The gateway's folder (default: $OUTBOARD_DATA, else ~/.local/share/outboard)";
+void AddNode(Arguments& app) {
+  const auto flags = std::make_shared<NodeFlags>();
+  NodeFlags& of_node = *flags;
   Command node =
       app.Subcommand("node", "Manage machines that boot over the network (docs/fleet.md)");
   node.RequireSubcommand();
@@ -69,8 +57,22 @@ void AddNodeCommands(Arguments& app) {
   show.Add("--json", &of_node.json, "Print JSON");
   for (Command command :
        {claim, expect, approve, list, remove, logs, show, drain, reboot, quarantine})
-    command.Add("--data", &of_node.data, kDataHelp);
+    command.Add("--data", &of_node.data, kGatewayDataHelp);
+  claim.Runs(flags, RunNodeClaim);
+  expect.Runs(flags, RunNodeExpect);
+  approve.Runs(flags, RunNodeApprove);
+  list.Runs(flags, RunNodeList);
+  show.Runs(flags, RunNodeShow);
+  drain.Runs(flags, RunNodeDrain);
+  reboot.Runs(flags, RunNodeReboot);
+  logs.Runs(flags, RunNodeLogs);
+  quarantine.Runs(flags, RunNodeQuarantine);
+  remove.Runs(flags, RunNodeRemove);
+}
 
+void AddImage(Arguments& app) {
+  const auto flags = std::make_shared<ImageFlags>();
+  ImageFlags& of_image = *flags;
   Command image = app.Subcommand("image", "Manage what machines boot (docs/fleet.md)");
   image.RequireSubcommand();
   Command image_add =
@@ -104,8 +106,17 @@ void AddNodeCommands(Arguments& app) {
   Command image_rollback = image.Subcommand(
       "rollback", "Take the last rollout back: machines get the image that they had");
   for (Command command : {image_add, image_list, image_use, image_rollout, image_rollback})
-    command.Add("--data", &of_image.data, kDataHelp);
+    command.Add("--data", &of_image.data, kGatewayDataHelp);
+  image_add.Runs(flags, RunImageAdd);
+  image_list.Runs(flags, RunImageList);
+  image_use.Runs(flags, RunImageUse);
+  image_rollout.Runs(flags, RunImageRollout);
+  image_rollback.Runs(flags, RunImageRollback);
+}
 
+void AddBoot(Arguments& app) {
+  const auto flags = std::make_shared<BootFlags>();
+  BootFlags& of_boot = *flags;
   Command boot = app.Subcommand(
       "boot", "Serve an image over HTTP(S) to machines that boot over the network (docs/fleet.md)");
   boot.Add("--image", &of_boot.image,
@@ -128,30 +139,21 @@ void AddNodeCommands(Arguments& app) {
            "the image says)");
   boot.Add("--append", &of_boot.append, "Words to add to the kernel's command line");
   boot.Add("--file", &of_boot.files, "A file to serve by its digest; may be given several times");
-  boot.Add("--data", &of_boot.data, kDataHelp);
+  boot.Add("--data", &of_boot.data, kGatewayDataHelp);
   boot.Add("--ready-file", &of_boot.ready.file, "Write the address here once it can be reached");
   boot.Add("--life-fd", &of_boot.life_fd).Hidden();
-
-  Runs(claim, node_flags, RunNodeClaim);
-  Runs(expect, node_flags, RunNodeExpect);
-  Runs(approve, node_flags, RunNodeApprove);
-  Runs(list, node_flags, RunNodeList);
-  Runs(show, node_flags, RunNodeShow);
-  Runs(drain, node_flags, RunNodeDrain);
-  Runs(reboot, node_flags, RunNodeReboot);
-  Runs(logs, node_flags, RunNodeLogs);
-  Runs(quarantine, node_flags, RunNodeQuarantine);
-  Runs(remove, node_flags, RunNodeRemove);
-  Runs(image_add, image_flags, RunImageAdd);
-  Runs(image_list, image_flags, RunImageList);
-  Runs(image_use, image_flags, RunImageUse);
-  Runs(image_rollout, image_flags, RunImageRollout);
-  Runs(image_rollback, image_flags, RunImageRollback);
-  boot.Runs([boot_flags] {
-    if (boot_flags->life_fd >= 0) fcntl(boot_flags->life_fd, F_SETFD, FD_CLOEXEC);
-    BlockSignals();
-    return RunBoot(*boot_flags);
+  boot.Runs(flags, [](const BootFlags& given) {
+    BecomeServer(given.life_fd, given.ready);
+    return RunBoot(given);
   });
+}
+
+}  // namespace
+
+void AddNodeCommands(Arguments& app) {
+  AddNode(app);
+  AddImage(app);
+  AddBoot(app);
 }
 
 }  // namespace outboard::cli

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/exec_arguments.h"
 #include "runtime/devices.h"
 #include "telemetry/log.h"
 #include "wire/status.h"
@@ -92,13 +93,10 @@ void StartWithDriver(const std::string& node_folder, const std::vector<int>& kep
   setenv("OUTBOARD_DEVICE", "auto", /*overwrite=*/0);
   const std::string line = worker::FileText("/proc/self/cmdline", kCommandBytesMax);
   std::vector<std::string> words = absl::StrSplit(line, '\0', absl::SkipEmpty());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
   // Else their numbers would be those of other files there, which it would watch.
   for (const int fd : kept)
     if (fd >= 0) fcntl(fd, F_SETFD, 0);
-  execv("/proc/self/exe", argv.data());
+  execv("/proc/self/exe", ExecPointers(words).data());
   telemetry::LogWarning("node_driver", {{"message", "the worker cannot start again with it"}});
 }
 

@@ -6,35 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 
 #include "absl/strings/str_cat.h"
-
-extern char** environ;
+#include "base/exec_arguments.h"
 
 namespace outboard::cli {
 namespace {
-
-std::vector<std::string> EnvironmentWith(const std::vector<std::string>& added) {
-  std::vector<std::string> all = added;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view name =
-        std::string_view(*variable).substr(0, std::string_view(*variable).find('=') + 1);
-    if (std::ranges::none_of(added, [&](const std::string& a) { return a.starts_with(name); }))
-      all.emplace_back(*variable);
-  }
-  return all;
-}
-
-std::vector<char*> Pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 // In the child, which allocates nothing. `moved` has room for a descriptor each.
 void Exec(const ProgramStart& start, char* const* arguments, char* const* environment,
@@ -64,8 +43,8 @@ absl::Status SystemError(const std::string& what) {
 absl::StatusOr<pid_t> StartProgram(const ProgramStart& start) {
   int failure[2];  // an exec closes the program's end
   if (pipe2(failure, O_CLOEXEC) != 0) return SystemError(absl::StrCat("no pipe for ", start.name));
-  const std::vector<std::string> environment = EnvironmentWith(start.variables);
-  const std::vector<char*> arguments = Pointers(start.command), all = Pointers(environment);
+  std::vector<std::string> command = start.command, environment = EnvironmentWith(start.variables);
+  const std::vector<char*> arguments = ExecPointers(command), variables = ExecPointers(environment);
   std::vector<int> moved(start.descriptors.size());
   const pid_t parent = getpid();
   const pid_t pid = fork();
@@ -73,7 +52,7 @@ absl::StatusOr<pid_t> StartProgram(const ProgramStart& start) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() == parent)  // else it has ended since
-      Exec(start, arguments.data(), all.data(), moved, failure[1]);
+      Exec(start, arguments.data(), variables.data(), moved, failure[1]);
     _exit(127);
   }
   const absl::Status forked =

@@ -56,10 +56,48 @@ std::string Bytes(double bytes) {
 }
 
 std::string Summary(Spread spread, const shard::ShardedGraph& sharded) {
-  return absl::StrFormat("%-7s %10.3g %12s %8d %11s %10.3f ms  %s\n", std::string(Name(spread)),
-                         sharded.report.operations, Bytes(sharded.report.bytes_sent),
-                         sharded.report.collectives.size(), Bytes(sharded.report.memory_bytes),
-                         1e3 * sharded.report.predicted_s, sharded.report.choice);
+  return absl::StrFormat("%-7s %10.3g %12s %8d %11s %10.3f ms %10.3f ms  %s\n",
+                         std::string(Name(spread)), sharded.report.operations,
+                         Bytes(sharded.report.bytes_sent), sharded.report.collectives.size(),
+                         Bytes(sharded.report.memory_bytes), 1e3 * sharded.report.predicted_s,
+                         1e3 * sharded.report.later_s, sharded.report.choice);
+}
+
+std::string Speeds(const shard::DeviceSpeeds& speeds, bool measured) {
+  return absl::StrFormat(
+      "Predicted by %.0f GFLOP/s a device, links of %s/s and %.0f us a message, %s.\n",
+      speeds.operations_per_s / 1e9, Bytes(speeds.link_bytes_per_s), 1e6 * speeds.collective_s,
+      measured ? "measured here and rounded to powers of two" : "which is assumed");
+}
+
+std::string Results(const UOp* sink, const shard::ShardedGraph& shown) {
+  std::string out;
+  size_t lines = 0;
+  for (size_t i = 0; i < sink->src.size(); ++i) {
+    if (shown.results[i].is_whole() || ++lines > kLinesMax) continue;
+    absl::StrAppend(&out, "  result ", i, ", ", ShapeToString(sink->src[i]->shape), ": ",
+                    ToString(shown.results[i]), "\n");
+  }
+  if (lines > kLinesMax) absl::StrAppend(&out, "  and ", lines - kLinesMax, " more are cut\n");
+  absl::StrAppend(&out, lines == 0 ? "  all whole on each device\n" : "  the others are whole\n");
+  return out;
+}
+
+// The largest first.
+std::string Collectives(std::vector<shard::CollectiveUse> uses) {
+  std::string out;
+  std::stable_sort(uses.begin(), uses.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  for (size_t i = 0; i < std::min(uses.size(), kLinesMax); ++i) {
+    const shard::CollectiveUse& use = uses[i];
+    const bool surprise = use.op == Op::kUnshard && !use.hinted;
+    absl::StrAppendFormat(&out, "%c %-15s %12s  node %d: %s\n", surprise ? '*' : ' ',
+                          std::string(outboard::Name(use.op)),
+                          Bytes(static_cast<double>(use.bytes)), use.node, use.what);
+  }
+  if (uses.size() > kLinesMax)
+    absl::StrAppend(&out, "  and ", uses.size() - kLinesMax, " smaller ones\n");
+  return uses.empty() ? "  none\n" : out;
 }
 
 }  // namespace
@@ -74,15 +112,13 @@ absl::StatusOr<std::string> ShardExplanation(std::string_view encoding, const Sh
     OB_ASSIGN_OR_RETURN(const worker::LinkSpeed link, worker::MeasureLink());
     speeds = shard::SpeedsOfLink(link.bytes_per_s, link.message_s);
   }
-  std::string out = absl::StrFormat(
-      "Predicted by %.0f GFLOP/s a device, links of %s/s and %.0f us a message, %s.\n",
-      speeds.operations_per_s / 1e9, Bytes(speeds.link_bytes_per_s), 1e6 * speeds.collective_s,
-      flags.measures ? "measured here and rounded to powers of two" : "which is assumed");
-  absl::StrAppendFormat(
-      &out,
-      "On %s devices, for one device and one Run:\n%-7s %10s %12s %8s %11s %13s  %s\n",
-      ToString(mesh), "spread", "operations", "sent", "messages", "memory", "predicted",
-      "what is cut to begin with");
+  std::string out = absl::StrCat(
+      Speeds(speeds, flags.measures), "On ", ToString(mesh),
+      " devices, for one device and one Run. Spreads are judged by later steps, which find state "
+      "as this one leaves it.\n",
+      absl::StrFormat("%-7s %10s %12s %8s %11s %13s %13s  %s\n", "spread", "operations", "sent",
+                      "messages", "memory", "predicted", "later steps",
+                      "what is cut to begin with"));
   const shard::DeviceMemory memory{.bytes = static_cast<int64_t>(std::min<uint64_t>(
                                        flags.memory_bytes, limits::kStoredBytesMax))};
   shard::ShardedGraph shown;
@@ -97,31 +133,9 @@ absl::StatusOr<std::string> ShardExplanation(std::string_view encoding, const Sh
                                                       sharded.status().message(), "\n"));
     if (spread == asked) shown = *std::move(sharded);
   }
-
-  absl::StrAppend(&out, "\nResults with spread ", flags.spread, ":\n");
-  size_t lines = 0;
-  for (size_t i = 0; i < sink->src.size(); ++i) {
-    if (shown.results[i].is_whole() || ++lines > kLinesMax) continue;
-    absl::StrAppend(&out, "  result ", i, ", ", ShapeToString(sink->src[i]->shape), ": ",
-                    ToString(shown.results[i]), "\n");
-  }
-  if (lines > kLinesMax) absl::StrAppend(&out, "  and ", lines - kLinesMax, " more are cut\n");
-  absl::StrAppend(&out, lines == 0 ? "  all whole on each device\n" : "  the others are whole\n");
-
-  absl::StrAppend(&out, "\nCollectives (* is one that no hint asked for):\n");
-  std::vector<shard::CollectiveUse> uses = shown.report.collectives;
-  std::stable_sort(uses.begin(), uses.end(),
-                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-  for (size_t i = 0; i < std::min(uses.size(), kLinesMax); ++i) {
-    const shard::CollectiveUse& use = uses[i];
-    const bool surprise = use.op == Op::kUnshard && !use.hinted;
-    absl::StrAppendFormat(&out, "%c %-15s %12s  node %d: %s\n", surprise ? '*' : ' ',
-                          std::string(outboard::Name(use.op)),
-                          Bytes(static_cast<double>(use.bytes)), use.node, use.what);
-  }
-  if (uses.size() > kLinesMax)
-    absl::StrAppend(&out, "  and ", uses.size() - kLinesMax, " smaller ones\n");
-  if (uses.empty()) absl::StrAppend(&out, "  none\n");
+  absl::StrAppend(&out, "\nResults with spread ", flags.spread, ":\n", Results(sink, shown),
+                  "\nCollectives (* is one that no hint asked for):\n",
+                  Collectives(shown.report.collectives));
   return out;
 }
 
@@ -161,7 +175,7 @@ void AddShardCommands(Arguments& app) {
                     "Predict by this machine's links, measured as a worker does it");
   shard_explain.AddBytes("--memory", &sharded.memory_bytes,
                          "What a device has (default: enough for any spread)");
-  shard_explain.Runs([flags] { return RunShardExplain(*flags); });
+  shard_explain.Runs(flags, RunShardExplain);
 }
 
 }  // namespace outboard::cli

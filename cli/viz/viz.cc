@@ -1,5 +1,3 @@
-#include <fcntl.h>
-
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -65,10 +63,9 @@ void AddVizCommand(Arguments& app) {
   see.Add("--port", &viz.port, "Port on this machine; 0 takes a free one").Between(0, 65535);
   see.Add("--ready-file", &viz.ready.file, "Write the address here once it can be opened");
   see.Add("--life-fd", &viz.life_fd).Hidden();
-  see.Runs([flags] {
-    if (flags->life_fd >= 0) fcntl(flags->life_fd, F_SETFD, FD_CLOEXEC);
-    BlockSignals();
-    return RunViz(*flags);
+  see.Runs(flags, [](const VizFlags& given) {
+    BecomeServer(given.life_fd, given.ready);
+    return RunViz(given);
   });
 }
 

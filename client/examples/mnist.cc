@@ -2,12 +2,14 @@
 
 #include <utility>
 
+#include "client/ops/elementwise/promote.h"
+
 namespace outboard::examples {
 namespace {
 
 // Pixels as numbers in 0..1.
 Tensor Pixels(const Tensor& images, const Tensor& rows) {
-  return images[rows].cast(DType::kF32) * (1.0 / 255);
+  return images[rows].cast(DefaultFloat()) * (1.0 / 255);
 }
 
 }  // namespace

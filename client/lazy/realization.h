@@ -44,20 +44,21 @@ class Realization {
               const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at, bool keep_pins,
               const Repetition* repetition = nullptr);
 
+  // Its steps, in this order.
   void Run();
 
  private:
-  void Gather();
+  void Gather();  // the roots: a node for each value that is to be computed
   const UOp* Root(const TensorState& state, const UOp* node) const;
   void Bind(const std::vector<BoundVariable>& bound);
   int64_t ValueOf(const RangedVariable& ranged) const;
-  const UOp* MakeSink();
-  void FindInputs(const EncodedRun& encoded);
-  void MakeResults();
-  void Repeat(const EncodedRun& encoded);
+  const UOp* MakeSink();                       // the graph, which lazy_graph_ encodes and hashes
+  void FindInputs(const EncodedRun& encoded);  // the buffers that it reads, uploaded if need be
+  void Repeat(const EncodedRun& encoded);      // what is carried and stacked; sent once for many
+  void MakeResults();                          // a buffer and a handle for each root
   bool IsCarried(const TensorState& state, const std::shared_ptr<CloudBuffer>& input) const;
-  void Settle();
-  void Send();
+  void Settle();  // values are realised now; inputs that nobody else reads are donated
+  void Send();    // to the session; values of `fetch` are expected from now on
   bool repeats() const { return repetition_ != nullptr && repetition_->count > 1; }
   bool IsStacked(const TensorState& state) const {
     return repetition_ != nullptr && repetition_->stacked.contains(&state);

@@ -1,3 +1,5 @@
+// From tensors that are asked for to one Run: which lazy values belong to it (LazyValues), and what
+// comes before it and after it (RealizeValues). The Run itself is made in realization.cc.
 #include <algorithm>
 #include <utility>
 
@@ -65,6 +67,8 @@ const UOp* NodeOfValue(const std::shared_ptr<TensorState>& state,
   return state->lazy() ? LazyNode(*state, lazy_graph, at) : lazy_graph->NodeOf(state->storage, at);
 }
 
+// Of `values`, `fetch`, and this thread's pending assigns and new state: those that are lazy, each
+// once.
 std::vector<std::shared_ptr<TensorState>> LazyValues(
     std::vector<std::shared_ptr<TensorState>> values,
     const std::vector<std::shared_ptr<TensorState>>& fetch) {
@@ -125,10 +129,10 @@ void RealizeValues(std::vector<std::shared_ptr<TensorState>> values,
     }
   const trace::Scope scope(trace::Trace::OfProcess(), "realize");
   StepObserver* const step = StepObserver::Current();
-  if (step != nullptr && step->OnRealize(values, fetch, at)) return;
+  if (step != nullptr && step->OnRealize(values, fetch, at)) return;  // sent when the step is
   RealizeForeign(values, fetch, at, keep_pins);
-  std::vector<std::shared_ptr<CloudBuffer>>
-      here;  // what its owner may change as soon as it is realised
+  // Bytes that the program still owns are uploaded now: it may change them once this returns.
+  std::vector<std::shared_ptr<CloudBuffer>> here;
   for (const std::shared_ptr<TensorState>& state : values)
     if (!state->lazy() && state->storage != nullptr && state->storage->deferred != nullptr)
       here.push_back(state->storage);
@@ -136,6 +140,7 @@ void RealizeValues(std::vector<std::shared_ptr<TensorState>> values,
   const std::vector<std::shared_ptr<TensorState>> wanted = LazyValues(std::move(values), fetch);
   if (!wanted.empty()) Realization(wanted, fetch, at, keep_pins).Run();
   ThreadState::Get().pending.clear();
+  // Values that no Run sends, since they were realised before, are fetched.
   std::vector<std::shared_ptr<CloudBuffer>> asked;
   for (const std::shared_ptr<TensorState>& state : fetch) asked.push_back(state->storage);
   Ask(asked, at);

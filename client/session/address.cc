@@ -19,16 +19,6 @@ absl::Status Wrong(std::string_view name, std::string_view target, const std::st
       std::string(name), " is \"", absl::CHexEscape(std::string(target)), "\": ", what));
 }
 
-bool IsPort(std::string_view text, int lowest) {
-  if (text.empty() || text.size() > 5) return false;
-  int value = 0;
-  for (char c : text) {
-    if (c < '0' || c > '9') return false;
-    value = value * 10 + (c - '0');
-  }
-  return value >= lowest && value <= 65535;
-}
-
 }  // namespace
 
 absl::Status CheckTarget(std::string_view name, std::string_view target, int lowest_port) {
@@ -49,7 +39,11 @@ absl::Status CheckTarget(std::string_view name, std::string_view target, int low
   if (target.front() == '[') {
     const size_t bracket = target.find(']');
     if (bracket == std::string_view::npos) return Wrong(name, target, "a ] is missing");
-    if (bracket + 1 == target.size()) host_end = std::string_view::npos;
+    if (bracket + 1 == target.size()) {
+      host_end = std::string_view::npos;
+    } else if (target[bracket + 1] != ':') {
+      return Wrong(name, target, "the port comes right behind the ], as in [::1]:6667");
+    }
   } else if (std::count(target.begin(), target.end(), ':') > 1) {
     return Wrong(name, target, "an IPv6 address is written in brackets, [::1]:6667");
   }
@@ -59,7 +53,8 @@ absl::Status CheckTarget(std::string_view name, std::string_view target, int low
                               kDefaultPort, "?"));
   }
   if (host_end == 0) return Wrong(name, target, "a host is missing before the port");
-  if (!IsPort(target.substr(host_end + 1), lowest_port)) {
+  const std::optional<HostPort> place = SplitHostPort(target);
+  if (!place.has_value() || place->port < lowest_port) {
     return Wrong(name, target,
                  absl::StrCat("the port is a number from ", lowest_port, " to 65535"));
   }

@@ -17,8 +17,8 @@
 namespace outboard {
 namespace {
 
-// A value larger than this is asked for again if its tensor is read again.
-constexpr size_t kKeptBytesMax = 1 << 20;
+// A value larger than this is asked for again if its tensor is read again; others stay here.
+constexpr size_t kReadAgainBytesMax = 1 << 20;
 
 void RefuseInStep(const At& at) {
   if (const auto* step = internal::StepObserver::Current(); step != nullptr)
@@ -27,6 +27,8 @@ void RefuseInStep(const At& at) {
                  "it is done; return the tensor, and read it then");
 }
 
+// The tensor's storage, whose `fetched` is then its value, here or on its way: a lazy tensor is
+// realised by a Run that sends the value too, and of one that is realised the value is fetched.
 internal::CloudBuffer& AskedFor(const Tensor& tensor, const At& at) {
   RefuseInStep(at);
   if (tensor.empty()) throw Error(absl::FailedPreconditionError("the tensor is empty"), at);
@@ -55,7 +57,7 @@ HostTensor& Answer(internal::PendingValue& fetched, const At& at) {
 HostTensor Tensor::to_host(At at) const {
   internal::CloudBuffer& storage = AskedFor(*this, at);
   HostTensor& host = Answer(*storage.fetched, at);
-  if (host.bytes.size() <= kKeptBytesMax) return host;
+  if (host.bytes.size() <= kReadAgainBytesMax) return host;
   const std::shared_ptr<internal::PendingValue> fetched = std::move(storage.fetched);
   return fetched.use_count() == 1 ? std::move(host) : host;
 }

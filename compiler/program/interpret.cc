@@ -248,11 +248,13 @@ bool Interpreter::LoadMatrices(const ThreadStep& step, int first) {
   MatrixRows rows;
   for (int t = 0; t < kWarpThreads; ++t) {
     const Memory& memory = MemoryOf(step.src[0], first + t);
-    const int64_t element = RegistersOf(first + t)[step.src[1]];
+    int64_t element = RegistersOf(first + t)[step.src[1]];
     const int count = 16 / ByteWidth(memory.dtype);
     if (element % count != 0)
       return Report(Fault::kMisaligned, step.at, first + t,
                     absl::StrCat("a row begins at element ", element));
+    // A swizzle keeps 16 bytes together.
+    if (step.imm == 2) element = SwizzledPlace(element, memory.width);
     for (int64_t e = element; e < element + count; ++e)
       if (!MayRead(memory, e, step, first + t) || !MayRead(memory, e, step, first + (t ^ 1)))
         return false;

@@ -1,6 +1,7 @@
 // What is of sm_90a: barriers with phases, boxes, and what a warpgroup does together.
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -192,7 +193,9 @@ bool Interpreter::MultiplyGroup(const ThreadStep& step, int group) {
   const int64_t* const r = RegistersOf(first);
   std::vector<int64_t> numbers;
   std::array<std::vector<int64_t>, 2> places;
-  for (int side = 0; side < 2; ++side) {
+  const bool registers = MemoryOf(SourceOf(step, 1), first).first < 0;
+  if (registers && !HoldOperand(step, group)) return false;
+  for (int side = registers ? 1 : 0; side < 2; ++side) {
     const size_t source = side == 0 ? 1 : 3;
     const Memory& memory = MemoryOf(SourceOf(step, source), first);
     const int64_t begin = r[SourceOf(step, source + 1)], leading = i.imm[1 + side];
@@ -236,6 +239,45 @@ bool Interpreter::MultiplyGroup(const ThreadStep& step, int group) {
               step, first, -1);
 }
 
+// The registers of a. They belong to the products of the open group, as accumulators do.
+bool Interpreter::HoldOperand(const ThreadStep& step, int group) {
+  const int first = group * kWarpgroupThreads;
+  const int32_t number = SourceOf(step, 1);
+  for (int t = first; t < first + kWarpgroupThreads; ++t) {
+    const Memory& memory = MemoryOf(number, t);
+    const int64_t begin = RegistersOf(t)[SourceOf(step, 2)];
+    for (int64_t e = begin; e < begin + kWgmmaRegistersOfA; ++e) {
+      if (memory.written[e] != memory.generation)
+        return Report(Fault::kUninitialised, step.at, t,
+                      absl::StrCat("register ", e, " of an operand was never written"));
+      if (memory.holds[e] == kUnfenced)
+        return Report(
+            Fault::kAccumulator, step.at, t,
+            absl::StrCat("register ", e, " of an operand was stored with no WGFENCE since"));
+      memory.holds[e] = kHeld;
+    }
+  }
+  held_by_[{group, number}] = hopper_->OpenGroup(group);
+  return true;
+}
+
+std::vector<double> Interpreter::NumbersInRegisters(const ThreadStep& step, int first) {
+  constexpr int kDepth = WgmmaDepth(4);
+  std::vector<double> numbers(kWgmmaRows * kDepth);
+  for (int t = 0; t < kWarpgroupThreads; ++t) {
+    const Memory& memory = MemoryOf(SourceOf(step, 1), first + t);
+    const int64_t begin = RegistersOf(first + t)[SourceOf(step, 2)];
+    for (int e = 0; e < kWgmmaRegistersOfA; ++e) {
+      const MatrixPlace place = WgmmaOfA(t, e);
+      uint32_t bits = 0;
+      std::memcpy(&bits, memory.Address(begin + e), sizeof(bits));
+      numbers[static_cast<size_t>(place.row * kDepth + place.column)] =
+          CutToTf32(std::bit_cast<float>(bits));
+    }
+  }
+  return numbers;
+}
+
 void Interpreter::ComputeGroup(const ThreadStep& step, int first,
                                const std::array<std::vector<int64_t>, 2>& places) {
   GroupOperands operands{.alone = InstructionOf(step).imm[3] != 0};
@@ -243,6 +285,7 @@ void Interpreter::ComputeGroup(const ThreadStep& step, int first,
     const Memory& memory = MemoryOf(SourceOf(step, side == 0 ? 1 : 3), first);
     std::vector<double>& numbers = side == 0 ? operands.a : operands.b;
     operands.depth = WgmmaDepth(memory.width);
+    if (memory.first < 0) numbers = NumbersInRegisters(step, first);
     for (const int64_t place : places[side]) {
       int64_t lane = 0;
       LoadLanes(memory.dtype, memory.Address(place), 1, &lane);

@@ -161,6 +161,9 @@ class Interpreter {
   template <class Visit>
   void ForAccumulators(const ThreadStep& step, int group, const Visit& visit);
   bool MultiplyGroup(const ThreadStep& step, int group);
+  bool HoldOperand(const ThreadStep& step, int group);
+  // Rows of 8, as GroupOperands::a.
+  std::vector<double> NumbersInRegisters(const ThreadStep& step, int first);
   void ComputeGroup(const ThreadStep& step, int first,
                     const std::array<std::vector<int64_t>, 2>& places);
 

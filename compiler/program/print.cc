@@ -36,7 +36,9 @@ std::string ArgumentsOf(const Instruction& i) {
       if (i.imm[0] == static_cast<int64_t>(MatrixUnit::kMma)) return "";
       if (i.imm[0] == static_cast<int64_t>(MatrixUnit::kWmma)) return " WMMA";
       return i.imm[0] == static_cast<int64_t>(MatrixUnit::kMfma) ? " MFMA" : " second half";
-    case Code::kLdmatrix: return i.imm[0] == 0 ? "" : " transposed";
+    case Code::kLdmatrix:
+      if (i.imm[0] == 0) return "";
+      return i.imm[0] == 1 ? " transposed" : " swizzled";
     case Code::kLane:
     case Code::kShuffle:
     case Code::kWait:

@@ -146,6 +146,10 @@ MatrixPlace WgmmaElement(int thread, int element) {
           element / 4 * 8 + thread % 4 * 2 + element % 2};
 }
 
+MatrixPlace WgmmaOfA(int thread, int element) {
+  return {thread / 32 * 16 + thread % 32 / 4 + element % 2 * 8, thread % 4 + element / 2 * 4};
+}
+
 int64_t WgmmaPlace(int64_t leading, int row, int k, int width) {
   const int wide = static_cast<int>(MappedTensor::kSwizzleBytes) / width;
   return leading == 0 ? int64_t{row} * wide + k

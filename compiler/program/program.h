@@ -49,12 +49,12 @@
 //                                      With imm a MatrixUnit of AMD's: of matrices of 16 x 16 and
 //                                      16 x 16, of bf16 and f16, by ThreadsOf(unit) threads; see
 //                                      AmdElement
-//   LDMATRIX (shared, index) imm: transposed   four matrices of 8 rows of 16 bytes, by 32 threads
-//                                      together. A thread's index, aligned to 16 bytes, is that of
-//                                      a row: of row t % 8 of matrix t / 8. Its value is, of each
-//                                      matrix, the four bytes of row t / 4 that are number t % 4;
-//                                      transposed, of types of 16 bits alone: of column t / 4, from
-//                                      row 2 (t % 4) on
+//   LDMATRIX (shared, index) imm: 0, transposed (1) or swizzled (2)   four matrices of 8 rows of 16
+//                                      bytes, by 32 threads together. A thread's index, of 16 bytes
+//                                      each, is that of row t % 8 of matrix t / 8 (swizzled: as of
+//                                      STORE). Its value is, of each matrix, the four bytes of row
+//                                      t / 4 that are number t % 4; transposed, of types of 16 bits
+//                                      alone: of column t / 4, from row 2 (t % 4) on
 //   DOT      (c, a, b)                 c, of f32, + a.low * b.low + a.high * b.high in every lane:
 //                                      a and b are of u32, two numbers of bf16 each
 //   TILEZERO (tile)                    sets all its elements to 0
@@ -92,19 +92,19 @@
 //   CLUSTERSYNC                        a BARRIER for the threads of all blocks of the cluster, each
 //                                      warpgroup of which may get to another one
 //   CLUSTERLOAD (shared, index, rank)  consecutive elements of that block's memory
-//   WGFENCE  (accumulators ...)        before the first WGMMA, and after any other access to the
-//                                      accumulators
+//   WGFENCE  (registers ...)           before the first WGMMA, and after any other access to its
+//                                      accumulators or to an a in registers
 //   WGMMA    (accumulators, a, index, b, index) imm: n, a's leading, b's leading, alone
 //                                      begins accumulators += a * b, 64 x k by k x n, where k are
 //                                      32 bytes (WgmmaDepth); alone (1): accumulators = a * b.
 //                                      These are private memory of n / 2 f32; WgmmaElement says
 //                                      which thread has what. a and b are swizzled in shared memory
-//                                      (WgmmaPlace), of bf16, f16, an 8-bit float, or f32, of which
-//                                      the first 19 bits count, a TF32. A leading distance is of 16
-//                                      bits alone
+//                                      (WgmmaPlace), of bf16, f16, an 8-bit float, or f32 (TF32: 19
+//                                      bits count); leading distances of 16 bits alone. Or a is in
+//                                      registers: four u32, the bits of f32 (WgmmaOfA)
 //   WGCOMMIT                           the warpgroup's WGMMAs since the last one form a group
-//   WGWAIT   (accumulators ...) imm: n until all groups but the last n are done. Accumulators that
-//                                      are listed may then be used, unless the last n use them
+//   WGWAIT   (registers ...) imm: n    until all groups but the last n are done. Registers that are
+//                                      listed may then be used, unless the last n use them
 //   WGSYNC                             a BARRIER for the warpgroup's threads
 //   MAXREGISTERS imm: n, raises        from here on each of the warpgroup's threads may have n
 //                                      registers; raising waits until others have lowered theirs
@@ -192,6 +192,7 @@ inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWgmmaRows = 64;
 inline constexpr int kWgmmaDepthBytes = 32;
 inline constexpr int kWgmmaColumnsMax = 256;
+inline constexpr int kWgmmaRegistersOfA = 4;  // where a is in registers
 // Blocks of a cluster that every device of sm_90 can place (CUDA's portable size).
 inline constexpr int kClusterMax = 8;
 // Eight rows of 128 bytes: the pattern of a swizzle repeats, so its memory is aligned to it.
@@ -273,6 +274,8 @@ constexpr int AmdSumLanes(MatrixUnit unit) { return unit == MatrixUnit::kWmma ? 
 // The row and column of the sum that thread `thread` of 128 holds in element `element` of the
 // accumulators of WGMMA, as PTX's wgmma.m64nNkK.
 MatrixPlace WgmmaElement(int thread, int element);
+// The row and k of the f32 that thread `thread` of 128 holds in register `element` of 4 of an a.
+MatrixPlace WgmmaOfA(int thread, int element);
 // The k of a WGMMA of operands whose elements have `width` bytes.
 constexpr int WgmmaDepth(int width) { return kWgmmaDepthBytes / width; }
 // Where element `row`, `k` of an operand of WGMMA is, from the operand's first one and before the

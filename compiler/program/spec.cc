@@ -278,8 +278,10 @@ class Checker {
         if (i.dtype != at(i.src[0]).dtype || ByteWidth(i.dtype) > 4 ||
             i.lanes != 4 * MmaPacked(i.dtype))
           return "is not 16 bytes of the memory's type";
-        if (i.imm[0] != 0 && (i.imm[0] != 1 || ByteWidth(i.dtype) != 2))
-          return "is neither transposed, of 16 bits, nor not";
+        if (i.imm[0] == 1 && ByteWidth(i.dtype) != 2) return "is transposed, but not of 16 bits";
+        if (i.imm[0] < 0 || i.imm[0] > 2) return "is neither transposed, swizzled, nor plain";
+        if (i.imm[0] == 2 && at(i.src[0]).imm[1] * ByteWidth(i.dtype) % kSwizzleAlign != 0)
+          return "is swizzled in memory of no whole patterns";
         if (threads_ % kWarpThreads != 0) return "in a block of no whole groups";
         return "";
       case Code::kDot:
@@ -331,10 +333,12 @@ class Checker {
       return IsAlloc(n, Space::kTile) ? "a tile in a scope" : "memory of a block in a scope";
     if (IsAlloc(n, Space::kTile) && ++tiles_ > kTilesMax)
       return absl::StrCat("over ", kTilesMax, " tiles");
+    // Whole warpgroups are whole warps.
+    const bool by_warps = i.code == Code::kLdmatrix && threads_ % kWarpgroupThreads == 0;
     if (i.code == Code::kBarrier || i.code == Code::kMma || i.code == Code::kShuffle ||
         i.code == Code::kLdmatrix)
       for (const Scope& scope : open_)
-        if (scope.varies)
+        if (scope.varies && (!by_warps || scope.varies_in_group))
           return absl::StrCat("in a scope that threads may enter apart: %", scope.opener);
     if (IsOfWarpgroup(i.code) || i.code == Code::kClusterSync)
       for (const Scope& scope : open_)

@@ -154,8 +154,9 @@ class HopperRules {
   std::string Accumulators(const Instruction& i) const {
     if (i.src.empty()) return "has no accumulators";
     for (const ValueId s : i.src)
-      if (!IsAlloc(s, Space::kPrivate) || at(s).dtype != DType::kF32)
-        return "accumulators are private memory of f32";
+      if (!IsAlloc(s, Space::kPrivate) ||
+          (at(s).dtype != DType::kF32 && at(s).dtype != DType::kU32))
+        return "accumulators are private memory of f32, an operand's registers of u32";
     return "";
   }
 
@@ -167,23 +168,40 @@ class HopperRules {
     if (!IsAlloc(i.src[0], Space::kPrivate) || at(i.src[0]).dtype != DType::kF32 ||
         at(i.src[0]).imm[1] != columns / 2)
       return absl::StrCat("accumulators are private memory of ", columns / 2, " f32");
+    if (IsAlloc(i.src[1], Space::kPrivate)) return ProductOfRegisters(i);
     const DType type = at(i.src[1]).dtype;
     if (type != DType::kBF16 && type != DType::kF16 && type != DType::kF32 && !IsSmallFloat(type))
       return "of a type that it has no form for";
     if (i.imm[3] != 0 && i.imm[3] != 1) return "neither adds nor is alone";
-    for (const size_t s : {1, 3}) {
-      if (!IsAlloc(i.src[s], Space::kShared) || at(i.src[s]).dtype != type)
-        return "operands are memory of the block, of one type";
-      if (!IsIndex(i.src[s + 1])) return "an index is no i64";
-      if (std::string broken = WholePatterns(i.src[s]); !broken.empty()) return broken;
-      const int64_t leading = i.imm[s == 1 ? 1 : 2];
-      if (leading < 0 || leading * ByteWidth(type) % kSwizzleAlign != 0)
-        return absl::StrCat("a leading distance of ", leading);
-      constexpr int kTurnedBytes = 2;
-      if (leading != 0 && ByteWidth(type) != kTurnedBytes)
-        return absl::StrCat("rows side by side, of ", ByteWidth(type), " bytes, not 2");
-    }
+    for (const size_t s : {1, 3})
+      if (std::string broken = Operand(i, s, type); !broken.empty()) return broken;
     return "";
+  }
+
+  std::string Operand(const Instruction& i, size_t s, DType type) const {
+    if (!IsAlloc(i.src[s], Space::kShared) || at(i.src[s]).dtype != type)
+      return "operands are memory of the block, of one type";
+    if (!IsIndex(i.src[s + 1])) return "an index is no i64";
+    if (std::string broken = WholePatterns(i.src[s]); !broken.empty()) return broken;
+    const int64_t leading = i.imm[s == 1 ? 1 : 2];
+    if (leading < 0 || leading * ByteWidth(type) % kSwizzleAlign != 0)
+      return absl::StrCat("a leading distance of ", leading);
+    constexpr int kTurnedBytes = 2;
+    if (leading != 0 && ByteWidth(type) != kTurnedBytes)
+      return absl::StrCat("rows side by side, of ", ByteWidth(type), " bytes, not 2");
+    return "";
+  }
+
+  // Of an a in registers.
+  std::string ProductOfRegisters(const Instruction& i) const {
+    const Instruction &a = at(i.src[1]), &index = at(i.src[2]);
+    if (a.dtype != DType::kU32) return "of registers that are no u32";
+    if (index.code != Code::kConst || index.dtype != DType::kI64 || index.imm[0] < 0 ||
+        index.imm[0] % kWgmmaRegistersOfA != 0 || index.imm[0] + kWgmmaRegistersOfA > a.imm[1])
+      return "its registers are not four at a constant place";
+    if (i.imm[1] != 0) return "a leading distance of registers";
+    if (i.imm[3] != 0 && i.imm[3] != 1) return "neither adds nor is alone";
+    return Operand(i, 3, DType::kF32);
   }
 
   const Program& program_;

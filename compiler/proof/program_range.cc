@@ -270,12 +270,16 @@ class Checker {
       case Code::kClusterLoad:
         return IsRank(i.src[2]) && InRangeFrom(i.src[0], i.src[1], 0, -1, 0, i.lanes - 1);
       case Code::kGroupMma: {
-        const int width = ByteWidth(program_.code[i.src[1]].dtype);
+        const int width = ByteWidth(program_.code[i.src[3]].dtype);
         const auto last = [&](int64_t leading, int64_t rows) {
           return program::WgmmaPlace(leading, static_cast<int>(rows) - 1,
                                      program::WgmmaDepth(width) - 1, width);
         };
-        return InRangeFrom(i.src[1], i.src[2], 0, -1, 0, last(i.imm[1], program::kWgmmaRows)) &&
+        // Registers at a constant place: spec_hopper.h.
+        const Instruction& a = program_.code[i.src[1]];
+        const bool registers = a.imm[0] == static_cast<int64_t>(program::Space::kPrivate);
+        return (registers || InRangeFrom(i.src[1], i.src[2], 0, -1, 0,
+                                         last(i.imm[1], program::kWgmmaRows))) &&
                InRangeFrom(i.src[3], i.src[4], 0, -1, 0, last(i.imm[2], i.imm[0]));
       }
       default: return true;

@@ -1,50 +1,21 @@
-// The ways in which one graph can be spread, and which is best.
+// Which way to spread a graph is best.
 //
-// A candidate says which values are cut to begin with (seeds); the planner does the rest. Where a
-// batch comes in as an input, its dimension 0 is a seed. Where it is drawn inside of the graph
-// (rows of a data set by random numbers), the heaviest sums of products are: a dimension along
-// which one factor is repeated, and that factor is state, is a batch. Candidates are compared by
-// predicted time, among those that have room. Threads: pure.
+// Candidates (candidates.h) are compared by predicted time, among those that have room: by that of
+// the steps of a long training. A step that leaves state otherwise than it found it is judged by
+// the next one, spread in the same way, which finds state so. Threads: pure.
 #pragma once
 
-#include <optional>
-#include <string>
+#include <memory>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "compiler/ir/uop.h"
+#include "compiler/shard/candidates.h"
 #include "compiler/shard/plan.h"
 #include "compiler/shard/shard.h"
-#include "compiler/shard/sharding.h"
 
 namespace outboard::shard {
-
-inline constexpr int kCandidatesMax = 12;  // planning a training step of a GPT takes milliseconds
-
-struct SpreadCandidate {
-  std::string name;
-  std::vector<Sharding> params;  // by slot
-  absl::flat_hash_map<const UOp*, Sharding> seeds;
-  std::vector<std::optional<Sharding>> results;
-  AxisSet tensor_axes = 0;  // by which products with weights are cut
-  bool in_parts = false;    // state is stored so
-
-  PlanInputs inputs() const {
-    return {.params = params, .seeds = seeds, .results = results, .tensor_axes = tensor_axes};
-  }
-  std::string prefix() const {
-    return std::string(in_parts ? "state in parts; " : "") +
-           (tensor_axes == 0 ? "" : "tensor: weights; ");
-  }
-};
-
-// Returns the candidates that `options.spread` allows, at least one. `in_parts`: those that store
-// state in parts, as kFsdp always does. Requires checked layouts.
-std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
-                                          absl::Span<const Layout> params,
-                                          const ShardOptions& options, bool in_parts);
 
 struct Prediction {
   double seconds = 0;       // of a Run
@@ -52,28 +23,22 @@ struct Prediction {
   double kept_bytes = 0;    // of that, after the Run
 };
 
-// Predicts a Run; sets those results of `candidate` whose sharding no Layout has to one that has.
-// Errors: as Planner::Plan.
-absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, GraphNodes& nodes,
-                                   const ShardOptions& options, SpreadCandidate& candidate);
-
 struct SpreadChoice {
   SpreadCandidate candidate;
-  Prediction prediction;
+  Prediction prediction;                       // of this Run
+  double later_s = 0;                          // of a Run that finds state as this one leaves it
+  std::vector<Layout> results;                 // of this Run
+  std::unique_ptr<Planner> planner = nullptr;  // holds `plan`
+  const FramePlan* plan = nullptr;             // of `candidate`
 };
 
 // Returns the quickest candidate that has room by the estimate; where none has, the one that takes
 // the least of those that leave what has room, since the estimate may be above what an executor
-// needs. kAuto stores state in parts,
-// too, where nothing else has room or where it lies so already.
-// Errors: as Predict; RESOURCE_EXHAUSTED  what is there after the Run has no room on a device:
-//         bytes needed and there, the smallest number of devices that would do
+// needs. kAuto stores state in parts, too, where nothing else has room or where it lies so already.
+// `mesh`, `sink` and `nodes` outlive the plan.
+// Errors: as Planner::Plan; RESOURCE_EXHAUSTED  what is there after the Run has no room on a
+//         device: bytes needed and there, the smallest number of devices that would do
 absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNodes& nodes,
                                     absl::Span<const Layout> params, const ShardOptions& options);
-
-// How state of this shape is stored where each device stores a part (Spread::kFsdp): cut along the
-// longest dimension that divides over the mesh, or the longest; whole if none is as long as the
-// mesh.
-Layout StoredLayout(const Mesh& mesh, ShapeView shape);
 
 }  // namespace outboard::shard

@@ -108,9 +108,26 @@ class RankWriter {
                                          const Sharding& in, const UOp* x);
   absl::StatusOr<const UOp*> BuildCall(Frame& frame, int place,
                                        const std::vector<const UOp*>& arguments);
-  // `is_late`, here and below: of what is sent, as ShardWork::late_s.
+
+  // ---- moves.cc
+  // Moves `value` from one sharding to another. `is_late`, here and below: of what is sent, as
+  // ShardWork::late_s.
   absl::StatusOr<const UOp*> Convert(const UOp* node, const UOp* value, const Sharding& from,
                                      const Sharding& to, bool hinted, bool is_late);
+  struct Moving {
+    const UOp* node;   // the client's
+    const UOp* value;  // as far as it has been moved; nullptr without a graph
+    Sharding now;      // how that lies
+    bool is_late;
+  };
+  // Adds the partial sums that are not wanted partial, where they are wanted cut as parts.
+  absl::Status SettleSums(Moving& moving, const Sharding& to);
+  // Those that are wanted cut. `width`: the bytes that are sent for each of the node's type.
+  absl::Status ScatterSums(Moving& moving, const Sharding& to, double width);
+  // Joins the parts of what is cut otherwise than it is wanted, or exchanges them.
+  absl::Status JoinParts(Moving& moving, const Sharding& to);
+  // Cuts what is whole by now, each device its own part.
+  void CutWhole(Moving& moving, const Sharding& to);
   // The dimension along which a sum of small floats over `count` devices is scattered, so that it
   // is gathered in its own type; -1: it is too small, or has none.
   int ScatterDim(const UOp* node, const Sharding& now, int64_t count) const;

@@ -33,6 +33,13 @@ bool IsRepeated(const UOp* node, int dim) {
   return false;
 }
 
+// Whether all elements of `node` are one, as a factor that an optimizer scales by is.
+static bool IsOneValue(const UOp* node) {
+  for (int dim = 0; dim < node->rank(); ++dim)
+    if (node->shape[dim] != Dim(1) && !IsRepeated(node, dim)) return false;
+  return true;
+}
+
 std::optional<Sharding> WeightsCut(const Mesh& mesh, const UOp* product, AxisSet axes) {
   if (product->op != Op::kMul || !IsFloat(product->dtype) || ReadsRows(product))
     return std::nullopt;
@@ -40,7 +47,8 @@ std::optional<Sharding> WeightsCut(const Mesh& mesh, const UOp* product, AxisSet
   for (const int factor : {1, 0}) {
     const UOp* const weights = product->src[factor];
     const UOp* const other = product->src[1 - factor];
-    if (ParamUnder(weights) == nullptr || ParamUnder(other) != nullptr) continue;
+    if (ParamUnder(weights) == nullptr || ParamUnder(other) != nullptr || IsOneValue(other))
+      continue;
     for (const bool divides : {true, false})
       for (int dim = product->rank() - 1; dim >= 0; --dim) {
         const Dim& length = product->shape[dim];

@@ -12,7 +12,6 @@
 #include "compiler/ir/spec.h"
 #include "compiler/shard/choose.h"
 #include "compiler/shard/lower.h"
-#include "compiler/shard/plan.h"
 
 namespace outboard::shard {
 namespace {
@@ -87,19 +86,16 @@ absl::StatusOr<ShardedGraph> ShardGraph(Graph& graph, const UOp* sink, const Mes
 
   GraphNodes nodes;
   OB_ASSIGN_OR_RETURN(SpreadChoice choice, Choose(mesh, sink, nodes, params, options));
-  Planner planner(mesh, sink, nodes);
-  OB_ASSIGN_OR_RETURN(const FramePlan* const plan,
-                      planner.Plan(sink, choice.candidate.inputs()));
   RankWriter writer(&graph, mesh, sink);
   ShardedGraph sharded;
-  OB_ASSIGN_OR_RETURN(sharded.sink, writer.Run(*plan));
-  for (size_t i = 0; i < sink->src.size(); ++i)
-    sharded.results.push_back(*LayoutOfSharding(mesh, plan->results[i], sink->src[i]->shape));
+  OB_ASSIGN_OR_RETURN(sharded.sink, writer.Run(*choice.plan));
+  sharded.results = std::move(choice.results);
   sharded.report = {.choice = choice.candidate.name,
                     .collectives = std::move(writer.uses()),
                     .operations = writer.work().operations,
                     .bytes_sent = writer.work().bytes_sent,
                     .predicted_s = choice.prediction.seconds,
+                    .later_s = choice.later_s,
                     .memory_bytes = choice.prediction.memory_bytes,
                     .kept_bytes = choice.prediction.kept_bytes};
   OB_RETURN_IF_ERROR(VerifyGraph(sharded.sink, Level::kDevice));

@@ -104,6 +104,9 @@ struct ShardReport {
   double operations = 0;                   // of sums of products, for one Run
   double bytes_sent = 0;                   // for one Run
   double predicted_s = 0;                  // by ShardOptions::speeds
+  // Of a Run that finds state as this one leaves it, which is what the choice goes by; infinite
+  // where no such Run can be planned.
+  double later_s = 0;
   double memory_bytes = 0;                 // that the Run takes at most, estimated (memory.h)
   double kept_bytes = 0;                   // of it, what is there after the Run
   // The gathers among them that no hint asked for: bytes that a better layout would save.

@@ -1,9 +1,9 @@
 // Invariants:
-//   C1  held_ has, for each row of names_, the roots that Protect was called with for it, and
+//   BR1 held_ has, for each row of names_, the roots that Protect was called with for it, and
 //       nothing else.
-//   C2  A row is written only while its blobs are protected and after they are durable.
-//   C3  Each root that a session's entry lists is protected once for each time that it is listed.
-//   C4  pinned_ counts the roots in held_ of the pinned names. Neither changes while a name is
+//   BR2 A row is written only while its blobs are protected and after they are durable.
+//   BR3 Each root that a session's entry lists is protected once for each time that it is listed.
+//   BR4 pinned_ counts the roots in held_ of the pinned names. Neither changes while a name is
 //       pinned.
 // names_mutex_ is held while a row changes, so that rows and held_ change together; sessions_mutex_
 // is never held during disk I/O. The store never calls back with its own lock held.
@@ -111,7 +111,8 @@ void BlobRetention::Name(TenantId tenant, const NameRow& row, std::vector<wire::
                           std::lock_guard lock(names_mutex_);
                           row.written_at = now_();
                           status = names_->Set(tenant, row);
-                          if (status.ok()) std::swap(held_[{tenant.value, row.name}], roots);  // C1
+                          // BR1.
+                          if (status.ok()) std::swap(held_[{tenant.value, row.name}], roots);
                         }
                         store_->Unprotect(tenant,
                                           roots);  // the previous roots; on failure, the new ones

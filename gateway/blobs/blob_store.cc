@@ -4,10 +4,10 @@
 //                                        └─ Scan, after a crash: verified ─┘
 //
 // Invariants:
-//   D1  A file under chunks/ was synced before it got that name.
-//   D2  A blob's list is renamed to roots/ while all its chunks are in the index, under the lock
+//   BS1 A file under chunks/ was synced before it got that name.
+//   BS2 A blob's list is renamed to roots/ while all its chunks are in the index, under the lock
 //       for removing them: a list never names a chunk that was removed on purpose.
-//   D3  synced_ grows only when the files of the items before it, and the folders of their names,
+//   BS3 synced_ grows only when the files of the items before it, and the folders of their names,
 //       are synced; a caller that waits until synced_ reaches queued_ waits for all items queued
 //       before.
 #include "gateway/blobs/blob_store.h"
@@ -321,7 +321,7 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
   if (absl::Status closed = disk_.Close(*fd); status.ok()) status = closed;
   if (status.ok()) {
     std::lock_guard lock(mutex_);
-    status = check();  // D2
+    status = check();  // BS2
     if (status.ok() && index_.FindBlob(tenant, root) == nullptr) {
       status = disk_.Rename(temporary, RootPath(tenant, root, origin));
       if (status.ok()) {

@@ -54,7 +54,7 @@ absl::Status BlobStore::SyncOne(const Unsynced& item, std::set<std::string>& fol
   BlobIndex::Chunk* chunk = index_.FindChunk(item.tenant, item.hash);
   if (chunk == nullptr || chunk->state != State::kFresh) return absl::OkStatus();
   if (status.ok()) {
-    status = disk_.Rename(path, ChunkPath(item.tenant, item.hash, State::kDurable));  // D1
+    status = disk_.Rename(path, ChunkPath(item.tenant, item.hash, State::kDurable));  // BS1
   }
   if (!status.ok()) {
     // The disk's contents are unknown, and a second try would not reveal them: treated as damaged.

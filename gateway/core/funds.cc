@@ -107,7 +107,7 @@ int64_t GatewayCore::FundsLeftNs(const Session& session) const {
 }
 
 // While the ledger does not answer, a session goes on at our expense: it is not charged beyond what
-// is held (M3 of the meter).
+// is held (MT3 of the meter).
 void GatewayCore::CheckFunds(Session& session, Out& out) {
   const Session::Funds& funds = session.funds;
   if (!session.metered) {

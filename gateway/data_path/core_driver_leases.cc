@@ -303,7 +303,7 @@ absl::Status CoreDriver::CheckOwnJoin(TenantId owner) const {
 }
 
 // By which choices for sessions on several of its devices are predicted: its links as it measured
-// them; of operations what the slowest reached in the join test, or else what its class promises.
+// them; of operations what the slowest reached in the rate check, or else what its class promises.
 shard::DeviceSpeeds CoreDriver::SpeedsOf(const proto::Register& reg) const {
   double least_gflops = 0;
   for (const proto::Device& device : reg.devices()) {

@@ -34,8 +34,7 @@
 namespace outboard::gateway {
 
 namespace {
-constexpr size_t kSavesAwaitedMax = 64;  // as many answers as an executor keeps
-constexpr size_t kDeviceClassBytesMax = 64;                       // of a label
+constexpr size_t kDeviceClassBytesMax = 64;  // of a label
 // A device cannot have worked for longer than there was time, but two clocks differ, and what was
 // measured before comes at once.
 constexpr uint64_t kDeviceTimeFactor = 2, kDeviceTimeSlackUs = 10'000'000;
@@ -268,131 +267,6 @@ void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill&
   client.SendLast(std::move(frame), why);
 }
 
-// ---- client to executor -------------------------------------------------------------------------
-
-namespace {
-bool IsPutByBlob(const proto::ClientItem& item) {
-  return item.has_put() && !item.put().blob_root().empty();
-}
-}  // namespace
-
-bool Relay::IsHeavy(const proto::ClientFrame& frame) {
-  return std::any_of(frame.items().begin(), frame.items().end(), [](const proto::ClientItem& item) {
-    return item.has_graph() || IsPutByBlob(item);
-  });
-}
-
-bool Relay::MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame) {
-  if (runs_ == nullptr) return false;
-  uint64_t turn = 0;
-  {
-    std::lock_guard lock(mutex_);
-    if (client_ != client || frame.epoch() != start_.epoch) return false;
-    turn = turn_;
-  }
-  const absl::StatusOr<bool> prepared = runs_->Prepare(/*may_write=*/false, frame, turn);
-  return prepared.ok() && !*prepared;  // FromClient says what is wrong
-}
-
-absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame, bool& pause) {
-  pause = false;
-  const uint64_t came_ns = trace_.Now();
-  const int items = frame.items_size();
-  const size_t bytes = frame.ByteSizeLong();
-  if (bytes > wire::kFrameBytesMax) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("a frame of ", bytes, " bytes; limit ", wire::kFrameBytesMax));
-  }
-  if (frame.items_size() > static_cast<int>(wire::kFrameItemsMax)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("a frame of ", frame.items_size(), " items; limit ", wire::kFrameItemsMax));
-  }
-  telemetry::CountAs(telemetry::Metric::kClientBytes, telemetry::Direction::kIn, bytes);
-  uint64_t last_seq = 0, acknowledged_seq = 0, runs = 0, put_bytes = 0;
-  for (const proto::ClientItem& item : frame.items()) {
-    if (item.has_open()) return absl::InvalidArgumentError("a second Open was sent on one stream");
-    if (item.has_take_snapshot())
-      return absl::InvalidArgumentError("TakeSnapshot is a gateway's to send");
-    if (item.fetch().whole_size() > 0 || item.save().whole_size() > 0 ||
-        item.run().whole_size() > 0)
-      return absl::InvalidArgumentError("Whole is a gateway's to send");
-    if (item.put().parts() > 0)
-      return absl::InvalidArgumentError("the parts of a Put are a gateway's to say");
-    last_seq = std::max(last_seq, item.seq());
-    acknowledged_seq = std::max<uint64_t>(acknowledged_seq, item.ack().through_seq());
-    runs += item.has_run();
-    put_bytes += item.put().data().size();
-  }
-  uint64_t epoch = frame.epoch();
-  proto::ClientFrame out;
-  if (!IsHeavy(frame)) {
-    out = std::move(frame);
-  } else {
-    uint64_t behind_seq = 0;
-    {
-      std::lock_guard lock(mutex_);
-      if (client_ != client || epoch != start_.epoch) return absl::OkStatus();
-      if (!start_.recoverable) behind_seq = done_seq_;
-    }
-    out.set_epoch(epoch);
-    for (proto::ClientItem& item : *frame.mutable_items()) {
-      if (item.has_graph()) {
-        if (absl::Status status = OnGraph(client, *item.mutable_graph(), out); !status.ok())
-          return status;
-        continue;
-      }
-      if (IsPutByBlob(item)) {
-        if (absl::Status status = CheckBlob(item, behind_seq); !status.ok()) return status;
-      }
-      out.add_items()->Swap(&item);
-    }
-  }
-  std::vector<std::shared_ptr<const WrittenGraph>> written;
-  if (runs_ != nullptr) {
-    uint64_t turn = 0;
-    {
-      std::lock_guard lock(mutex_);
-      if (client_ != client || epoch != start_.epoch) return absl::OkStatus();
-      turn = turn_;
-    }
-    const absl::StatusOr<bool> prepared = runs_->Prepare(/*may_write=*/true, out, turn);
-    if (!prepared.ok()) return prepared.status();
-  }
-  std::lock_guard lock(mutex_);
-  if (client_ != client || epoch != start_.epoch) return absl::OkStatus();
-  if (!has_all()) {
-    if (runs_ != nullptr) turn_ = runs_->BeginTurn();
-    return absl::OkStatus();
-  }
-  if (runs_ != nullptr) {
-    runs_->Rewrite(out, written);
-    SendWritten(written);
-    for (proto::Notice& notice : runs_->TakeNotices()) {
-      proto::ServerFrame told;
-      told.set_epoch(start_.epoch);
-      *told.add_items()->mutable_notice() = std::move(notice);
-      client_->Send(std::move(told));
-    }
-  }
-  if (last_seq > sent_seq_) sent_seq_ = last_seq;
-  if (answers_ != nullptr) answers_->Acknowledged(acknowledged_seq);
-  for (const proto::ClientItem& item : out.items()) {
-    if (!item.has_save()) continue;
-    saves_.insert(item.seq());
-    if (saves_.size() > kSavesAwaitedMax) saves_.erase(saves_.begin());
-  }
-  if (runs > 0) telemetry::Count(telemetry::Metric::kSteps, runs);
-  trace_.Up(came_ns, last_seq, items);  // before the answer can come
-  if (out.items_size() > 0) SendToAll(std::move(out));
-  if (answers_ != nullptr) {
-    asks_.Sent(sent_seq_, put_bytes);
-    AskForSnapshotIfDue();
-  }
-  for (RankStream& rank : executors_) pause |= rank.full = rank.endpoint->AskDrained();
-  client_paused_ = pause;
-  return absl::OkStatus();
-}
-
 void Relay::ExecutorDrained(ExecutorEndpoint* executor) {
   std::lock_guard lock(mutex_);
   if (RankStream* const rank = Find(executor); rank != nullptr) rank->full = false;
@@ -416,67 +290,16 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
   if (frame.epoch() != start_.epoch) return;
   if (answers_ != nullptr && !Merge(*from, frame)) return;
   for (proto::ServerItem& item : *frame.mutable_items()) {
-    if (item.has_done()) {
-      proto::Done& done = *item.mutable_done();
-      if (opened_ && done.through_seq() > sent_seq_) {  // R5
-        offence_ = telemetry::WorkerOffence::kUnsentItem;
-        done.set_through_seq(sent_seq_);
-      }
-      if (done.through_seq() > done_seq_) {
-        done_seq_ = done.through_seq();
-        if (runs_ != nullptr && !start_.recoverable) runs_->Done(done_seq_);
-      }
-      FillDone(done);
-      if (answers_ == nullptr) {
-        NoteKernelUses(*from, done.kernel_uses());
-        ForgetKernelUses(done.durable_seq());
-      }
-      trace_.Down(came_ns, done);
-      if (values_ != nullptr && done.values_size() > 0) SendLarge(done);
-    } else if (item.has_failed()) {
-      proto::Failed& failed = *item.mutable_failed();
-      failed.set_worker(start_.worker);
-      // Nodes of a written graph are not the client's.
-      if (runs_ != nullptr)
-        if (const auto original = runs_->OriginalOf(failed.graph_id()); original.has_value()) {
-          failed.set_graph_id(original->graph_id);
-          failed.clear_op();
-          failed.clear_node();
-          if (original->refused) {
-            failed.set_op(original->refused->op);
-            failed.set_node(original->refused->index);
-          }
-        }
-      saves_.erase(failed.seq());
-      if (failed.seq() != 0) {
-        telemetry::Count(telemetry::Metric::kStepFailures);
-        if (observer_ != nullptr)
-          observer_->OnStepFailed({session_, tenant_, ""}, failed.seq(), failed.op(),
-                                  wire::CodeFromWire(failed.code()));
-      }
-      if (failed.seq() == 0)
-        failure_ = absl::Status(wire::CodeFromWire(failed.code()), failed.message());
-    } else if (item.has_saved()) {
+    if (item.has_done())
+      OnDone(*from, *item.mutable_done(), came_ns);
+    else if (item.has_failed())
+      OnFailed(*item.mutable_failed());
+    else if (item.has_saved())
       saves_.erase(item.saved().seq());
-    } else if (item.has_kept()) {
-      if (runs_ != nullptr) runs_->DescribeWhole(*item.mutable_kept());
-    } else if (item.has_opened()) {
-      proto::Opened& opened = *item.mutable_opened();
-      opened.set_session_id(session_.Bytes());
-      opened.set_resume_token(BytesOf(start_.resume_token));
-      opened.set_recoverable(start_.recoverable);
-      opened.set_worker(start_.worker);
-      opened.set_name(start_.name);
-      opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(start_.price_per_hour.value));
-      SayPrices(start_, opened);
-      opened.clear_max_cost_micro_usd();
-      if (start_.max_cost.has_value())
-        opened.set_max_cost_micro_usd(static_cast<uint64_t>(start_.max_cost->value));
-      CountDevice(opened);
-      // What an earlier epoch sent and the executor did not apply is forgotten there; the client
-      // sends it again.
-      if (!std::exchange(opened_, true)) sent_seq_ = done_seq_ = opened.applied_seq();
-    }
+    else if (item.has_kept() && runs_ != nullptr)
+      runs_->DescribeWhole(*item.mutable_kept());
+    else if (item.has_opened())
+      OnOpened(*item.mutable_opened());
   }
   if (client_ == nullptr) return;  // the executor keeps what matters until an Ack
   if (frame.items_size() > 0) client_->Send(std::move(frame));
@@ -485,6 +308,67 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
   if (!from->paused &&
       (waits || client_->AskDrained() || (values_ != nullptr && values_->AskDrained())))
     pause = from->paused = true;
+}
+
+void Relay::OnDone(RankStream& from, proto::Done& done, uint64_t came_ns) {
+  if (opened_ && done.through_seq() > sent_seq_) {  // R5
+    offence_ = telemetry::WorkerOffence::kUnsentItem;
+    done.set_through_seq(sent_seq_);
+  }
+  if (done.through_seq() > done_seq_) {
+    done_seq_ = done.through_seq();
+    if (runs_ != nullptr && !start_.recoverable) runs_->Done(done_seq_);
+  }
+  FillDone(done);
+  if (answers_ == nullptr) {
+    NoteKernelUses(from, done.kernel_uses());
+    ForgetKernelUses(done.durable_seq());
+  }
+  trace_.Down(came_ns, done);
+  if (values_ != nullptr && done.values_size() > 0) SendLarge(done);
+}
+
+void Relay::OnFailed(proto::Failed& failed) {
+  failed.set_worker(start_.worker);
+  if (runs_ != nullptr) NameClientsNode(failed);
+  saves_.erase(failed.seq());
+  if (failed.seq() == 0) {
+    failure_ = absl::Status(wire::CodeFromWire(failed.code()), failed.message());
+    return;
+  }
+  telemetry::Count(telemetry::Metric::kStepFailures);
+  if (observer_ != nullptr)
+    observer_->OnStepFailed({session_, tenant_, ""}, failed.seq(), failed.op(),
+                            wire::CodeFromWire(failed.code()));
+}
+
+// Nodes of a graph that was written for the ranks are not the client's.
+void Relay::NameClientsNode(proto::Failed& failed) {
+  const auto original = runs_->OriginalOf(failed.graph_id());
+  if (!original.has_value()) return;
+  failed.set_graph_id(original->graph_id);
+  failed.clear_op();
+  failed.clear_node();
+  if (!original->refused) return;
+  failed.set_op(original->refused->op);
+  failed.set_node(original->refused->index);
+}
+
+void Relay::OnOpened(proto::Opened& opened) {
+  opened.set_session_id(session_.Bytes());
+  opened.set_resume_token(BytesOf(start_.resume_token));
+  opened.set_recoverable(start_.recoverable);
+  opened.set_worker(start_.worker);
+  opened.set_name(start_.name);
+  opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(start_.price_per_hour.value));
+  SayPrices(start_, opened);
+  opened.clear_max_cost_micro_usd();
+  if (start_.max_cost.has_value())
+    opened.set_max_cost_micro_usd(static_cast<uint64_t>(start_.max_cost->value));
+  CountDevice(opened);
+  // What an earlier epoch sent and the executor did not apply is forgotten there; the client
+  // sends it again.
+  if (!std::exchange(opened_, true)) sent_seq_ = done_seq_ = opened.applied_seq();
 }
 
 // Makes of a rank's frame what the session says. False: the ranks have parted, and the session

@@ -133,6 +133,15 @@ class Relay {
   void ClientDrained();
 
  private:
+  // ---- of FromClient (relay_from_client.cc)
+  // Under mutex_.
+  bool IsCurrent(const ClientEndpoint* client, uint64_t epoch) const;
+  absl::StatusOr<std::optional<proto::ClientFrame>> CheckItems(ClientEndpoint* client,
+                                                               proto::ClientFrame frame);
+  absl::StatusOr<bool> PrepareRuns(ClientEndpoint* client, uint64_t epoch,
+                                   const proto::ClientFrame& frame);
+  void RewriteForRanks(proto::ClientFrame& frame);
+  void NoteSaves(const proto::ClientFrame& frame);
   absl::Status OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::ClientFrame& out);
   struct Joined {
     std::string bytes;
@@ -149,6 +158,11 @@ class Relay {
   struct RankStream;
   RankStream* Find(const ExecutorEndpoint* executor);
   bool Merge(RankStream& from, proto::ServerFrame& frame);
+  // ---- of FromExecutor
+  void OnDone(RankStream& from, proto::Done& done, uint64_t came_ns);
+  void OnFailed(proto::Failed& failed);
+  void NameClientsNode(proto::Failed& failed);
+  void OnOpened(proto::Opened& opened);
   void NoteKernelUses(RankStream& rank,
                       const google::protobuf::RepeatedPtrField<proto::KernelUse>& kernel_uses);
   void ForgetKernelUses(uint64_t durable_seq);

@@ -13,10 +13,14 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/host_port.h"
 #include "gateway/base/limits.h"
 
 namespace outboard::gateway {
@@ -63,7 +67,7 @@ int ListenAt(const addrinfo& at) {
   return -error;
 }
 
-int PortOf(int fd) {
+uint16_t PortOf(int fd) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
@@ -96,17 +100,13 @@ std::string PeerOf(const sockaddr_storage& address) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  std::optional<HostPort> place = SplitHostPort(address);
+  if (!place.has_value())
+    return absl::UnavailableError("write HOST:PORT with a name or address of this machine");
   std::unique_ptr<Acceptor> acceptor(new Acceptor);
-  absl::Status status =
-      colon == std::string::npos
-          ? absl::UnavailableError("write HOST:PORT with a name or address of this machine")
-          : acceptor->Bind(host, address.substr(colon + 1));
-  if (!status.ok()) return status;
-  acceptor->address_ =
-      absl::StrCat(address.substr(0, colon), ":", PortOf(acceptor->listeners_.front()));
+  OB_RETURN_IF_ERROR(acceptor->Bind(place->host, std::to_string(place->port)));
+  place->port = PortOf(acceptor->listeners_.front());
+  acceptor->address_ = ToString(*place);
   acceptor->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (acceptor->wake_fd_ < 0) return absl::UnavailableError(WhyNot(errno));
   return acceptor;
@@ -121,11 +121,10 @@ absl::Status Acceptor::Bind(const std::string& host, const std::string& port) {
         "there is no such host or port; write HOST:PORT with a name or address of this machine");
   }
   int error = 0;
-  std::string chosen = port;
   for (addrinfo* at = found; at != nullptr; at = at->ai_next) {
     // Of "localhost" with any port, each address has the same one.
     if (!listeners_.empty()) {
-      const in_port_t first = htons(static_cast<uint16_t>(PortOf(listeners_.front())));
+      const in_port_t first = htons(PortOf(listeners_.front()));
       if (at->ai_family == AF_INET) {
         reinterpret_cast<sockaddr_in*>(at->ai_addr)->sin_port = first;
       } else if (at->ai_family == AF_INET6) {

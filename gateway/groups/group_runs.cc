@@ -1,9 +1,9 @@
 // Invariants
-//   L1  handles_ has what the items up to seen_seq_ define, and items_ what was written for those
+//   GR1 handles_ has what the items up to seen_seq_ define, and items_ what was written for those
 //       of them that ranks may have to apply: that not all are known to have applied, or where the
 //       session can go on elsewhere, that no snapshot holds.
-//   L2  A graph leaves before the first item of an epoch that names it.
-//   L3  What has been looked at and not sent can be taken back: unsent_ has what its items changed.
+//   GR2 A graph leaves before the first item of an epoch that names it.
+//   GR3 What has been looked at and not sent can be taken back: unsent_ has what its items changed.
 #include "gateway/groups/group_runs.h"
 
 #include <algorithm>
@@ -387,10 +387,10 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
 void GroupRuns::Rewrite(proto::ClientFrame& frame,
                         std::vector<std::shared_ptr<const WrittenGraph>>& graphs) {
   std::lock_guard lock(mutex_);
-  unsent_.clear();  // L3
+  unsent_.clear();  // GR3
   for (const proto::ClientItem& item : frame.items()) sent_seq_ = std::max(sent_seq_, item.seq());
   const auto send = [&](const std::shared_ptr<const WrittenGraph>& graph) {
-    if (sent_.insert(graph->id).second) graphs.push_back(graph);  // L2
+    if (sent_.insert(graph->id).second) graphs.push_back(graph);  // GR2
   };
   for (proto::ClientItem& item : *frame.mutable_items()) {
     const auto looked = items_.find(item.seq());

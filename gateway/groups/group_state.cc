@@ -140,7 +140,7 @@ absl::Status GroupRuns::ResumeAll(const proto::GroupState& state) {
   return absl::OkStatus();
 }
 
-// L3.
+// GR3.
 void GroupRuns::TakeBackUnsent() {
   std::vector<std::pair<uint64_t, std::optional<Handle>>> taken = std::exchange(unsent_, {});
   for (auto change = taken.rbegin(); change != taken.rend(); ++change) {

@@ -6,14 +6,14 @@
 //                         └──────── Release, Lose ──────────────┘──► (unknown)
 //
 // Invariants, for each device, at the end of each call:
-//   M1  usable_ns is the length of the union of the spans between confirmations in which no pause
+//   MT1 usable_ns is the length of the union of the spans between confirmations in which no pause
 //       was set (a span longer than unheard_max_ns, where one is set, left out, but for what is
 //       stored), up to funded_ms
-//   M2  milliseconds [0, charged_ms) are exactly those of the charges returned so far, each in one
+//   MT2 milliseconds [0, charged_ms) are exactly those of the charges returned so far, each in one
 //       of them
-//   M3  charged_ms <= usable_ns / 1e6 <= funded_ms, and the first two are equal once the device has
+//   MT3 charged_ms <= usable_ns / 1e6 <= funded_ms, and the first two are equal once the device has
 //       ended
-//   M4  confirmed never goes back
+//   MT4 confirmed never goes back
 #include "gateway/ledger/meter.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ absl::Status Meter::Grant(const GrantRequest& request, MonoTime now) {
   return absl::OkStatus();
 }
 
-// M1, M4.
+// MT1, MT4.
 void Meter::Advance(State& state, MonoTime now) const {
   if (now <= state.confirmed) return;
   // Unsigned, since the clock's epoch is arbitrary.
@@ -73,7 +73,7 @@ void Meter::Advance(State& state, MonoTime now) const {
   state.usable_ns += static_cast<int64_t>(std::min(span_ns, room_ns));
 }
 
-// M2: the next charge begins where the last one ended.
+// MT2: the next charge begins where the last one ended.
 void Meter::Emit(const LeasedDevice& device, State& state, int64_t at_least_ms,
                  std::vector<Charge>& out) const {
   const int64_t whole_ms = state.usable_ns / kNsPerMs;
@@ -130,7 +130,7 @@ absl::StatusOr<std::vector<Charge>> Meter::Resume(const LeasedDevice& device, Pa
   return charges;
 }
 
-// M3.
+// MT3.
 absl::StatusOr<std::vector<Charge>> Meter::End(Devices::iterator at) {
   std::vector<Charge> charges;
   Emit(at->first, at->second, 1, charges);

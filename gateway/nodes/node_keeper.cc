@@ -11,7 +11,7 @@
 namespace outboard::gateway {
 namespace {
 
-constexpr std::chrono::seconds kTurnEvery{1};
+constexpr std::chrono::seconds kTickEvery{1};
 // Of a node that fails its test and tries again every minute the last result is enough.
 constexpr size_t kTestsMax = 4096;
 
@@ -58,21 +58,21 @@ void NodeKeeper::Work() {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, kTurnEvery, [this] { return stopping_ || !tested_.empty(); });
+      wake_.wait_for(lock, kTickEvery, [this] { return stopping_ || !tested_.empty(); });
       if (stopping_) return;
     }
-    const absl::Status status = Turn(WallNow());
+    const absl::Status status = Tick(WallNow());
     if (std::exchange(trouble_, status) != status && !status.ok()) {
       const std::string message(status.message());
       telemetry::LogError("nodes_not_kept", {{"message", message}});
     }
     if (status.ok()) continue;
     std::unique_lock lock(mutex_);
-    if (wake_.wait_for(lock, kTurnEvery, [this] { return stopping_; })) return;
+    if (wake_.wait_for(lock, kTickEvery, [this] { return stopping_; })) return;
   }
 }
 
-absl::Status NodeKeeper::Turn(WallTime now) {
+absl::Status NodeKeeper::Tick(WallTime now) {
   OB_RETURN_IF_ERROR(NoteTests(now));
   OB_RETURN_IF_ERROR(TellOrders(now));
   return StepRollout(now);

@@ -42,8 +42,8 @@ class NodeKeeper {
   void Stop();  // asks `fleet` nothing more; also OnTested does nothing then
   // How the join test of a node ended. Does not wait.
   void OnTested(const std::string& serial, const absl::Status& result);
-  // Errors: UNAVAILABLE  the accounts file; what is to be done is done at a later turn
-  absl::Status Turn(WallTime now);
+  // Errors: UNAVAILABLE  the accounts file; what is to be done is done at a later tick
+  absl::Status Tick(WallTime now);
 
  private:
   NodeKeeper(std::unique_ptr<NodeRegistry> registry, std::unique_ptr<NodeOrders> orders,
@@ -59,7 +59,7 @@ class NodeKeeper {
   const std::unique_ptr<ImageRows> images_;
   const NodeFleet fleet_;
   std::set<std::string> served_;  // images that were noted
-  absl::Status trouble_;          // of the last turn
+  absl::Status trouble_;          // of the last tick
   std::mutex mutex_;
   std::condition_variable wake_;
   std::map<std::string, absl::Status> tested_;  // not noted yet, by serial number

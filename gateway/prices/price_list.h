@@ -18,7 +18,7 @@ inline constexpr size_t kPriceClassesMax = 100;
 inline constexpr size_t kHardwareOfClassMax = 100;
 inline constexpr size_t kClassNameBytesMax = 32;
 
-// What a device reaches in the join test (worker/devices/device_rates.h). 0: it is not asked for.
+// What a device reaches in the rate check (worker/devices/device_rates.h). 0: it is not asked for.
 struct DeviceRates {
   double gflops = 0;           // float32, of a product of matrices
   double memory_gb_per_s = 0;  // read and written

@@ -65,7 +65,7 @@ absl::Status Conflict(const proto::Receipt& receipt, std::string_view what) {
                    std::string(what)));
 }
 
-// R2 and R3, against the one before.
+// RR2 and RR3, against the one before.
 absl::Status CheckFollows(const proto::Receipt& before, const proto::Receipt& receipt) {
   if (before.number() == receipt.number() &&
       before.SerializeAsString() != receipt.SerializeAsString())

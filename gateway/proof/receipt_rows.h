@@ -1,9 +1,9 @@
 // Receipts of workers in the accounts file: the last one of each leased device, and which physical
 // device each one is.
 //
-//   R1  only the worker whose device a lease names can write a receipt for it
-//   R2  a later number never counts less than an earlier one
-//   R3  a number is used once: the same number with other content is a conflict
+//   RR1 only the worker whose device a lease names can write a receipt for it
+//   RR2 a later number never counts less than an earlier one
+//   RR3 a number is used once: the same number with other content is a conflict
 //
 // Threads: any; blocks on the disk. Errors of every call: those of Ledger's (ledger.h).
 #pragma once
@@ -46,7 +46,7 @@ class ReceiptRows {
 
   // Keeps receipts, which have been checked (wire/proof/receipt.h), in one transaction; says of
   // each what became of it, in their order. OK: it is kept, or a later one is. ABORTED: a conflict
-  // (R2, R3). PERMISSION_DENIED: R1.
+  // (RR2, RR3). PERMISSION_DENIED: RR1.
   absl::StatusOr<std::vector<absl::Status>> Keep(std::span<const proto::Receipt> receipts);
 
   // The last receipt of each device of the lease, by place.

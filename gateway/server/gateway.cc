@@ -69,6 +69,8 @@ namespace outboard::gateway {
 namespace {
 
 constexpr std::chrono::hours kAuditEvery{1};
+// Of the books, which LedgerWriter syncs for all of them.
+constexpr storage::OpenOptions kWrittenByOne{.synced_by_caller = true};
 // Most ledgers are read within this; of a larger one the gateway starts meanwhile.
 constexpr std::chrono::seconds kFirstAuditWithin{2};
 
@@ -149,63 +151,67 @@ class Gateway::Impl {
   ~Impl() { Stop(std::chrono::milliseconds(0)); }
 
   absl::Status Start() {
-    if (options_.no_auth && !IsLocalAddress(options_.listen)) {
+    if (options_.no_auth && !IsLocalAddress(options_.listen))
       return absl::InvalidArgumentError(absl::StrCat(
           "without keys only a unix socket or a loopback address may be listened on, not ",
           options_.listen));
-    }
+    const std::string path = AccountsPath(options_.data_folder);
+    OB_RETURN_IF_ERROR(TakeFolder());
+    OB_RETURN_IF_ERROR(OpenStores(path));
+    OB_RETURN_IF_ERROR(OpenDoors(path));
+    OB_RETURN_IF_ERROR(BeginToWrite(path));
+    BeginAudits(path);
+    OB_RETURN_IF_ERROR(MakeDriver(path));
+    OB_RETURN_IF_ERROR(TakeOver());
+    return Serve();
+  }
+
+  // Makes the data folder where it is not there, and keeps other gateways out of it.
+  absl::Status TakeFolder() {
     std::error_code error;
     const bool is_new = std::filesystem::create_directories(options_.data_folder, error);
     if (is_new)
       std::filesystem::permissions(options_.data_folder, std::filesystem::perms::owner_all, error);
-    if (error) {
+    if (error)
       return absl::UnavailableError(absl::StrCat("cannot make the data folder ",
                                                  options_.data_folder, ": ", error.message()));
-    }
-    auto lock = FolderLock::Take(options_.data_folder, WallNow());
-    if (!lock.ok()) return lock.status();
-    folder_lock_ = *std::move(lock);
+    OB_ASSIGN_OR_RETURN(folder_lock_, FolderLock::Take(options_.data_folder, WallNow()));
     if (options_.fleet_secret.empty()) {
-      auto secret = EnsureFleetSecret(options_.data_folder);
-      if (!secret.ok()) return secret.status();
-      options_.fleet_secret = *std::move(secret);
+      OB_ASSIGN_OR_RETURN(options_.fleet_secret, EnsureFleetSecret(options_.data_folder));
     }
     telemetry::HideInLogs(options_.fleet_secret);
-    std::string path = AccountsPath(options_.data_folder);
-    auto accounts = Accounts::Open(path);
-    if (!accounts.ok()) return accounts.status();
-    accounts_ = *std::move(accounts);
-    const storage::OpenOptions written_by_one = {.synced_by_caller = true};  // the writer
-    auto ledger = Ledger::Open(path, written_by_one);
-    if (!ledger.ok()) return ledger.status();
-    ledger_ = *std::move(ledger);
-    auto rows = SessionRows::Open(path, written_by_one);
-    if (!rows.ok()) return rows.status();
-    rows_ = *std::move(rows);
-    auto blobs = BlobStore::Open(
-        options_.data_folder + "/blobs",
-        {.quota_bytes = options_.quota_bytes,
-         .objects_max = options_.quota_objects,
-         .list_entries_max = std::max<uint64_t>(2 * options_.quota_objects, wire::kBlobChunksMax),
-         .charges = {.object_bytes_min = kObjectBytesMin, .list_entry_bytes = kListEntryBytes}});
-    if (!blobs.ok()) return blobs.status();
-    blobs_ = *std::move(blobs);
-    auto blob_retention = BlobRetention::Open(blobs_.get(), path, WallNow);
-    if (!blob_retention.ok()) return blob_retention.status();
-    blob_retention_ = *std::move(blob_retention);
+    return absl::OkStatus();
+  }
+
+  // Of money and sessions nothing is written before BeginToWrite.
+  absl::Status OpenStores(const std::string& path) {
+    OB_ASSIGN_OR_RETURN(accounts_, Accounts::Open(path));
+    OB_ASSIGN_OR_RETURN(ledger_, Ledger::Open(path, kWrittenByOne));
+    OB_ASSIGN_OR_RETURN(rows_, SessionRows::Open(path, kWrittenByOne));
+    OB_ASSIGN_OR_RETURN(
+        blobs_,
+        BlobStore::Open(options_.data_folder + "/blobs",
+                        {.quota_bytes = options_.quota_bytes,
+                         .objects_max = options_.quota_objects,
+                         .list_entries_max =
+                             std::max<uint64_t>(2 * options_.quota_objects, wire::kBlobChunksMax),
+                         .charges = {.object_bytes_min = kObjectBytesMin,
+                                     .list_entry_bytes = kListEntryBytes}}));
+    OB_ASSIGN_OR_RETURN(blob_retention_, BlobRetention::Open(blobs_.get(), path, WallNow));
+    return absl::OkStatus();
+  }
+
+  // What callers meet first: whose key it is, and what its account may have at a time.
+  absl::Status OpenDoors(const std::string& path) {
     std::optional<TenantId> everybody;
     if (options_.no_auth) {
-      auto tenant = accounts_->EnsureTenant("local", WallNow());
-      if (!tenant.ok()) return tenant.status();
-      everybody = tenant->id;
+      OB_ASSIGN_OR_RETURN(const Tenant tenant, accounts_->EnsureTenant("local", WallNow()));
+      everybody = tenant.id;
     }
-    auto uses = Accounts::Open(path);
-    if (!uses.ok()) return uses.status();
-    key_uses_ = std::make_unique<KeyUses>(*std::move(uses));
+    OB_ASSIGN_OR_RETURN(auto uses, Accounts::Open(path));
+    key_uses_ = std::make_unique<KeyUses>(std::move(uses));
     // Of its own, so that nobody who shows a key waits for a write.
-    auto keys = Accounts::Open(path);
-    if (!keys.ok()) return keys.status();
-    keys_ = *std::move(keys);
+    OB_ASSIGN_OR_RETURN(keys_, Accounts::Open(path));
     authenticator_ =
         std::make_unique<Authenticator>(keys_.get(), key_uses_.get(), everybody,
                                         options_.fleet_secret, TrustedProxy(options_.proxy_secret));
@@ -214,8 +220,13 @@ class Gateway::Impl {
     host_.SetDoor(door_.get());
     fleet_door_ = std::make_unique<FleetDoor>(
         [this](std::string_view secret) { return authenticator_->Worker(secret); });
+    return absl::OkStatus();
+  }
+
+  // From now on the folder is this gateway's to write, by one writer.
+  absl::Status BeginToWrite(const std::string& path) {
     OB_ASSIGN_OR_RETURN(const FolderTurn turn, FolderTurn::Take(path));
-    OB_ASSIGN_OR_RETURN(receipts_, ReceiptRows::Open(path, written_by_one));
+    OB_ASSIGN_OR_RETURN(receipts_, ReceiptRows::Open(path, kWrittenByOne));
     ledger_->GuardWrites(turn.Guard());
     rows_->GuardWrites(turn.Guard());
     receipts_->GuardWrites(turn.Guard());
@@ -234,7 +245,10 @@ class Gateway::Impl {
         telemetry::LogError("gateway_replaced", {{"effect", "this gateway stops"}});
       options_.on_replaced();
     });
-    BeginAudits(path);
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeDriver(const std::string& path) {
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), door_.get());
     driver_->SetObserver(&driver_log_);
@@ -250,8 +264,7 @@ class Gateway::Impl {
     else
       telemetry::LogWarning("no_operator_socket", {{"message", operators.status().ToString()}});
     ticker_ = std::make_unique<Ticker>(driver_.get());
-    if (absl::Status status = TakeOver(); !status.ok()) return status;
-    return Serve();
+    return absl::OkStatus();
   }
 
   // A ledger that does not verify stays served: people see their usage, and sessions end in order;
@@ -290,23 +303,20 @@ class Gateway::Impl {
     OB_ASSIGN_OR_RETURN(const auto used, ledger_->RecentUse(WallNow(), FairShares::kHalfLifeS));
     driver_->RememberUse(used);
     if (!options_.executors_outlive) {
-      auto lost = rows_->LoseAllLive(WallNow(), /*but_named=*/true);
-      if (!lost.ok()) return lost.status();
-      for (const SessionRow& row : *lost) driver_->Remember(row);
-      if (!lost->empty())
-        telemetry::LogWarning("sessions_lost_at_start", {{"sessions", lost->size()}});
+      OB_ASSIGN_OR_RETURN(const auto lost, rows_->LoseAllLive(WallNow(), /*but_named=*/true));
+      for (const SessionRow& row : lost) driver_->Remember(row);
+      if (!lost.empty())
+        telemetry::LogWarning("sessions_lost_at_start", {{"sessions", lost.size()}});
     }
-    if (absl::Status status = RestoreSessions(); !status.ok()) return status;
+    OB_RETURN_IF_ERROR(RestoreSessions());
     blob_retention_->RestoreDone();
     return absl::OkStatus();
   }
 
   absl::Status RestoreSessions() {
-    auto taken = rows_->TakeOver(WallNow());
-    if (!taken.ok()) return taken.status();
-    for (TakenOver& session : *taken) {
-      auto past = ledger_->UsageOfSession(session.row.session);
-      if (!past.ok()) return past.status();
+    OB_ASSIGN_OR_RETURN(auto taken, rows_->TakeOver(WallNow()));
+    for (TakenOver& session : taken) {
+      OB_ASSIGN_OR_RETURN(const auto past, ledger_->UsageOfSession(session.row.session));
       if (absl::Status status = RestoreSnapshot(session.row); !status.ok()) {
         telemetry::LogError("snapshot_damaged", {{"session", session.row.session.Hex()},
                                                  {"account", session.row.tenant.value},
@@ -315,10 +325,10 @@ class Gateway::Impl {
         session.row.snapshot_root.clear();
       }
       if (!options_.executors_outlive) session.row.worker.clear();
-      driver_->Restore(session, *past);
+      driver_->Restore(session, past);
     }
-    if (!taken->empty())
-      telemetry::LogInfo("sessions_taken_over", {{"sessions", taken->size()}});
+    if (!taken.empty())
+      telemetry::LogInfo("sessions_taken_over", {{"sessions", taken.size()}});
     return absl::OkStatus();
   }
 
@@ -333,10 +343,8 @@ class Gateway::Impl {
   absl::Status Serve() {
     // All threads that are started here pass steps on, or do next to nothing.
     const ScopedShortSlice short_slice;
-    if (absl::Status status = PrepareTls(); !status.ok()) return status;
-    auto local = LocalAttach::Start(driver_.get(), authenticator_.get());
-    if (!local.ok()) return local.status();
-    local_ = *std::move(local);
+    OB_RETURN_IF_ERROR(PrepareTls());
+    OB_ASSIGN_OR_RETURN(local_, LocalAttach::Start(driver_.get(), authenticator_.get()));
     driver_->SetLocalSocket(local_->name());
     cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, door_.get(),
                                             options_.reader_stalls_after);
@@ -355,9 +363,8 @@ class Gateway::Impl {
     blob_service_ = blobs_for(BlobCallers::kClients);
     fleet_blobs_ = blobs_for(BlobCallers::kExecutors);
     store_service_ = std::make_unique<StoreService>(blob_retention_.get(), door_.get(), &queues_);
-    auto usage = UsageReport::Open(AccountsPath(options_.data_folder));
-    if (!usage.ok()) return usage.status();
-    account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
+    OB_ASSIGN_OR_RETURN(auto usage, UsageReport::Open(AccountsPath(options_.data_folder)));
+    account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), std::move(usage),
                                                 heads_.get(), receipts_.get(), driver_.get(),
                                                 options_.core.price_per_hour,
                                                 door_.get(), &queues_);
@@ -365,28 +372,31 @@ class Gateway::Impl {
     limits.per_address = options_.connections_per_address;
     limits.proxies = options_.proxies;
     client_connections_ = std::make_unique<ConnectionTable>(limits, &refusals_);
-    auto clients = GrpcListener::Start(
-        options_.listen,
-        {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(),
-         own_fleet_ != nullptr ? static_cast<grpc::Service*>(own_fleet_.get()) : &no_fleet_},
-        client_connections_.get(),
-        clients_have_tls_
-            ? tls::ServerCredentials(certificates_->PathForClients(), /*asks_clients=*/false)
-            : nullptr);
-    if (!clients.ok()) return clients.status();
+    grpc::Service* const own_fleet =
+        own_fleet_ != nullptr ? static_cast<grpc::Service*>(own_fleet_.get()) : &no_fleet_;
+    OB_ASSIGN_OR_RETURN(
+        clients_,
+        GrpcListener::Start(
+            options_.listen,
+            {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(), own_fleet},
+            client_connections_.get(),
+            clients_have_tls_
+                ? tls::ServerCredentials(certificates_->PathForClients(), /*asks_clients=*/false)
+                : nullptr));
     door_->SetConnections(client_connections_.get());
-    clients_ = *std::move(clients);
     watches_.push_back(Watch(*clients_));
     // A machine with many devices has many executors, and none of them has a key.
     limits.per_address = kConnectionsPerWorkerAddressMax;
     limits.key_within = std::chrono::milliseconds(0);
     limits.bytes_before_key = 0;
     worker_connections_ = std::make_unique<ConnectionTable>(limits, &refusals_);
-    auto workers = GrpcListener::Start(
-        options_.fleet_listen, {fleet_.get(), fleet_blobs_.get()}, worker_connections_.get(),
-        admission_ != nullptr ? admission_->Credentials(certificates_->PathForWorkers()) : nullptr);
-    if (!workers.ok()) return workers.status();
-    workers_ = *std::move(workers);
+    OB_ASSIGN_OR_RETURN(
+        workers_,
+        GrpcListener::Start(options_.fleet_listen, {fleet_.get(), fleet_blobs_.get()},
+                            worker_connections_.get(),
+                            admission_ != nullptr
+                                ? admission_->Credentials(certificates_->PathForWorkers())
+                                : nullptr));
     watches_.push_back(Watch(*workers_));
     return absl::OkStatus();
   }

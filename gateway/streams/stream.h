@@ -3,11 +3,11 @@
 // can be paused (Stream). Deletes itself after the last callback.
 //
 // Invariants
-//   W1  At most one StartWrite is pending: writing_, and only the thread that set it calls
+//   ST1 At most one StartWrite is pending: writing_, and only the thread that set it calls
 //       StartWrite.
-//   W2  Finish is called once, when no write is pending and no hold is taken; so OnDone cannot
+//   ST2 Finish is called once, when no write is pending and no hold is taken; so OnDone cannot
 //       delete the stream while a thread has a hold (or has set writing_).
-//   W3  No message is queued after End.
+//   ST3 No message is queued after End.
 #pragma once
 
 #include <grpcpp/impl/codegen/proto_utils.h>

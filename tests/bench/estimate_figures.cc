@@ -298,7 +298,7 @@ void Judge(const std::vector<Program>& programs, const Cloud& cloud,
                                     times.actual * 1e3, times.by_graphs * 1e3,
                                     times.after_ten * 1e3));
   }
-  absl::StrAppend(&note, absl::StrFormat("; %.0f GFLOP/s, %.1f GB/s by the join test", here.gflops,
+  absl::StrAppend(&note, absl::StrFormat("; %.0f GFLOP/s, %.1f GB/s by the rate check", here.gflops,
                                          here.memory_gb_per_s));
   Report(by_graphs_name, Quantile(by_graphs, 0.9), "", "", note);
   Report(after_ten_name, Quantile(after_ten, 0.9), "", "",

@@ -4,7 +4,7 @@
 namespace outboard::bench {
 
 // Of ten programs, |actual / estimate - 1| of the time per step, of which the ninth of ten is
-// reported: estimate_error_p90_ratio by graphs alone, at the rates that the join test measures on
+// reported: estimate_error_p90_ratio by graphs alone, at the rates that the rate check measures on
 // this machine, and estimate_measured_error_p90_ratio after ten measured steps.
 void EstimateFigures();
 

@@ -37,7 +37,7 @@ program::ValueId BiasAndRelu(program::ProgramBuilder& b, program::SumPlace place
 }
 
 // All layouts in two tiles; clusters of two and four; sums in parts; few steps; an epilogue that
-// reads; results of f32; 8-bit floats and TF32.
+// reads; results of f32; TF32, f32 by three products, and 8-bit floats.
 std::vector<HopperKernel> Kernels() {
   std::vector<HopperKernel> kernels;
   for (const int64_t columns : {128, 256})
@@ -69,6 +69,10 @@ std::vector<HopperKernel> Kernels() {
   product.dtype = DType::kF32;
   kernels.push_back(
       {product, {.columns = 256, .persistent_blocks = kSms, .cluster = 2}, nullptr});
+  product.three_products = true;
+  kernels.push_back({product, {.columns = 64, .persistent_blocks = kSms}, nullptr});
+  kernels.push_back({product, {.persistent_blocks = kSms, .cluster = 2}, nullptr});
+  product.three_products = false;
   product.dtype = DType::kF8E4M3;
   for (const int64_t cluster : {1, 2})
     kernels.push_back({product, {.persistent_blocks = kSms, .cluster = cluster}, nullptr});
@@ -94,8 +98,11 @@ absl::StatusOr<GpuHopperFigures> MeasureGpuHopper() {
                         MachineCodeOf(ptxas, nvdisasm, kernel.object, kHopperArch));
     figures.serialised =
         figures.serialised.value_or(0) + absl::StrContains(code.said, "serialized");
-    for (const auto& [product, most] : {std::pair("HGMMA", &figures.instructions_per_hgmma),
-                                        std::pair("QGMMA", &figures.instructions_per_qgmma)}) {
+    std::optional<double>* const of_hgmma = each.product.three_products
+                                                ? &figures.instructions_per_hgmma_f32
+                                                : &figures.instructions_per_hgmma;
+    for (const auto& [product, most] :
+         {std::pair("HGMMA", of_hgmma), std::pair("QGMMA", &figures.instructions_per_qgmma)}) {
       // The innermost one.
       const std::vector<CodeLoop> loops = LoopsWith(product, code.listing);
       const auto main_loop = std::min_element(

@@ -16,6 +16,9 @@ struct GpuHopperFigures {
   // Instructions of the main loop for each HGMMA, the most of all layouts and tiles. Not set: no
   // disassembler either (OUTBOARD_NVDISASM or `nvdisasm` in PATH).
   std::optional<double> instructions_per_hgmma;
+  // The same of f32 by three products, whose operand is taken apart and whose sums are added in f32
+  // besides.
+  std::optional<double> instructions_per_hgmma_f32;
   // The same for each QGMMA, a product of 8-bit floats, which adds its sums in f32 besides.
   std::optional<double> instructions_per_qgmma;
 };

@@ -20,8 +20,11 @@ void ProductsByWarpgroups() {
     return ReportSkipped("ptx_instructions_per_hgmma",
                          product.ok() ? kNoTools : std::string(product.status().message()));
   Report("ptx_instructions_per_hgmma", *product->instructions_per_hgmma, "count", "",
-         "in the main loop, the most of all products by warpgroups but those of 8-bit floats; "
+         "in the main loop, the most of all products by warpgroups but of f32 and 8-bit floats; "
          "at most 16 are wanted");
+  if (product->instructions_per_hgmma_f32)
+    Report("ptx_instructions_per_hgmma_f32", *product->instructions_per_hgmma_f32, "count", "",
+           "in the main loop of products of f32 by three of TF32; at most 18");
   if (product->instructions_per_qgmma)
     Report("ptx_instructions_per_qgmma", *product->instructions_per_qgmma, "count", "",
            "in the main loop of products of 8-bit floats by warpgroups; 16 of them add in f32");

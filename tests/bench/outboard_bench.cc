@@ -225,6 +225,7 @@ int Main(int argc, char** argv) {
                                         ShelfFigures();
                                       }},
                                      {"spread", SpreadFigures, true},  // of devices
+                                     {"shelf", ShelfFigures, true},    // of devices
                                      {"nodes", NodeFigures, true},
                                      {"queue", QueueFigures},
                                      {"rewrites", RewriteFigures},

@@ -38,18 +38,31 @@ using Clock = std::chrono::steady_clock;
 constexpr int kBatchOfNode = 4;  // passages, as in the figures of one machine
 constexpr int kSteps = 9, kWarmSteps = 2;
 constexpr double kRoundTripMs = 20;
+constexpr char kTooSlowForProxies[] =
+    "a proxy on the loopback passes less than 10 Gbit/s, and there are no network namespaces";
+
+using test::ShelfLinks;
+
+std::string WhyNoNetworks() { return test::Shelf::WhyNot(ShelfLinks::kNetworks); }
+
+const char* NoteOf(ShelfLinks links) {
+  return links == ShelfLinks::kNetworks
+             ? ""
+             : "; links are proxies on the loopback, which need some of the two cores";
+}
 
 // ---- an ALLREDUCE ------------------------------------------------------------------------------
 
 // The Collectives of two ranks, each on its node of the shelf.
 class Ends {
  public:
-  explicit Ends(const test::Shelf* shelf) : shelf_(shelf) {}
+  explicit Ends(test::Shelf* shelf) : shelf_(shelf) {}
 
   // Each on its own thread, which enters the node and waits for the other.
   std::unique_ptr<collective::Collective> Join(int rank) {
     OB_CHECK_OK(shelf_->Enter(rank));
     nodes_[rank] = ValueOrDie(worker::GroupLinks::Listen(shelf_->address(rank) + ":0"));
+    if (rank == 1) reached_at_ = ValueOrDie(shelf_->ReachedAt(nodes_[1]->address()));
     int pair[2];
     OB_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
     for (const int end : {pair[0], pair[1]}) collective::WidenSocket(end);
@@ -59,7 +72,7 @@ class Ends {
                                   .partner = static_cast<uint32_t>(1 - rank),
                                   .address = std::nullopt,
                                   .executor = pair[1]};
-    if (rank == 0) link.address = ValueOrDie(wire::ParseDataAddress(nodes_[1]->address()));
+    if (rank == 0) link.address = ValueOrDie(wire::ParseDataAddress(reached_at_));
     std::vector<worker::GroupLinkOptions> links;
     links.push_back(std::move(link));
     nodes_[rank]->Add(std::move(links), [](uint32_t, const absl::Status& why) {
@@ -71,13 +84,15 @@ class Ends {
   }
 
  private:
-  const test::Shelf* const shelf_;
+  test::Shelf* const shelf_;
+  std::string reached_at_;  // node 1, by node 0
   std::barrier<> together_{2};
   std::unique_ptr<worker::GroupLinks> nodes_[2];
 };
 
-void AllReduceModel(double gbit) {
-  const auto shelf = ValueOrDie(test::Shelf::Make({.nodes = 2, .gbit_per_s = gbit}));
+void AllReduceModel(ShelfLinks links, double gbit) {
+  const auto shelf =
+      ValueOrDie(test::Shelf::Make({.nodes = 2, .gbit_per_s = gbit, .links = links}));
   Ends ends(shelf.get());
   const double ms = AllReduceMs(2, [&](int rank) { return ends.Join(rank); });
   // Of two ranks each sends all that it has (docs/decisions/085-*.md).
@@ -88,7 +103,8 @@ void AllReduceModel(double gbit) {
   Report(absl::StrFormat("allreduce_model_error_%dgbit", static_cast<int>(gbit)),
          std::abs(ms - predicted_ms) / ms, "",
          absl::StrFormat("predicted %.1f ms", predicted_ms),
-         absl::StrFormat("16 MiB of f32 between two nodes in %.1f ms", ms));
+         absl::StrCat(absl::StrFormat("16 MiB of f32 between two nodes in %.1f ms", ms),
+                      NoteOf(links)));
 }
 
 // ---- the GPT -----------------------------------------------------------------------------------
@@ -133,62 +149,89 @@ GptStep GptOn(const test::ShelfOptions& links, uint32_t devices) {
   return MeasureGpt(*cloud, devices);
 }
 
-// Milliseconds of PyTorch's step on two such nodes.
-double TorchDdpMs(double gbit) {
-  const auto shelf = ValueOrDie(test::Shelf::Make({.nodes = 2, .gbit_per_s = gbit}));
+struct DdpStep {
+  double ms = 0;
+  double proxied_bytes = 0;  // where links are proxies
+};
+
+// PyTorch's step on two such nodes.
+DdpStep TorchDdp(ShelfLinks links, double gbit) {
+  const auto shelf =
+      ValueOrDie(test::Shelf::Make({.nodes = 2, .gbit_per_s = gbit, .links = links}));
+  const bool has_proxies = links == ShelfLinks::kProxies;
   std::string command;
-  for (int node = 1; node >= 0; --node)
+  for (int node = 1; node >= 0; --node) {
     absl::StrAppend(&command, absl::StrJoin(shelf->In(node), " "), " taskset -c ", node,
-                    " env GLOO_SOCKET_IFNAME=data ", Torch().python, " ", OUTBOARD_BENCH_SOURCES,
-                    "/torch_ddp.py --rank ", node, " --ranks 2 --master ", shelf->address(0),
-                    " --batch ", kBatchOfNode, " --steps ", kSteps, " 2>/dev/null",
-                    node == 1 ? " >/dev/null & " : "");
-  return NumberIn(OutputOf(command), "step_ms");
+                    " env GLOO_SOCKET_IFNAME=", has_proxies ? "lo" : "data", " ", Torch().python,
+                    " ", OUTBOARD_BENCH_SOURCES, "/torch_ddp.py --rank ", node,
+                    " --ranks 2 --master ", shelf->address(0), " --batch ", kBatchOfNode,
+                    " --steps ", kSteps);
+    if (has_proxies)
+      absl::StrAppend(&command, " --proxy ", Beside("fault_proxy"), " --rate ",
+                      static_cast<int64_t>(gbit * 1e9 / 8));
+    absl::StrAppend(&command, " 2>/dev/null", node == 1 ? " >/dev/null & " : "");
+  }
+  const std::string output = OutputOf(command);
+  return {NumberIn(output, "step_ms"), has_proxies ? NumberIn(output, "proxied_bytes") : 0};
 }
 
-void GptFigures() {
-  const GptStep one = GptOn({.nodes = 2}, 1), free = GptOn({.nodes = 2}, 2);
+void GptFigures(ShelfLinks links) {
+  const GptStep one = GptOn({.nodes = 2, .links = links}, 1),
+                free = GptOn({.nodes = 2, .links = links}, 2);
   for (const int gbit : {1, 10}) {
-    const GptStep two = GptOn({.nodes = 2, .gbit_per_s = static_cast<double>(gbit)}, 2);
+    if (gbit == 10 && links == ShelfLinks::kProxies) {
+      ReportSkipped("dp2_efficiency_10gbit", kTooSlowForProxies);
+      continue;
+    }
+    const GptStep two =
+        GptOn({.nodes = 2, .gbit_per_s = static_cast<double>(gbit), .links = links}, 2);
     Report(absl::StrCat("dp2_efficiency_", gbit, "gbit"), one.ms / two.ms, "",
            absl::StrFormat("one node %.0f ms a step", one.ms),
-           absl::StrFormat("two nodes %.0f ms a step of twice the batch; links without a rate %.0f",
-                           two.ms, free.ms));
+           absl::StrCat(
+               absl::StrFormat("two nodes %.0f ms a step of twice the batch; without a rate %.0f",
+                               two.ms, free.ms),
+               NoteOf(links)));
     if (gbit != 1) continue;
     const double wire_ms = two.parameter_bytes / (gbit * 1e9 / 8) * 1e3;
     Report("overlap_hidden_ratio", 1 - std::max(0.0, two.ms - free.ms) / wire_ms, "",
            absl::StrFormat("the gradients take %.0f ms on the link", wire_ms),
-           absl::StrFormat("the step takes %.0f ms longer than without a rate", two.ms - free.ms));
+           absl::StrCat(absl::StrFormat("the step takes %.0f ms longer than without a rate",
+                                        two.ms - free.ms),
+                        NoteOf(links)));
     if (!Torch().lacks.empty()) {
       ReportSkipped("dp2_vs_torch_ddp_1gbit", "peer missing: " + Torch().lacks);
     } else {
-      const double ddp_ms = TorchDdpMs(gbit);
-      Report("dp2_vs_torch_ddp_1gbit", ddp_ms / two.ms, "ratio",
+      const DdpStep ddp = TorchDdp(links, gbit);
+      // Each step its gradients pass, each way; else it was not on the link.
+      if (links == ShelfLinks::kProxies && ddp.proxied_bytes < kSteps * two.parameter_bytes) {
+        ReportSkipped("dp2_vs_torch_ddp_1gbit", "the peer's gradients did not pass the proxy");
+        continue;
+      }
+      Report("dp2_vs_torch_ddp_1gbit", ddp.ms / two.ms, "ratio",
              absl::StrFormat("DistributedDataParallel on Gloo, PyTorch %s, %.0f ms",
-                             Torch().version, ddp_ms),
-             absl::StrFormat("%.0f ms, through gateway and workers", two.ms));
+                             Torch().version, ddp.ms),
+             absl::StrCat(absl::StrFormat("%.0f ms, through gateway and workers", two.ms),
+                          NoteOf(links)));
     }
   }
-  const GptStep far = GptOn({.nodes = 2, .delay_ms = kRoundTripMs / 2}, 2);
+  const GptStep far = GptOn({.nodes = 2, .delay_ms = kRoundTripMs / 2, .links = links}, 2);
   Report("rtt20_round_trips", (far.ms - free.ms) / kRoundTripMs, "",
          absl::StrFormat("without a delay %.0f ms a step", free.ms),
-         absl::StrFormat("two nodes 20 ms apart, %.0f ms a step, its loss read", far.ms));
+         absl::StrCat(absl::StrFormat("two nodes 20 ms apart, %.0f ms a step, its loss read", far.ms),
+                      NoteOf(links)));
 }
 
 }  // namespace
 
 void ShelfFigures() {
-  if (const std::string why = test::Shelf::WhyNot(); !why.empty()) {
-    for (const char* figure :
-         {"allreduce_model_error_1gbit", "allreduce_model_error_10gbit", "dp2_efficiency_1gbit",
-          "dp2_efficiency_10gbit", "dp2_vs_torch_ddp_1gbit", "overlap_hidden_ratio",
-          "rtt20_round_trips"})
-      ReportSkipped(figure, why);
-    return;
-  }
-  AllReduceModel(1);
-  AllReduceModel(10);
-  GptFigures();
+  const ShelfLinks links =
+      WhyNoNetworks().empty() ? ShelfLinks::kNetworks : ShelfLinks::kProxies;
+  AllReduceModel(links, 1);
+  if (links == ShelfLinks::kNetworks)
+    AllReduceModel(links, 10);
+  else
+    ReportSkipped("allreduce_model_error_10gbit", kTooSlowForProxies);
+  GptFigures(links);
 }
 
 }  // namespace outboard::bench

@@ -28,7 +28,8 @@ std::string Step() {
 TEST(ShardExplain, ShowsEachSpreadAndTheCollectivesOfOne) {
   const auto text = ShardExplanation(Step(), {.devices = 4, .spread = "data"});
   ASSERT_TRUE(text.ok()) << text.status();
-  for (const char* part : {"auto", "data", "fsdp", "tensor", "ALLREDUCE", "8192 long"})
+  for (const char* part :
+       {"auto", "data", "fsdp", "tensor", "ALLREDUCE", "8192 long", "later steps"})
     EXPECT_TRUE(absl::StrContains(*text, part)) << part << "\n" << *text;
   EXPECT_FALSE(absl::StrContains(*text, "* UNSHARD")) << *text;
 }

@@ -36,6 +36,7 @@ TEST(Target, Spellings) {
       {"::1", "brackets"},
       {"[::1]", "did you mean [::1]:6667?"},
       {"[::1:6667", "]"},
+      {"[::1]x:6667", "right behind the ]"},
       {"unix:", "path"},
       {"box :6667", "space"},
       {"box:6667\n", "space"},

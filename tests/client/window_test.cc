@@ -1,6 +1,6 @@
 // The send window's rule in virtual time: a program that always has another step, a path, and a
 // cloud that takes one step after the other. What must hold: the cloud does not stand still, and
-// its queue is bounded. W1 to W3 are the invariants in client/session/core/send_window.cc.
+// its queue is bounded. SW1 to SW3 are the invariants in client/session/core/send_window.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>

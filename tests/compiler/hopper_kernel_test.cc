@@ -219,6 +219,14 @@ TEST(HopperKernel, ProductsWithEpilogues_RunAsTheWalk) {
        .after = After::kBiasAndRelu,
        .multiprocessors = 1,
        .tf32 = true},
+      {.name = "f32 by three products, bias, remainders",
+       .m = 136,
+       .n = 136,
+       .k = 132,
+       .b_turned = true,
+       .dtype = DType::kF32,
+       .after = After::kBiasAndRelu,
+       .multiprocessors = 1},
       {.name = "batches and heads",
        .m = 128,
        .n = 128,
@@ -343,7 +351,7 @@ TEST(HopperKernel, WhatNoViewCanCopy_IsLeftToOthers) {
       {{.name = "e4m3 by columns", .dtype = DType::kF8E4M3}, "by columns"},
       {{.name = "TF32 by columns", .a_turned = true, .dtype = DType::kF32, .tf32 = true},
        "by columns"},
-      {{.name = "f32", .b_turned = true, .dtype = DType::kF32}, "the sum of two TF32"},
+      {{.name = "f32 by columns", .dtype = DType::kF32}, "by columns"},
       {{.name = "an index that begins elsewhere", .shift = 8}, "no sum of its loops"},
   };
   for (const auto& [test, why] : cases) {
@@ -371,6 +379,12 @@ TEST(HopperKernel, SmallProductsAndOtherTargets_AreLeftToMma) {
   EXPECT_FALSE(uses_wgmma(large, "sm_90"));
   EXPECT_FALSE(uses_wgmma(large, "sm_80"));
   EXPECT_FALSE(uses_wgmma({.m = 256, .n = 256, .k = 1024}, "sm_90a"));  // 8 blocks of 132
+  KernelCase exact = large;
+  exact.b_turned = true;
+  exact.dtype = DType::kF32;
+  EXPECT_TRUE(uses_wgmma(exact, "sm_90a"));
+  exact.k = 96;  // too few steps for the bound of f32
+  EXPECT_FALSE(uses_wgmma(exact, "sm_90a"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "compiler/program/spec.h"
 #include "compiler/proof/program_range.h"
 #include "compiler/render/llvm/nvptx.h"
+#include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/ptx_run.h"
 
@@ -17,35 +18,11 @@ namespace outboard::program {
 namespace {
 
 using Buffers = std::vector<std::string>;
+using test::Changing;
+using test::Drop;
+using test::Edited;
+using test::Without;
 constexpr MappedTensor::Element kF32 = MappedTensor::Element::kF32;
-
-// The same program with instructions left out (where `edit` returns false) or changed.
-Program Edited(const Program& program,
-               const std::function<bool(ProgramBuilder&, Instruction&)>& edit) {
-  ProgramBuilder b;
-  b.SetAround(program);
-  std::vector<ValueId> made(program.code.size(), -1);
-  for (size_t n = 0; n < program.code.size(); ++n) {
-    Instruction i = program.code[n];
-    for (ValueId& s : i.src) s = made[s];
-    if (edit(b, i)) made[n] = b.Add(std::move(i));
-  }
-  return b.Take(program.buffer_count);
-}
-
-std::function<bool(ProgramBuilder&, Instruction&)> Without(Code code) {
-  return [code](ProgramBuilder&, Instruction& i) { return i.code != code; };
-}
-
-// Every `nth` instruction of that code, from 0 on, is changed by `change`.
-std::function<bool(ProgramBuilder&, Instruction&)> Changing(
-    Code code, int nth, std::function<bool(ProgramBuilder&, Instruction&)> change) {
-  return [=, seen = 0](ProgramBuilder& b, Instruction& i) mutable {
-    return i.code != code || seen++ != nth || change(b, i);
-  };
-}
-
-bool Drop(ProgramBuilder&, Instruction&) { return false; }
 
 struct PlantedMistake {
   const char* name;

@@ -114,6 +114,19 @@ std::vector<HopperCase> HopperCases() {
          {.stages = 2, .cluster = 2, .order = 2});
   narrow("sums in two parts", DType::kF8E5M2, {.m = 128, .n = 128, .k = 1040}, {.split = 2});
   narrow("256 columns", DType::kF32, {.m = 128, .n = 256, .k = 96}, {.columns = 256});
+  // f32 by three products, where a stage has the low parts of B, too.
+  narrow("three products, ring", DType::kF32,
+         {.three_products = true, .m = 128, .n = 128, .k = 160}, {});
+  narrow("three products, remainders, persistent", DType::kF32,
+         {.three_products = true, .m = 200, .n = 72, .k = 136},
+         {.columns = 64, .stages = 2, .persistent_blocks = 1})
+      ->product.c_dtype = DType::kBF16;
+  narrow("three products, cluster and batches", DType::kF32,
+         {.three_products = true, .m = 256, .n = 64, .k = 128, .batch = 2},
+         {.columns = 64, .stages = 2, .cluster = 2, .order = 2});
+  narrow("three products, sums in two parts", DType::kF32,
+         {.three_products = true, .m = 128, .n = 64, .k = 256},
+         {.columns = 64, .stages = 2, .split = 2});
   HopperCase& bias = add("bias and relu to bf16", {.m = 120, .n = 192, .k = 64}, {.stages = 2});
   bias.product.c_dtype = DType::kBF16;
   bias.product.buffer_count = 4;

@@ -32,6 +32,7 @@ struct Golden {
   DType dtype;
   bool b_by_columns;        // what the unit reads of operands that have not 16 bits
   const char* instruction;  // that the text has
+  bool three_products = false;
 };
 void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.name; }
 
@@ -39,12 +40,17 @@ constexpr Golden kGoldens[] = {
     {"bf16", DType::kBF16, false, "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"},
     {"f8e4m3", DType::kF8E4M3, true, "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3"},
     {"tf32", DType::kF32, true, "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32"},
+    {"f32", DType::kF32, true, "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32", true},
 };
 
 // One tile, of as many steps as the ring has stages.
 std::string PtxOf(const Golden& golden) {
-  const program::HopperProduct product = {
-      .dtype = golden.dtype, .m = 128, .n = 64, .k = 128, .b_by_columns = golden.b_by_columns};
+  const program::HopperProduct product = {.dtype = golden.dtype,
+                                          .three_products = golden.three_products,
+                                          .m = 128,
+                                          .n = 64,
+                                          .k = 128,
+                                          .b_by_columns = golden.b_by_columns};
   const auto program = ValueOrDie(MakeHopperProduct(product, {.columns = 64, .stages = 2}));
   const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget(kArch, 132)));
   return ValueOrDie(renderer->Render(program, "product", /*no_opt=*/false, nullptr)).object;

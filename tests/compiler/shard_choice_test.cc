@@ -19,6 +19,7 @@
 #include "compiler/shard/plan.h"
 #include "compiler/shard/shard.h"
 #include "compiler/shard/sharding.h"
+#include "compiler/shard/step_state.h"
 #include "tests/compiler/schedule_programs.h"
 
 namespace outboard::test {
@@ -188,6 +189,90 @@ TEST(ShardChoice, ATrainingStep_IsStoredInPartsWhereWholeStateHasNoRoom) {
     EXPECT_TRUE(absl::StrContains(tight.report.choice, "state in parts")) << tight.report.choice;
     EXPECT_LE(tight.report.kept_bytes, static_cast<double>(options.memory.bytes)) << name;
   }
+}
+
+// A step of an optimizer with two moments of each weight, as results of one type and shape: the
+// moments before the weights, and those of the second weight first.
+TEST(StepState, AnOptimizersResults_ReplaceWhatTheyAreComputedFrom) {
+  Graph g;
+  const Shape shape = {64, 64};
+  std::vector<const UOp*> params;
+  for (int slot = 0; slot < 6; ++slot) params.push_back(Param(g, slot, DType::kF32, shape));
+  const auto times = [&](const UOp* x, double factor) {
+    return Mul(g, x, Full(g, ConstFloat(g, DType::kF32, factor), shape));
+  };
+  const UOp* sum = params[0];
+  for (int slot = 1; slot < 6; ++slot) sum = Add(g, sum, params[slot]);
+  std::vector<const UOp*> results = {Reduce(g, Op::kAdd, sum, {0, 1})};
+  for (const int first : {3, 0}) {  // weight, moment, moment
+    const UOp* const w = params[first];
+    const UOp* const permuted = Permute(g, params[3 - first], {1, 0});  // no element for element
+    const UOp* const gradient = Add(g, permuted, times(w, 0.01));       // with decay of weights
+    const UOp* const m = Add(g, times(params[first + 1], 0.9), times(gradient, 0.1));
+    const UOp* const v =
+        Add(g, times(params[first + 2], 0.99), times(Mul(g, gradient, gradient), 0.01));
+    for (const UOp* result : {v, m, Add(g, w, Mul(g, m, v))}) results.push_back(result);
+  }
+  const UOp* const sink = Sink(g, results);
+  const shard::StepState state = shard::StateOf(sink, std::vector<bool>(6, true));
+  const int none = shard::StepState::kNothing;
+  EXPECT_EQ(state.replaced, (std::vector<int>{none, 5, 4, 3, 2, 1, 0}));
+  // What is no state is not replaced.
+  EXPECT_EQ(shard::StateOf(sink, {true, true, true, false, false, false}).replaced,
+            (std::vector<int>{none, none, none, none, 2, 1, 0}));
+}
+
+TEST(StepState, ResultsOfAnotherKind_ReplaceWhatIsLeftInOrder) {
+  Graph g;
+  std::vector<const UOp*> params;
+  for (int slot = 0; slot < 3; ++slot) params.push_back(Param(g, slot, DType::kF32, {8, 8}));
+  const auto turned = [&](int slot) { return Permute(g, params[slot], {1, 0}); };
+  const UOp* const other = Reshape(g, turned(0), {64});
+  const auto doubled = [&](const UOp* x) { return Add(g, x, x); };
+  const UOp* const sink = Sink(
+      g, {turned(0), other, doubled(params[0]), turned(1), turned(2), doubled(turned(2))});
+  const shard::StepState state = shard::StateOf(sink, {true, true, true});
+  const int none = shard::StepState::kNothing;
+  EXPECT_EQ(state.replaced, (std::vector<int>{1, none, 0, 2, none, none}));
+  const std::vector<Layout> cut(6, Layout{{1}});
+  EXPECT_EQ(state.LayoutsAfter({}, cut), (std::vector<Layout>(3, Layout{{1}})));
+  const auto first = std::vector<Layout>{Layout{{0}}};
+  EXPECT_EQ(shard::StateOf(sink, {false, false, false}).LayoutsAfter(first, cut),
+            (std::vector<Layout>{Layout{{0}}, Layout{}, Layout{}}));
+}
+
+// With cut weights the first step sends nothing. It leaves them cut along the other dimension, so
+// that every later one adds activations, which are larger than gradients.
+TEST(ShardChoice, AStepThatLeavesStateOtherwise_IsJudgedByTheNext) {
+  Graph g;
+  constexpr int64_t kRows = 4096, kWidth = 64;
+  const UOp* const w = Param(g, 0, DType::kF32, {kWidth, kWidth});
+  const UOp* const in = Param(g, 1, DType::kF32, {kRows, kWidth});
+  const UOp* const x = Add(g, in, in);  // computed, as activations are
+  const auto wide = [&](const UOp* value, const Shape& with_one) {
+    return Expand(g, Reshape(g, value, with_one), {kRows, kWidth, kWidth});
+  };
+  const UOp* const y =
+      Reduce(g, Op::kAdd, Mul(g, wide(x, {kRows, kWidth, 1}), wide(w, {1, kWidth, kWidth})), {1});
+  const UOp* const outer = Reduce(
+      g, Op::kAdd, Mul(g, wide(x, {kRows, kWidth, 1}), wide(y, {kRows, 1, kWidth})), {0});
+  const UOp* const next = Add(g, w, Permute(g, Reshape(g, outer, {kWidth, kWidth}), {1, 0}));
+  const UOp* const sink = Sink(g, {next});
+  const Mesh mesh{{4}};
+  const shard::ShardOptions options{.state = {true, false}};
+  shard::ShardOptions tensor = options, data = options;
+  tensor.spread = Spread::kTensor;
+  data.spread = Spread::kData;
+  const auto by_tensor = ValueOrDie(ShardGraph(g, sink, mesh, {}, tensor));
+  const auto by_data = ValueOrDie(ShardGraph(g, sink, mesh, {}, data));
+  ASSERT_LT(by_tensor.report.predicted_s, by_data.report.predicted_s);
+  ASSERT_GT(by_tensor.report.later_s, by_data.report.later_s);
+  const auto chosen = ValueOrDie(ShardGraph(g, sink, mesh, {}, options));
+  EXPECT_EQ(chosen.report.choice, by_data.report.choice);
+  EXPECT_EQ(chosen.report.predicted_s, chosen.report.later_s);
+  // What is said of later steps is what they are.
+  const auto later = ValueOrDie(ShardGraph(g, sink, mesh, {by_tensor.results[0]}, tensor));
+  EXPECT_EQ(later.report.predicted_s, by_tensor.report.later_s);
 }
 
 TEST(ShardChoice, Groups_AreAlongTheirAxes) {

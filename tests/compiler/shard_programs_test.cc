@@ -11,6 +11,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
+#include "compiler/shard/step_state.h"
 #include "tests/compiler/random_values.h"
 #include "tests/compiler/schedule_programs.h"
 #include "tests/compiler/shard_check.h"
@@ -51,15 +52,7 @@ struct Recorded {
 
   // The layouts of the inputs of a next step: those of the results that replace them.
   std::vector<Layout> Next(const shard::ShardedGraph& sharded) const {
-    std::vector<Layout> layouts;
-    for (const UOp* param : ParamsOf(sink)) {
-      layouts.emplace_back();
-      if (!options.state[ParamOf(param).slot()]) continue;
-      for (size_t i = 0; i < sink->src.size(); ++i)
-        if (sink->src[i]->dtype == param->dtype && sink->src[i]->shape == param->shape)
-          layouts.back() = sharded.results[i];
-    }
-    return layouts;
+    return shard::StateOf(sink, options.state).LayoutsAfter({}, sharded.results);
   }
 };
 
@@ -131,9 +124,33 @@ TEST(ShardPrograms, TensorParallelStepsShareTheirProducts) {
     const shard::ShardedGraph later = step.On(Mesh{{2}}, step.Next(first));
     Show(absl::StrCat(name, " tensor on 2, later"), later);
     EXPECT_LT(later.report.operations, 0.55 * alone) << name;
+    // Weights and moments stay where they are used: little more is sent than where they are whole.
+    EXPECT_LT(later.report.bytes_sent, 1.1 * first.report.bytes_sent) << name;
+    EXPECT_EQ(later.results, first.results) << name;
     const shard::ShardedGraph both = step.On(Mesh{{2, 2}});
     Show(absl::StrCat(name, " tensor and data on 2x2"), both);
     EXPECT_LT(both.report.operations, 0.3 * alone) << name;
+  }
+}
+
+// On each number of devices the choice is the best in the long run, of steps that find weights as
+// those before have left them.
+TEST(ShardPrograms, TheChoice_IsTheBestOfLaterSteps) {
+  for (const int64_t devices : {4, 8}) {
+    const Mesh mesh{{devices}};
+    const auto later_s = [&](Spread spread) {
+      Recorded step("gpt_step_12_layers", Size::kReal, spread);
+      const shard::ShardedGraph first = step.On(mesh);
+      const shard::ShardedGraph later = step.On(mesh, step.Next(first));
+      Show(absl::StrCat(std::string(shard::Name(spread)), " on ", devices), first);
+      Show("  later", later);
+      EXPECT_LT(first.report.later_s, 1.05 * later.report.predicted_s);
+      EXPECT_GT(first.report.later_s, 0.95 * later.report.predicted_s);
+      return later.report.predicted_s;
+    };
+    const double chosen = later_s(Spread::kAuto);
+    for (const Spread spread : {Spread::kData, Spread::kFsdp, Spread::kTensor})
+      EXPECT_LT(chosen, 1.02 * later_s(spread)) << shard::Name(spread) << " on " << devices;
   }
 }
 

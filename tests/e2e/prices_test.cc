@@ -1,4 +1,4 @@
-// A price file, with real processes: classes, the join test, another file at SIGHUP, and what
+// A price file, with real processes: classes, the rate check, another file at SIGHUP, and what
 // operators see of it.
 #include <gtest/gtest.h>
 

@@ -193,5 +193,19 @@ TEST_F(SeveralWorkersTest, ADataAddressOfAnotherHost_IsSaidAtTheStart) {
   }
 }
 
+// That it is used where it is one: tests/shelf.
+TEST_F(SeveralWorkersTest, AnAdvertisedAddressThatIsNone_IsSaidAtTheStart) {
+  for (const char* options :
+       {"--data-address 127.0.0.1:0 --advertise-data-address box:4000",
+        "--data-address 127.0.0.1:0 --advertise-data-address 10.0.0.7:0",
+        "--advertise-data-address 10.0.0.7:4000"}) {
+    const test::Ended worker =
+        Outboard(std::string("worker --gateway 127.0.0.1:1 ") + options,
+                 {"OUTBOARD_FLEET_SECRET=" + std::string(64, 'a')});
+    EXPECT_NE(worker.code, 0);
+    EXPECT_NE(worker.err.find("--advertise-data-address"), std::string::npos) << worker.err;
+  }
+}
+
 }  // namespace
 }  // namespace outboard

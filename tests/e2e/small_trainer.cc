@@ -1,5 +1,6 @@
 // A user's program that trains for a moment, for tests that stop it: `small_trainer STEPS`. Prints
-// a line a step, and in the end the SHA-256 of the weights and how many kernels ran.
+// a line a step, and in the end the SHA-256 of the weights and how many kernels ran. With
+// CLOUD_DEVICES its batch is cut.
 #include <cstdio>
 #include <cstdlib>
 
@@ -12,7 +13,7 @@ int main(int argc, char** argv) {
   const int steps = argc > 1 ? std::atoi(argv[1]) : 1;
   try {
     {
-      test::SmallTraining training;
+      test::SmallTraining training(/*cuts_batch=*/std::getenv("CLOUD_DEVICES") != nullptr);
       for (int step = 0; step < steps; ++step) {
         std::printf("step %d: %.9g\n", step, training.Step().item());
         std::fflush(stdout);

@@ -30,8 +30,12 @@ struct SmallNet {
 
 class SmallTraining {
  public:
-  SmallTraining()
-      : net_((Tensor::manual_seed(7), SmallNet())), sgd_(nn::parameters(net_), 0.05, 0.9) {
+  // `cuts_batch`: on several devices each has a part of the batch, and gradients are summed over
+  // them. By itself the choice leaves so small a network whole on each device, and nothing is sent.
+  explicit SmallTraining(bool cuts_batch = false)
+      : cuts_batch_(cuts_batch),
+        net_((Tensor::manual_seed(7), SmallNet())),
+        sgd_(nn::parameters(net_), 0.05, 0.9) {
     // A class is where the bright row is.
     std::vector<uint8_t> pixels, classes;
     for (int i = 0; i < 40; ++i) {
@@ -47,7 +51,8 @@ class SmallTraining {
   Tensor Step() {
     const TrainingMode training(true);
     const Tensor samples = Tensor::randint({16}, 0, 40);
-    Tensor loss = net_(images_[samples].cast(DType::kF32) / 255)
+    const Tensor pixels = images_[samples].cast(DType::kF32) / 255;
+    Tensor loss = net_(cuts_batch_ ? pixels.shard(0) : pixels)
                       .sparse_categorical_crossentropy(labels_[samples]);
     loss.backward();
     sgd_.step({loss});
@@ -64,6 +69,7 @@ class SmallTraining {
   }
 
  private:
+  const bool cuts_batch_;
   SmallNet net_;
   // Not Adam, whose first steps go by the sign of a gradient even where that is noise.
   optim::SGD sgd_;

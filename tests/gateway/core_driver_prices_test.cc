@@ -78,7 +78,7 @@ TEST_F(DriverPrices, ADeviceOfNoClass_IsRefused) {
   EXPECT_EQ(driver_.devices_total(), 0u);
 }
 
-TEST_F(DriverPrices, JoinTest_OneThatReachesItsClass_Joins) {
+TEST_F(DriverPrices, RateCheck_OneThatReachesItsClass_Joins) {
   ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());
   port_.OnEvent(Registration("quick"));
   ASSERT_TRUE(end_.asked());
@@ -93,7 +93,7 @@ TEST_F(DriverPrices, JoinTest_OneThatReachesItsClass_Joins) {
   port_.OnGone();
 }
 
-TEST_F(DriverPrices, JoinTest_OneThatFallsShort_IsRefused) {
+TEST_F(DriverPrices, RateCheck_OneThatFallsShort_IsRefused) {
   ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());
   port_.OnEvent(Registration("quick"));
   ASSERT_TRUE(end_.asked());
@@ -103,7 +103,7 @@ TEST_F(DriverPrices, JoinTest_OneThatFallsShort_IsRefused) {
   EXPECT_EQ(driver_.devices_total(), 0u);
 }
 
-TEST_F(DriverPrices, JoinTest_FiguresThatAreNone_AreRefused) {
+TEST_F(DriverPrices, RateCheck_FiguresThatAreNone_AreRefused) {
   ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const proto::WorkerEvent& event :
@@ -121,14 +121,14 @@ TEST_F(DriverPrices, JoinTest_FiguresThatAreNone_AreRefused) {
   }
 }
 
-TEST_F(DriverPrices, JoinTest_AWorkerFromBefore_IsRefused) {
+TEST_F(DriverPrices, RateCheck_AWorkerFromBefore_IsRefused) {
   ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());
   port_.OnEvent(Registration("quick", /*measures=*/false));
   EXPECT_EQ(end_.ended.code(), absl::StatusCode::kFailedPrecondition);
 }
 
 // A worker whose connection broke is back within seconds, with sessions on its devices.
-TEST_F(DriverPrices, JoinTest_OneThatWasMeasured_IsNotMeasuredAgain) {
+TEST_F(DriverPrices, RateCheck_OneThatWasMeasured_IsNotMeasuredAgain) {
   ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());
   proto::WorkerEvent again = Registration("quick");
   *again.mutable_register_()->mutable_devices(0)->mutable_rates() =

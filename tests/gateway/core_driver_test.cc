@@ -425,7 +425,7 @@ TEST_F(CoreDriverTest, TwoHostsThatShowOneIdentity_AreTold) {
 // A session on two devices, whose ranks keep their parts.
 class DriverGroupTest : public CoreDriverTest {
  protected:
-  // `shares`: its executors share the work, and reached so much in the join test.
+  // `shares`: its executors share the work, and reached so much in the rate check.
   explicit DriverGroupTest(bool shares = false) {
     proto::WorkerEvent event;
     proto::Register& reg = *event.mutable_register_();

@@ -1,4 +1,4 @@
-// Money and meter. M1 to M4 are the invariants of meter.cc.
+// Money and meter. MT1 to MT4 are the invariants of meter.cc.
 #include "gateway/ledger/meter.h"
 
 #include <gtest/gtest.h>
@@ -240,26 +240,26 @@ TEST(MeterProperty, BillsTheUnionOfUsableTimeOnce) {
     uint64_t grants = 0;
     int64_t now_ms = random.Int(0, 1'000'000);
 
-    // M2: each charge continues the one before, at the closed form.
+    // MT2: each charge continues the one before, at the closed form.
     const auto take = [&](const std::vector<Charge>& charges) {
       for (const Charge& charge : charges) {
         Model& model = models.at(charge.device);
         EXPECT_EQ(charge.from_ms, model.charged_ms);
         EXPECT_GT(charge.to_ms, charge.from_ms);
-        EXPECT_LE(charge.to_ms, model.usable_ms);  // M3, M1
+        EXPECT_LE(charge.to_ms, model.usable_ms);  // MT3, MT1
         model.charged_ms = charge.to_ms;
         model.charged_micro_usd += charge.amount.value;
         EXPECT_EQ(model.charged_micro_usd, ChargeAfter(model.price, model.charged_ms).value);
       }
     };
     const auto end = [&](const LeasedDevice& device) {
-      EXPECT_EQ(models.at(device).charged_ms, models.at(device).usable_ms);  // M3
+      EXPECT_EQ(models.at(device).charged_ms, models.at(device).usable_ms);  // MT3
       models.erase(device);
     };
 
     for (int step = 0; step < 300; ++step) {
       now_ms += random.OneIn(10) ? random.Int(0, 20'000) : random.Int(0, 900);
-      const int64_t told_ms = random.OneIn(20) ? now_ms - random.Int(0, 5'000) : now_ms;  // M4
+      const int64_t told_ms = random.OneIn(20) ? now_ms - random.Int(0, 5'000) : now_ms;  // MT4
       if (models.empty() || random.OneIn(15)) {
         const LeasedDevice device = DeviceOf(static_cast<uint64_t>(random.Int(1, 3)), ++grants,
                                              static_cast<uint32_t>(random.Int(0, 3)));

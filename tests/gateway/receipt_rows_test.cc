@@ -1,4 +1,4 @@
-// Receipts in the books (R1 to R3 of receipt_rows.h), and the check that no device is metered for
+// Receipts in the books (RR1 to RR3 of receipt_rows.h), and the check that no device is metered for
 // more time than passed.
 #include <gtest/gtest.h>
 

@@ -279,7 +279,7 @@ TEST_F(RolloutTest, OfAGatewayThatIsStartedAgain_GoesOn) {
                         .set_aside = [](const std::string&, const std::string&) { return true; },
                         .power_cycle = [](const std::string&) { return absl::OkStatus(); }})
           .value();
-  ASSERT_TRUE(again->Turn(nodes_->now()).ok());
+  ASSERT_TRUE(again->Tick(nodes_->now()).ok());
   EXPECT_TRUE(told.empty()) << "the one that is under way was told before";
   Until([&] { return Last().state == RolloutState::kDone; });
 }

@@ -74,7 +74,7 @@ class SimulatedNodes {
     now_.unix_ms += 1000;
     for (auto& [serial, node] : nodes_) Advance(serial, node);
     most_away_ = std::max(most_away_, static_cast<int>(nodes_.size() - Here().size()));
-    return keeper_->Turn(now_);
+    return keeper_->Tick(now_);
   }
 
  private:

@@ -1,8 +1,10 @@
-// What the documents say of the repository is so: every file and folder that they name is there.
+// What the documents say of the repository is so: every file and folder that they name is there,
+// and every function that a walk through the code names is in the files of its row.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <regex>
 #include <sstream>
 
@@ -70,6 +72,55 @@ TEST(Documents, EveryFileTheyNameIsThere) {
     }
   }
   EXPECT_GT(named, 50);
+}
+
+// Of a row of a walk, | number | what happens | functions | files |: the functions that none of its
+// files has, nor the header or source file of the same name. `text`: of a file; empty: not there.
+std::vector<std::string> Lost(const std::string& row,
+                              const std::function<std::string(const std::string&)>& text) {
+  std::vector<std::string> cells;
+  std::stringstream in(row);
+  for (std::string cell; std::getline(in, cell, '|');) cells.push_back(cell);
+  static const std::regex kStep("^ [0-9]+ $");
+  if (cells.size() != 5 || !std::regex_match(cells[1], kStep)) return {};
+  static const std::regex kQuoted("`([^`]+)`");
+  std::string all;
+  for (const std::string& file : Found(kQuoted, cells[4])) {
+    const std::string stem = file.substr(0, file.rfind('.'));
+    all += text(stem + ".h") + text(stem + ".cc");
+  }
+  std::vector<std::string> lost;
+  for (const std::string& function : Found(kQuoted, cells[3])) {
+    const std::string bare = function.substr(0, function.find('('));
+    const size_t scope = bare.rfind("::");
+    const std::string name = scope == std::string::npos ? bare : bare.substr(scope + 2);
+    if (!std::regex_search(all, std::regex("\\b" + name + "\\b"))) lost.push_back(function);
+  }
+  return lost;
+}
+
+TEST(Documents, AFunctionThatAWalkLost_IsFound) {
+  const auto text = [](const std::string& file) {
+    return std::string(file == "a/b.cc" ? "void B::Go() { Ready(); }" : "");
+  };
+  EXPECT_TRUE(Lost("| 1 | it goes | `B::Go(int)`, `Ready` | `a/b.h` |", text).empty());
+  EXPECT_EQ(Lost("| 1 | it goes | `B::Gone`, `Read` | `a/b.h` |", text),
+            (std::vector<std::string>{"B::Gone", "Read"}));
+  EXPECT_TRUE(Lost("| layer | folders | `B::Gone` | `a/b.h` |", text).empty());
+}
+
+TEST(Documents, EveryFunctionOfAWalkIsWhereItSays) {
+  const fs::path root = OUTBOARD_SOURCE_DIR;
+  const auto text = [&](const std::string& name) {
+    std::ifstream file(root / name);
+    std::stringstream all;
+    all << file.rdbuf();
+    return all.str();
+  };
+  std::ifstream page(root / "docs/architecture.md");
+  for (std::string row; std::getline(page, row);)
+    for (const std::string& function : Lost(row, text))
+      ADD_FAILURE() << function << " is in no file of its row:\n" << row;
 }
 
 TEST(Documents, EveryDecisionIsInTheList) {

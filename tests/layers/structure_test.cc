@@ -1,5 +1,5 @@
 // The shape of the tree: folders that can be read in one sitting, a README in each, one meaning for
-// each type name, and lines that fit a screen.
+// each type name and each numbered invariant, and lines that fit a screen.
 //
 // Each rule has a list of today's exceptions. A list only shrinks: an exception that is no longer
 // needed fails the test too.
@@ -267,6 +267,45 @@ TEST(Structure, RepeatedType_Fires) {
 TEST(Structure, TypeNames_HaveOneMeaning) {
   EXPECT_EQ(Joined(RepeatedTypes(AllSources())), "")
       << "one name, one meaning: rename one of each pair (docs/glossary.md)";
+}
+
+// ---- numbered invariants
+
+// Labels of a list of invariants, as "//   G1  A slot is held by", that are in another file's list
+// too: whoever reads "G1" elsewhere must know which list is meant.
+Strings RepeatedInvariants(const std::vector<Source>& sources) {
+  static const std::regex kEntry("^//(?: |   )([A-Z]{1,2}[0-9]{1,2})( {1,2})[^ ]");
+  std::map<std::string, std::set<std::string>> files;  // by label
+  for (const Source& source : sources) {
+    std::istringstream lines(source.text);
+    std::string line;
+    std::smatch entry;
+    while (std::getline(lines, line))
+      // "// L5 and L7 of an entry" is a sentence: in a list the label stands in a column.
+      if (std::regex_search(line, entry, kEntry) && (line[3] == ' ' || entry[2].length() == 2))
+        files[entry[1]].insert(source.path);
+  }
+  Strings repeated;
+  for (const auto& [label, where] : files)
+    if (where.size() > 1) {
+      std::string all = label + " is defined in";
+      for (const std::string& path : where) all += " " + path;
+      repeated.push_back(all + ": give one of these lists another letter, or two");
+    }
+  return repeated;
+}
+
+TEST(Structure, RepeatedInvariant_Fires) {
+  const Source one{"a.cc", "//   G1  A slot.\n//   GX1 A seat.\n"};
+  EXPECT_EQ(RepeatedInvariants({one, {"b.h", "//   G1  A relay.\n"}}).size(), 1u);
+  EXPECT_EQ(RepeatedInvariants({one, {"b.h", "//   GX1 A relay.\n"}}).size(), 1u);
+  EXPECT_EQ(RepeatedInvariants({one, {"b.h", "// G1  A relay.\n"}}).size(), 1u);
+  EXPECT_TRUE(RepeatedInvariants({one, {"b.h", "//   G2  A relay.\n"}}).empty());
+  EXPECT_TRUE(RepeatedInvariants({one, {"b.h", "// G1 of a.cc.\n  // G1\n"}}).empty());
+}
+
+TEST(Structure, InvariantNumbers_HaveOneMeaning) {
+  EXPECT_EQ(Joined(RepeatedInvariants(AllSources())), "");
 }
 
 // ---- lines

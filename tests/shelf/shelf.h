@@ -1,17 +1,23 @@
-// Nodes on one machine: network namespaces that reach each other over links of a given rate and
-// delay, as machines would over Ethernet. What runs in them shares this machine's files, so a
-// gateway outside is reached by a unix socket, and only data between nodes passes the links.
+// Nodes on one machine that reach each other over links of a given rate or delay, as machines would
+// over Ethernet. What runs in them shares this machine's files, so a gateway outside is reached by
+// a unix socket, and only data between nodes passes the links. Of two kinds:
 //
-//   node 0 ---- tbf ---- bridge ---- tbf ---- node 1     rate: veth, each node's sending
-//   node 0 ---- a thread that holds packets ---- node 1  delay: two nodes, TAP devices
+//   networks  each node is a network namespace. Needs root, and a kernel that has them
+//
+//     node 0 ---- tbf ---- bridge ---- tbf ---- node 1     rate: veth, each node's sending
+//     node 0 ---- a thread that holds packets ---- node 1  delay: two nodes, TAP devices
+//
+//   proxies   all nodes share the loopback, and a fault proxy stands before each address at which a
+//             node listens. Anywhere; but each connection has the rate for itself, and a
+//             proxy passes some Gbit/s at most
 //
 // Errors: UNAVAILABLE, with the command that failed.
 #pragma once
 
-#include <atomic>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,39 +25,37 @@
 
 namespace outboard::test {
 
+enum class ShelfLinks { kNetworks, kProxies };
+
 struct ShelfOptions {
   int nodes = 2;
   double gbit_per_s = 0;  // that each node can send; 0: as fast as this machine is
   double delay_ms = 0;    // one way, of two nodes; has no rate
+  ShelfLinks links = ShelfLinks::kNetworks;
 };
 
 class Shelf {
  public:
-  // Why this machine cannot have one; "": it can.
-  static std::string WhyNot();
+  // Why this machine cannot have one with links of this kind; "": it can.
+  static std::string WhyNot(ShelfLinks links);
   static absl::StatusOr<std::unique_ptr<Shelf>> Make(const ShelfOptions& options);
-  ~Shelf();  // removes the namespaces; what still runs in them keeps its own
+  virtual ~Shelf() = default;
+  Shelf() = default;
   Shelf(const Shelf&) = delete;
   Shelf& operator=(const Shelf&) = delete;
 
   // Words before a command line that is to run on a node: its process has the same pid.
-  std::vector<std::string> In(int node) const;
-  std::string address(int node) const;  // "10.231.7.1"
+  virtual std::vector<std::string> In(int node) const = 0;
+  virtual std::string address(int node) const = 0;  // "10.231.7.1"
   // Enters the node's network with the calling thread, and the processes that it starts.
-  absl::Status Enter(int node) const;
-
- private:
-  Shelf() = default;
-  absl::Status MakeBridge(const ShelfOptions& options);
-  absl::Status MakeWire(double delay_ms);
-  void Hold(double delay_ms);
-  std::string NameOf(int node) const;
-
-  int number_ = 0, nodes_ = 0;
-  bool has_bridge_ = false;
-  int taps_[2] = {-1, -1};
-  std::atomic<bool> stopping_{false};
-  std::thread wire_;
+  virtual absl::Status Enter(int node) const = 0;
+  // Where the other nodes connect to reach what listens at `listening`, HOST:PORT, of a node; good
+  // as long as the shelf.
+  virtual absl::StatusOr<std::string> ReachedAt(const std::string& listening) = 0;
+  // Words of the command line of a node's worker, for data between nodes to pass the links.
+  virtual absl::StatusOr<std::vector<std::string>> DataAddressOptions(int node) = 0;
+  // That have passed the links so far, both ways; none where nobody counts them.
+  virtual std::optional<uint64_t> bytes() const { return std::nullopt; }
 };
 
 }  // namespace outboard::test

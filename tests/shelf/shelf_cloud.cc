@@ -65,7 +65,7 @@ absl::Status ShelfCloud::StartServer(std::vector<std::string> argv, const std::s
              : absl::UnavailableError(absl::StrCat(name, " is not ready: ", TextOf(output)));
 }
 
-absl::StatusOr<std::unique_ptr<ShelfCloud>> ShelfCloud::Start(const Shelf& shelf, int nodes,
+absl::StatusOr<std::unique_ptr<ShelfCloud>> ShelfCloud::Start(Shelf& shelf, int nodes,
                                                               const ShelfCloudOptions& options) {
   std::unique_ptr<ShelfCloud> cloud(new ShelfCloud());
   char folder[] = "/tmp/outboard-shelf.XXXXXX";
@@ -86,16 +86,19 @@ absl::StatusOr<std::unique_ptr<ShelfCloud>> ShelfCloud::Start(const Shelf& shelf
                 {options.outboard, "worker", "--gateway", fleet, "--fleet-secret-file",
                  data + "/fleet.secret", "--name", name, "--identity-file",
                  absl::StrCat(cloud->folder_, "/", name), "--devices",
-                 std::to_string(options.devices), "--data-address",
-                 absl::StrCat(shelf.address(node), ":0"), "--no-idle-search", "--shared-anyway"});
+                 std::to_string(options.devices), "--no-idle-search", "--shared-anyway"});
+    OB_ASSIGN_OR_RETURN(const std::vector<std::string> link, shelf.DataAddressOptions(node));
+    argv.insert(argv.end(), link.begin(), link.end());
     OB_RETURN_IF_ERROR(cloud->StartServer(std::move(argv), name));
   }
   const std::string made = cloud->folder_ + "/key";
   OB_ASSIGN_OR_RETURN(const pid_t pid,
                       Spawn({options.outboard, "key", "create", "--data", data}, made));
   waitpid(pid, nullptr, 0);
-  cloud->key_ = TextOf(made);
-  cloud->key_.resize(std::min(cloud->key_.find_first_of(" \n"), cloud->key_.size()));
+  const std::string said = TextOf(made);  // remarks for people come before it
+  const size_t key = said.find("ob_live_");
+  if (key == std::string::npos) return absl::UnavailableError("no key: " + said);
+  cloud->key_ = said.substr(key, said.find_first_of(" \n", key) - key);
   return cloud;
 }
 

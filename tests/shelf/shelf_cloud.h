@@ -23,7 +23,7 @@ struct ShelfCloudOptions {
 class ShelfCloud {
  public:
   // `shelf` outlives it. Errors: UNAVAILABLE, with what a server printed.
-  static absl::StatusOr<std::unique_ptr<ShelfCloud>> Start(const Shelf& shelf, int nodes,
+  static absl::StatusOr<std::unique_ptr<ShelfCloud>> Start(Shelf& shelf, int nodes,
                                                            const ShelfCloudOptions& options);
   ~ShelfCloud();  // ends all, the workers first, and removes their folder
   ShelfCloud(const ShelfCloud&) = delete;

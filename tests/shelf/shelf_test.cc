@@ -1,10 +1,12 @@
-// Trains on nodes that have a network each: what one machine's loopback would let pass must not
-// matter, and what is between nodes goes over the data addresses.
+// Trains on nodes with links between them: over networks of their own, where what one machine's
+// loopback would let pass must not matter, and over proxies.
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <cmath>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +18,19 @@
 namespace outboard {
 namespace {
 
-class ShelfTest : public ::testing::Test {
+using test::ShelfLinks;
+
+// Of test::SmallNet's convolution, normalisation and product. Each node sends half of them to be
+// summed, and half of the sums.
+constexpr uint64_t kGradientBytes = 4 * (4 * 9 + 4 + 2 * 4 + 36 * 5 + 5);
+
+class ShelfTest : public ::testing::TestWithParam<ShelfLinks> {
  protected:
   void SetUp() override {
-    if (const std::string why = test::Shelf::WhyNot(); !why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = test::Shelf::WhyNot(GetParam()); !why.empty()) GTEST_SKIP() << why;
   }
-  void Start(const test::ShelfOptions& options, int devices) {
+  void Start(test::ShelfOptions options, int devices) {
+    options.links = GetParam();
     auto shelf = test::Shelf::Make(options);
     ASSERT_TRUE(shelf.ok()) << shelf.status();
     shelf_ = *std::move(shelf);
@@ -46,14 +55,18 @@ class ShelfTest : public ::testing::Test {
     if (session == nullptr) return losses;
     {
       const SessionScope scope(session);
-      test::SmallTraining training;
+      test::SmallTraining training(/*cuts_batch=*/true);
       for (int step = 0; step < steps; ++step) losses.push_back(training.Step().item());
     }
     EXPECT_TRUE(session->Close().ok());
     return losses;
   }
   void ExpectTheSame(uint32_t devices, int steps) {
-    const std::vector<double> one = LossesOn(1, steps), many = LossesOn(devices, steps);
+    const std::vector<double> one = LossesOn(1, steps);
+    const std::optional<uint64_t> before = shelf_->bytes();
+    const std::vector<double> many = LossesOn(devices, steps);
+    if (before.has_value())
+      EXPECT_GT(*shelf_->bytes() - *before, 2 * kGradientBytes * static_cast<uint64_t>(steps));
     ASSERT_EQ(one.size(), static_cast<size_t>(steps));
     ASSERT_EQ(many.size(), one.size());
     for (size_t i = 0; i < one.size(); ++i)
@@ -64,29 +77,35 @@ class ShelfTest : public ::testing::Test {
   std::unique_ptr<test::ShelfCloud> cloud_;
 };
 
-TEST_F(ShelfTest, TwoNodes_HaveTheLossesOfOneDevice) {
+INSTANTIATE_TEST_SUITE_P(Over, ShelfTest,
+                         ::testing::Values(ShelfLinks::kNetworks, ShelfLinks::kProxies),
+                         [](const auto& info) {
+                           return info.param == ShelfLinks::kNetworks ? "networks" : "proxies";
+                         });
+
+TEST_P(ShelfTest, TwoNodes_HaveTheLossesOfOneDevice) {
   ASSERT_NO_FATAL_FAILURE(Start({.nodes = 2, .gbit_per_s = 1}, 1));
   ExpectTheSame(2, 20);
 }
 
-TEST_F(ShelfTest, ThreeNodesOfTwoDevices_HaveThemToo) {
+TEST_P(ShelfTest, ThreeNodesOfTwoDevices_HaveThemToo) {
   ASSERT_NO_FATAL_FAILURE(Start({.nodes = 3, .gbit_per_s = 0.1}, 2));
   ExpectTheSame(6, 10);
 }
 
-TEST_F(ShelfTest, NodesFarApart_HaveThemToo) {
+TEST_P(ShelfTest, NodesFarApart_HaveThemToo) {
   ASSERT_NO_FATAL_FAILURE(Start({.nodes = 2, .delay_ms = 10}, 1));
   ExpectTheSame(2, 10);
 }
 
-TEST_F(ShelfTest, ANodeThatIsLost_IsNamed) {
+TEST_P(ShelfTest, ANodeThatIsLost_IsNamed) {
   ASSERT_NO_FATAL_FAILURE(Start({.nodes = 2, .gbit_per_s = 1}, 1));
   const std::shared_ptr<Session> session = ConnectTo(2);
   ASSERT_NE(session, nullptr);
   std::string why;
   const SessionScope scope(session);
   try {
-    test::SmallTraining training;
+    test::SmallTraining training(/*cuts_batch=*/true);
     training.Step().item();
     kill(cloud_->worker(1), SIGKILL);
     for (int i = 0; i < 100'000; ++i) training.Step().item();

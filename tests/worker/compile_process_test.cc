@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <string>
@@ -24,6 +25,7 @@
 #include "tests/worker/square_kernel.h"
 #include "worker/compile/compile_messages.h"
 #include "worker/engine/device_target.h"
+#include "worker/process/program_file.h"
 #include "worker/sandbox/granted_parts.h"
 
 namespace outboard::worker {
@@ -262,6 +264,39 @@ TEST_F(CompileProcessTest, KilledFromOutsideIsReplaced) {
   kill(pid, SIGKILL);
   EXPECT_TRUE(process.Compile(Sources{SquareKernel(11)})[0].ok());
   EXPECT_NE(process.process_pid(), pid);
+}
+
+// A worker has said of which build its kernels are.
+TEST_F(CompileProcessTest, AProgramThatIsReplaced_StaysWhatItWas) {
+  test::TempFolder folder;
+  const std::filesystem::path path = folder / "outboard-compiler";
+  std::filesystem::copy_file(COMPILER, path);
+  CompileProcess process({.program = path});
+  ASSERT_TRUE(process.Compile(Sources{SquareKernel(8)})[0].ok());
+  // As an installation does it: another file under the name, which is no compiler.
+  std::filesystem::copy_file("/bin/true", folder / "new");
+  std::filesystem::rename(folder / "new", path);
+  EXPECT_EQ(ProgramAt(path).build_id, BuildIdOf(COMPILER));
+  EXPECT_NE(BuildIdOf(path), BuildIdOf(COMPILER));
+  kill(process.process_pid(), SIGKILL);
+  const auto again = process.Compile(Sources{SquareKernel(9)});
+  EXPECT_TRUE(again[0].ok()) << again[0].status();
+  std::filesystem::remove(path);
+  CompileProcess other({.program = path});
+  EXPECT_TRUE(other.Compile(Sources{SquareKernel(10)})[0].ok());
+}
+
+TEST_F(CompileProcessTest, AProgramThatIsWrittenOver_IsNotStarted) {
+  test::TempFolder folder;
+  const std::filesystem::path path = folder / "outboard-compiler";
+  std::filesystem::copy_file(COMPILER, path);
+  ASSERT_FALSE(ProgramAt(path).build_id.empty());
+  std::ifstream other("/bin/true", std::ios::binary);
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << other.rdbuf();
+  CompileProcess process({.program = path});
+  const absl::Status status = process.Compile(Sources{SquareKernel(8)})[0].status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_NE(status.message().find("written over"), absl::string_view::npos) << status;
 }
 
 TEST_F(CompileProcessTest, NoProgram) {

@@ -60,7 +60,7 @@ class MoodyCompiler final : public KernelCompiler {
  public:
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override {
-    if (refuse) return {kernels.size(), absl::ResourceExhaustedError("the compiler is full")};
+    if (refuse) return {kernels.size(), refusal};
     compiled += kernels.size();
     auto objects = compiler_.Compile(kernels);
     for (size_t i = 0; i < kernels.size(); ++i) {
@@ -75,6 +75,7 @@ class MoodyCompiler final : public KernelCompiler {
   }
   const Target& target() const override { return compiler_.target(); }
   bool refuse = false, refuse_opts = false, refuse_copies = false;
+  absl::Status refusal = absl::ResourceExhaustedError("the compiler is full");
   bool driver_takes_plain_alone = false;
   size_t compiled = 0;
 

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/exec_arguments.h"
 
 namespace outboard::worker {
 namespace {
@@ -36,6 +41,31 @@ TEST(Environment, CachesAreUnderTheCacheHomeElseUnderHome) {
     }
     EXPECT_EQ(CacheFolder(), c.folder);
   }
+}
+
+TEST(ExecArguments, OwnVariablesReplaceThoseOfTheSameName) {
+  setenv("OB_TEST_SET", "old", 1);
+  setenv("OB_TEST_SETTING", "stays", 1);  // begins like it, and is another
+  const std::vector<std::string> all = EnvironmentWith({"OB_TEST_SET=new", "OB_TEST_FRESH=1"});
+  const auto count = [&](const char* variable) {
+    return std::count(all.begin(), all.end(), variable);
+  };
+  EXPECT_EQ(count("OB_TEST_SET=new"), 1);
+  EXPECT_EQ(count("OB_TEST_SET=old"), 0);
+  EXPECT_EQ(count("OB_TEST_SETTING=stays"), 1);
+  EXPECT_EQ(count("OB_TEST_FRESH=1"), 1);
+  unsetenv("OB_TEST_SET");
+  unsetenv("OB_TEST_SETTING");
+}
+
+TEST(ExecArguments, PointersEndWithNull) {
+  std::vector<std::string> words = {"a", "", "bc"};
+  const std::vector<char*> pointers = ExecPointers(words);
+  ASSERT_EQ(pointers.size(), 4u);
+  EXPECT_STREQ(pointers[0], "a");
+  EXPECT_STREQ(pointers[1], "");
+  EXPECT_STREQ(pointers[2], "bc");
+  EXPECT_EQ(pointers[3], nullptr);
 }
 
 }  // namespace

@@ -200,6 +200,83 @@ TEST_F(GroupKernels, ThatNoFormFitsAllRanks_AreGivenUpOnAll) {
   Run(group);  // the group goes on
 }
 
+// A compiler's status is its own, whatever its code: no word of ranks that have made different
+// kernels. All get it, and are in step afterwards.
+TEST_F(GroupKernels, ThatACompilerAborts_FailTheRunOnAllRanks) {
+  for (const bool both : {false, true}) {
+    Group group({2});
+    group.compiler(1).refuse = true;
+    group.compiler(1).refusal = absl::AbortedError("the compiler was ended");
+    group.compiler(0).refuse = both;
+    Graph g;
+    GroupTensors results;
+    const std::vector<absl::Status> statuses =
+        group.Run(Step(g), ParamsFor(group, DType::kI32, {8, 8}, 1, 1), results);
+    ASSERT_EQ(statuses[1].code(), absl::StatusCode::kAborted) << statuses[1];
+    EXPECT_TRUE(absl::StrContains(statuses[1].message(), "was ended")) << statuses[1];
+    EXPECT_EQ(statuses[0].code(), both ? absl::StatusCode::kResourceExhausted
+                                       : absl::StatusCode::kAborted)
+        << statuses[0];
+    group.compiler(0).refuse = group.compiler(1).refuse = false;
+    Run(group);
+  }
+}
+
+// A replay switches kernels that are in use, on all ranks or on none.
+TEST_F(GroupKernels, ThatALogPinsWhileTheyAreInUse_ChangeTogether) {
+  for (const bool refuses : {false, true}) {
+    Group group({2});
+    Run(group);
+    const auto before = VersionsOf(group);
+    group.compiler(1).refuse_opts = refuses;
+    for (size_t rank = 0; rank < 2; ++rank)
+      for (const KernelVersion& version : before[0]) group.engine(rank).Pin({version.kernel, ""});
+    Run(group);
+    const auto after = VersionsOf(group);
+    EXPECT_EQ(PlainOnes(after[0]), refuses ? 0 : before[0].size());
+    EXPECT_EQ(after[0], after[1]);
+    Run(group);
+  }
+}
+
+TEST_F(GroupKernels, ThatLogsPinDifferently_FailTheRunOnAllRanks) {
+  Group group({2});
+  Run(group);
+  const KernelVersion version = VersionsOf(group)[0][0];
+  group.engine(0).Pin({version.kernel, ""});
+  group.engine(1).Pin({version.kernel, std::nullopt});  // in use already
+  Graph g;
+  GroupTensors results;
+  for (const absl::Status& status :
+       group.Run(Step(g), ParamsFor(group, DType::kI32, {8, 8}, 1, 1), results))
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+}
+
+// What is pinned before the first Run of an epoch is for its plans: what the last one left in use
+// on some ranks alone changes nothing.
+TEST_F(GroupKernels, OfAnEarlierEpoch_AreNotWhatALogPins) {
+  Group group({2});
+  Run(group);
+  const auto before = VersionsOf(group);
+  group.Renew(2);
+  for (size_t rank = 0; rank < 2; ++rank)
+    group.engine(rank).Pin({before[0][0].kernel, ""});
+  group.engine(1).JoinGroup(std::move(collective::MakeLoopback({1}, 3)[0]));
+  Graph g;
+  const UOp* const alone = Sink(g, {Param(g, 0, DType::kI32, Shape{10})});
+  const GroupTensors params = ParamsFor(group, DType::kI32, {10}, 1, 1);
+  ASSERT_TRUE(group.engine(1).Run(EncodeGraph(alone)->id, alone, group.Upload(1, params[1]), {})
+                  .ok());
+  VersionsOf(group);
+  group.Renew(4);
+  for (size_t rank = 0; rank < 2; ++rank)
+    group.engine(rank).Pin({before[0][0].kernel, ""});
+  Run(group);
+  const auto after = VersionsOf(group);
+  EXPECT_GT(PlainOnes(after[0]), 0u);
+  EXPECT_EQ(after[0], after[1]);
+}
+
 TEST_F(GroupKernels, OfAnEpochThatEndedOnOneRankFirst_AreMadeAnew) {
   Group group({2});
   Run(group);

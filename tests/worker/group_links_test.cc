@@ -21,9 +21,9 @@
 #include "runtime/collective/sockets.h"
 #include "tests/support/temp_folder.h"
 #include "wire/data_address.h"
-#include "worker/groups/build_id.h"
 #include "worker/groups/link_greeting.h"
 #include "worker/groups/link_probes.h"
+#include "worker/process/program_file.h"
 
 namespace outboard::worker {
 namespace {

@@ -1,9 +1,9 @@
 // Invariants
-//   U1  plan_ and held_ are accessed under mutex_ only; reading, hashing and sending happen outside
+//   UP1 plan_ and held_ are accessed under mutex_ only; reading, hashing and sending happen outside
 //       it.
-//   U2  A chunk counts as there only when the stream that carried it has ended with OK: a stripe
+//   UP2 A chunk counts as there only when the stream that carried it has ended with OK: a stripe
 //       ends its stream before it returns, and blobs are committed after that.
-//   U3  Bytes are hashed when they are sent, so a wrong name from an index is detected before the
+//   UP3 Bytes are hashed when they are sent, so a wrong name from an index is detected before the
 //       bytes leave.
 #include "wire/blobs/upload.h"
 

@@ -10,6 +10,7 @@
 #include "base/cores.h"
 #include "telemetry/counters.h"
 #include "worker/compile/compile_messages.h"
+#include "worker/compile/compile_process.h"
 #include "worker/process/message_io.h"
 #include "worker/process/message_limits.h"
 
@@ -21,7 +22,6 @@ using std::chrono::milliseconds;
 constexpr int kEndWaitMs = 1000;  // for a process that has closed its socket to say how it ended
 
 CompilePoolOptions Completed(CompilePoolOptions options) {
-  if (options.program.empty()) options.program = ProgramBeside("outboard-compiler");
   if (options.count <= 0)
     options.count =
         static_cast<int>(options.cores.empty() ? UsableCores().size() : options.cores.size());
@@ -36,9 +36,7 @@ CompilePool::CompilePool(CompilePoolOptions options)
 absl::Status CompilePool::Send(Process& process, const KernelSource& kernel) {
   if (!process.child.running()) {
     OB_ASSIGN_OR_RETURN(const int output, ChildOutput::EndFor(ChildOutput::Of::kCompiler, output_));
-    OB_ASSIGN_OR_RETURN(process.child,
-                        ChildProcess::Start({options_.program},
-                                            {.cores = options_.cores, .output = output}));
+    OB_ASSIGN_OR_RETURN(process.child, StartCompiler(options_.program, options_.cores, output));
   }
   process.due = Clock::now() + options_.deadline;
   // A process that does not take it has ended or hangs, and Receive says how.

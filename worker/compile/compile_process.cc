@@ -7,6 +7,7 @@
 #include "worker/compile/compile_messages.h"
 #include "worker/process/message_io.h"
 #include "worker/process/message_limits.h"
+#include "worker/process/program_file.h"
 #include "worker/sandbox/session_share.h"
 
 namespace outboard::worker {
@@ -18,8 +19,18 @@ Sha256Digest NameOf(const KernelSource& kernel) {
 
 }  // namespace
 
+absl::StatusOr<ChildProcess> StartCompiler(const std::string& path, const std::vector<int>& cores,
+                                           int output) {
+  const ProgramFile program = path.empty() ? CompilerProgram() : ProgramAt(path);
+  OB_ASSIGN_OR_RETURN(ChildProcess process,
+                      ChildProcess::Start({program.path}, {.file = program.file,
+                                                           .cores = cores,
+                                                           .output = output}));
+  OB_RETURN_IF_ERROR(program.Check());
+  return process;
+}
+
 CompileProcess::CompileProcess(CompileProcessOptions options) : options_(std::move(options)) {
-  if (options_.program.empty()) options_.program = ProgramBeside("outboard-compiler");
   EnsureStarted().IgnoreError();  // said by Compile
 }
 
@@ -38,8 +49,7 @@ void CompileProcess::MoveTo(std::vector<int> cores) {
 absl::Status CompileProcess::EnsureStarted() {
   if (process_.running()) return absl::OkStatus();
   OB_ASSIGN_OR_RETURN(const int output, ChildOutput::EndFor(ChildOutput::Of::kCompiler, output_));
-  OB_ASSIGN_OR_RETURN(process_, ChildProcess::Start({options_.program}, {.cores = options_.cores,
-                                                                         .output = output}));
+  OB_ASSIGN_OR_RETURN(process_, StartCompiler(options_.program, options_.cores, output));
   return absl::OkStatus();
 }
 

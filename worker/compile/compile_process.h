@@ -23,8 +23,14 @@ namespace outboard::worker {
 // main of the process: answers on descriptor kChildSocket until that is closed.
 int CompileProcessMain();
 
+// Starts the program at `path`; empty: "outboard-compiler" beside this program. It is the file that
+// was there when this process asked first, since a worker says of which build its kernels are.
+// Errors: UNAVAILABLE  it cannot be started, or was written over
+absl::StatusOr<ChildProcess> StartCompiler(const std::string& path, const std::vector<int>& cores,
+                                           int output);
+
 struct CompileProcessOptions {
-  std::string program;           // empty: "outboard-compiler" beside this program
+  std::string program;           // as StartCompiler has it
   Target target = HostTarget();  // to compile for
   // For one kernel; each further kernel of a batch adds a fifth of it. LLVM normally takes
   // milliseconds.

@@ -1,4 +1,5 @@
 // The program `outboard-compiler`: the only one that links LLVM.
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -51,6 +52,7 @@ proto::CompileReply Answer(CompileOptions options, const proto::CompileRequest& 
 }  // namespace
 
 int CompileProcessMain() {
+  prctl(PR_SET_NAME, "outboard-compil");  // else it is that of a descriptor (ProgramFile::file)
   const rlimit memory{kMemoryBytesMax, kMemoryBytesMax}, no_core{0, 0};
   setrlimit(RLIMIT_AS, &memory);
   setrlimit(RLIMIT_CORE, &no_core);

@@ -17,8 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-
-extern char** environ;
+#include "base/exec_arguments.h"
 
 namespace outboard::worker {
 
@@ -28,27 +27,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kLineBytesMax = 200;
 constexpr char kFault[] = "fault: ";
-
-std::vector<char*> Pointers(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (std::string& each : strings) pointers.push_back(each.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// This process's, but for the variables that `more` sets.
-std::vector<std::string> EnvironmentWith(const std::vector<std::string>& more) {
-  std::vector<std::string> all = more;
-  for (char** each = environ; *each != nullptr; ++each) {
-    const std::string_view variable = *each;
-    const std::string_view name = variable.substr(0, variable.find('=') + 1);
-    const bool is_set = std::any_of(more.begin(), more.end(), [&](const std::string& other) {
-      return std::string_view(other).starts_with(name);
-    });
-    if (!is_set) all.emplace_back(variable);
-  }
-  return all;
-}
 
 // Reads until the end, or the time; false: the time.
 bool ReadAll(int fd, Clock::time_point until, std::string& out) {
@@ -113,7 +91,7 @@ absl::StatusOr<proto::DeviceRates> MeasureDevice(const std::vector<std::string>&
   posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);
   pid_t pid = -1;
   const int error = posix_spawn(&pid, argv.front().c_str(), &actions, nullptr,
-                                Pointers(argv).data(), Pointers(variables).data());
+                                ExecPointers(argv).data(), ExecPointers(variables).data());
   posix_spawn_file_actions_destroy(&actions);
   close(pipe_fds[1]);
   if (error != 0) {

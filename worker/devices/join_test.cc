@@ -14,13 +14,21 @@
 namespace outboard::worker {
 namespace {
 
-// Small integers: their products and sums are exact in float32, in any order.
-float Left(int64_t i, int64_t k) { return static_cast<float>((i * 3 + k * 5) % 7 - 3); }
-float Right(int64_t k, int64_t j) { return static_cast<float>((k * 2 + j * 11) % 5 - 2); }
+// Small integers: their products and sums are exact in float32, in any order. Rows of the left
+// matrix repeat after kLeftRows, columns of the right one after kRightColumns, so that what is
+// expected is known from so few elements of the product.
+constexpr int64_t kLeftRows = 7, kRightColumns = 5;
+float Left(int64_t i, int64_t k) {
+  return static_cast<float>((i * 3 + k * 5) % kLeftRows - 3);
+}
+float Right(int64_t k, int64_t j) {
+  return static_cast<float>((k * 2 + j * 11) % kRightColumns - 2);
+}
 
 // One size that fills tiles, and one that leaves edges.
 constexpr int64_t kProductSides[] = {256, 131};
 constexpr int64_t kPieceBytes = int64_t{16} << 20;
+constexpr size_t kPieceWords = kPieceBytes / sizeof(uint64_t);
 
 template <typename T>
 std::string_view BytesOf(const std::vector<T>& values) {
@@ -36,18 +44,27 @@ const UOp* Product(Graph& g, int64_t n) {
   return Sink(g, {Reshape(g, Reduce(g, Op::kAdd, Mul(g, a, b), {1}), {n, n})});
 }
 
+// Each element by its own sum for the first rows and columns, and those again for all others.
+std::vector<float> ExpectedProduct(int64_t n) {
+  float first[kLeftRows][kRightColumns] = {};
+  for (int64_t i = 0; i < kLeftRows; ++i)
+    for (int64_t j = 0; j < kRightColumns; ++j)
+      for (int64_t k = 0; k < n; ++k) first[i][j] += Left(i, k) * Right(k, j);
+  std::vector<float> expected;
+  expected.reserve(static_cast<size_t>(n * n));
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < n; ++j) expected.push_back(first[i % kLeftRows][j % kRightColumns]);
+  return expected;
+}
+
 absl::Status TestProduct(Engine& engine, int64_t n, const JoinTestOptions& options) {
-  std::vector<float> left, right, expected(static_cast<size_t>(n * n), 0.0F);
+  std::vector<float> left, right;
+  const std::vector<float> expected = ExpectedProduct(n);
   for (int64_t i = 0; i < n; ++i)
     for (int64_t k = 0; k < n; ++k) {
       left.push_back(Left(i, k));
       right.push_back(Right(i, k));
     }
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t k = 0; k < n; ++k)
-      for (int64_t j = 0; j < n; ++j)
-        expected[static_cast<size_t>(i * n + j)] +=
-            left[static_cast<size_t>(i * n + k)] * right[static_cast<size_t>(k * n + j)];
   Graph g;
   const UOp* const sink = Product(g, n);
   OB_ASSIGN_OR_RETURN(const EncodedGraph encoded, EncodeGraph(sink));
@@ -73,18 +90,23 @@ absl::Status TestProduct(Engine& engine, int64_t n, const JoinTestOptions& optio
                                                     ", expected ", *wrong.second));
 }
 
-// Differs from word to word and from piece to piece, so that what is read is of this place.
-uint64_t PatternAt(uint64_t word) {
-  uint64_t mixed = (word + 1) * 0x9e3779b97f4a7c15;
-  mixed ^= mixed >> 31;
-  return mixed * 0xbf58476d1ce4e5b9;
+// Writes what belongs at the words that begin with `first`. It differs from word to word and from
+// piece to piece, so that what is read is of this place. A loop of additions and shifts, of several
+// words at once: on a machine that has just started, these are most of the instructions.
+void WritePattern(uint64_t first, uint64_t* words) {
+  constexpr uint64_t kStep = 0x9e3779b97f4a7c15;  // odd: no two words are the same
+  uint64_t next = (first + 1) * kStep;
+  for (size_t i = 0; i < kPieceWords; ++i) {
+    words[i] = next ^ (next >> 31);
+    next += kStep;
+  }
 }
 
 // All pieces are written before the first is read: none lies where another one does.
 absl::Status TestMemory(Engine& engine, const JoinTestOptions& options) {
-  const auto words = static_cast<uint64_t>(kPieceBytes) / sizeof(uint64_t);
   std::vector<runtime::DeviceBuffer> pieces;
-  std::vector<uint64_t> buffer(words);
+  const auto expected = std::make_unique_for_overwrite<uint64_t[]>(kPieceWords);
+  const auto found = std::make_unique_for_overwrite<uint64_t[]>(kPieceWords);
   const auto count =
       std::max<uint64_t>(1, static_cast<uint64_t>(options.memory_bytes / kPieceBytes));
   for (uint64_t piece = 0; piece < count; ++piece) {
@@ -92,19 +114,21 @@ absl::Status TestMemory(Engine& engine, const JoinTestOptions& options) {
     // A device with less than that is tested as far as it goes.
     if (absl::IsResourceExhausted(memory.status()) && piece > 0) break;
     if (!memory.ok()) return memory.status();
-    for (uint64_t i = 0; i < words; ++i) buffer[i] = PatternAt(piece * words + i);
-    OB_RETURN_IF_ERROR(engine.device().Upload(memory->address(), BytesOf(buffer)));
+    WritePattern(piece * kPieceWords, expected.get());
+    OB_RETURN_IF_ERROR(engine.device().Upload(
+        memory->address(), {reinterpret_cast<const char*>(expected.get()), kPieceBytes}));
     pieces.push_back(*std::move(memory));
   }
   for (uint64_t piece = 0; piece < pieces.size(); ++piece) {
+    WritePattern(piece * kPieceWords, expected.get());
     OB_RETURN_IF_ERROR(
-        engine.device().Download(pieces[piece].address(), kPieceBytes, buffer.data()));
-    options.planted(std::as_writable_bytes(std::span(buffer)));
-    for (uint64_t i = 0; i < words; ++i)
-      if (const uint64_t expected = PatternAt(piece * words + i); buffer[i] != expected)
-        return absl::FailedPreconditionError(
-            absl::StrCat("the memory: word ", piece * words + i, " is 0x", absl::Hex(buffer[i]),
-                         ", expected 0x", absl::Hex(expected)));
+        engine.device().Download(pieces[piece].address(), kPieceBytes, found.get()));
+    options.planted(std::as_writable_bytes(std::span(found.get(), kPieceWords)));
+    if (std::memcmp(found.get(), expected.get(), kPieceBytes) == 0) continue;
+    const auto wrong = std::mismatch(found.get(), found.get() + kPieceWords, expected.get());
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the memory: word ",
+        piece * kPieceWords + static_cast<uint64_t>(wrong.first - found.get()), " is 0x", absl::Hex(*wrong.first), ", expected 0x", absl::Hex(*wrong.second)));
   }
   return absl::OkStatus();
 }

@@ -4,17 +4,16 @@
 #include <bit>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/sha256.h"
 #include "compiler/failed_node.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/bind.h"
 #include "compiler/schedule/schedule.h"
 #include "telemetry/counters.h"
+#include "telemetry/log.h"
 #include "worker/engine/execution_plan.h"
 #include "worker/engine/idle_search.h"
 #include "worker/engine/kernels_in_use.h"
@@ -50,7 +49,11 @@ class CompiledEngine final : public Engine {
   std::string kind() const override { return device().properties().kind; }
 
   std::vector<KernelVersion> TakeVersions() override { return kernels_.TakeVersions(); }
-  void Pin(const KernelVersion& version) override { kernels_.Pin(version, compiler_); }
+  void Pin(const KernelVersion& version) override {
+    if (group() == nullptr) return kernels_.Pin(version, compiler_);
+    kernels_.PinForPlans(version);
+    pinned_.push_back(version.kernel);  // those in use change at the next Run, on all ranks
+  }
   void TellCosts(const std::function<bool()>& preempted) override { kernels_.TellCosts(preempted); }
   void UseBetterKernels(const std::function<bool()>& preempted) override {
     kernels_.UseBetter(preempted);
@@ -120,7 +123,9 @@ class CompiledEngine final : public Engine {
     if (const uint64_t epoch = group()->member().epoch; std::exchange(epoch_, epoch) != epoch) {
       plans_.Clear();
       simpler_.clear();
+      pinned_.clear();  // no kernel is in use, and plans take what is pinned
     }
+    if (!pinned_.empty()) OB_RETURN_IF_ERROR(SwitchToPinned());
     const PlanKey key(id, donated);
     if (ExecutionPlan* const plan = plans_.Find(key); plan != nullptr) {
       if (IsTurnOfKernels(++plan->runs)) OB_RETURN_IF_ERROR(SwitchTogether(*plan));
@@ -128,27 +133,27 @@ class CompiledEngine final : public Engine {
     }
     for (int attempt = 1;; ++attempt) {
       std::vector<SimplerKernel> made_simpler;
-      absl::StatusOr<std::unique_ptr<ExecutionPlan>> plan =
-          PlanTogether(sink, inputs, bindings, donated, made_simpler);
+      OB_ASSIGN_OR_RETURN(PlanOfRanks made,
+                          PlanTogether(sink, inputs, bindings, donated, made_simpler));
       // Not before all ranks have it: it takes the place of another one.
-      if (plan.ok()) return Add(key, *std::move(plan));
-      if (!absl::IsAborted(plan.status())) return plan.status();
-      OB_RETURN_IF_ERROR(TakeSimpler(plan.status(), made_simpler, attempt));
+      if (!made.differs) return Add(key, std::move(made.plan));
+      OB_RETURN_IF_ERROR(TakeSimpler(*made.differs, made_simpler, attempt));
     }
   }
 
-  // After `different`, that ranks have made different kernels: notes those that one of them could
-  // not make as they were asked for. Errors, equal on all ranks:
+  // After `rank` has made other kernels than rank 0: notes those that a rank could not make as they
+  // were asked for. Errors, equal on all ranks:
   //   FAILED_PRECONDITION  each has made what it was asked for
   //   ABORTED              they have tried kPlanAttemptsMax times, or nothing simpler is left
-  absl::Status TakeSimpler(const absl::Status& different,
-                           std::span<const SimplerKernel> made_simpler, int attempt) {
+  absl::Status TakeSimpler(int64_t rank, std::span<const SimplerKernel> made_simpler,
+                           int attempt) {
     OB_ASSIGN_OR_RETURN(const std::vector<SimplerKernel> told,
                         ShareSimpler(*group(), made_simpler));
+    const std::string different =
+        absl::StrCat("rank ", rank, " made other kernels of this graph than rank 0");
     if (told.empty())
-      return absl::FailedPreconditionError(
-          absl::StrCat(std::string(different.message()),
-                       ", and none was refused: their workers have different builds or devices"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          different, ", and none was refused: their workers have different builds or devices"));
     bool is_simpler = false;
     for (const SimplerKernel& one : told) {
       const auto [known, is_new] = simpler_.try_emplace(one.kernel, one.how);
@@ -156,15 +161,17 @@ class CompiledEngine final : public Engine {
       known->second = std::max(known->second, one.how);
     }
     if (is_simpler && attempt < kPlanAttemptsMax) return absl::OkStatus();
-    return absl::AbortedError(
-        absl::StrCat(std::string(different.message()), ", after ", attempt,
-                     attempt == 1 ? " attempt" : " attempts"));
+    return absl::AbortedError(absl::StrCat(different, ", after ", attempt,
+                                           attempt == 1 ? " attempt" : " attempts"));
   }
 
+  struct PlanOfRanks {
+    std::unique_ptr<ExecutionPlan> plan;
+    std::optional<int64_t> differs;  // the first rank that has made other kernels than rank 0
+  };
   // The kernels are those that rank 0 has chosen, or simpler ones. Adds to `made_simpler` what this
-  // rank could not make as it was asked for.
-  // Errors: ABORTED  on all ranks: they have made different ones
-  absl::StatusOr<std::unique_ptr<ExecutionPlan>> PlanTogether(
+  // rank could not make as it was asked for. Errors: where one rank has one, on all
+  absl::StatusOr<PlanOfRanks> PlanTogether(
       const UOp* sink, const std::vector<DeviceArrayPtr>& inputs,
       std::span<const Binding> bindings, std::span<const int64_t> donated,
       std::vector<SimplerKernel>& made_simpler) {
@@ -190,22 +197,42 @@ class CompiledEngine final : public Engine {
     absl::StatusOr<std::unique_ptr<ExecutionPlan>> plan = try_it();
     if (!is_shared) OB_RETURN_IF_ERROR(share({}).status());  // the others wait for it
     const uint64_t made = plan.ok() ? KernelsOf(**plan) : 0;
-    OB_RETURN_IF_ERROR(Agree(*group(), plan.status(), made));
-    return plan;
+    OB_ASSIGN_OR_RETURN(const Agreement all, AgreeOn(*group(), plan.status(), made));
+    OB_RETURN_IF_ERROR(all.status);
+    return PlanOfRanks{*std::move(plan), all.differs};
   }
 
-  // A number of the kernels of a plan and their versions.
   static uint64_t KernelsOf(const ExecutionPlan& plan) {
-    Sha256Hasher hasher;
-    for (const Launch& launch : plan.launches) {
-      hasher.Update(launch.kernel->id.ToBytes());
-      hasher.Update(launch.kernel->source.opts.value_or("chosen"));
-      hasher.Update(";");
+    VersionsNumber number;
+    for (const Launch& launch : plan.launches)
+      number.Add(launch.kernel->id, launch.kernel->source.opts);
+    return number.Finish();
+  }
+
+  // All ranks replay by rank 0's log of kernel uses, so all have pinned the same since their last
+  // Run. Kernels that are in use change on all ranks, or where one cannot make what the log says,
+  // on none.
+  // Errors: those of the group; on all ranks
+  //   FAILED_PRECONDITION  the log says different things, or ranks do not use the same kernels
+  absl::Status SwitchToPinned() {
+    const std::vector<KernelVersion> versions = kernels_.NotAsPinned(pinned_);
+    VersionsNumber number;
+    for (const GraphId& kernel : pinned_) number.Add(kernel, *kernels_.PinnedOpts(kernel));
+    for (const KernelVersion& version : versions)
+      number.Add(version.kernel, kernels_.Find(version.kernel)->source.opts);
+    absl::StatusOr<std::vector<ReadyKernel>> ready = kernels_.MakeReady(versions, compiler_);
+    pinned_.clear();
+    OB_ASSIGN_OR_RETURN(const Agreement all, AgreeOn(*group(), ready.status(), number.Finish()));
+    if (all.differs)
+      return absl::FailedPreconditionError(absl::StrCat(
+          "rank ", *all.differs, " replays with other versions of kernels than rank 0"));
+    if (all.status.ok()) {
+      kernels_.Use(*std::move(ready));
+    } else {
+      telemetry::LogWarning("replay_keeps_kernels",
+                            {{"message", std::string(all.status.message())}});
     }
-    const Sha256Digest digest = hasher.Finish();
-    uint64_t number = 0;
-    std::memcpy(&number, digest.data(), sizeof number);
-    return number;
+    return absl::OkStatus();
   }
 
   // In a group, all ranks look for better kernels of a plan at the same Runs of it. The search
@@ -538,6 +565,7 @@ class CompiledEngine final : public Engine {
   // In a group.
   uint64_t epoch_ = 0;      // that the plans are of
   SimplerKernels simpler_;  // as all ranks make them, since one cannot as they were chosen
+  std::vector<GraphId> pinned_;  // since the last Run
   std::vector<runtime::DeviceAddress> arguments_;  // of launches; kept, as it is filled often
   std::vector<runtime::KernelLaunch> together_;    // likewise
   // Since the last wait, with a watch only.

@@ -118,7 +118,8 @@ class Engine {
   // replaced between two.
   virtual std::vector<KernelVersion> TakeVersions() { return {}; }
   // For a replay: uses the kernel in this version from the next Run on, regardless of the tuning
-  // store. Has no effect if that version cannot be compiled.
+  // store. Has no effect if that version cannot be compiled; in a group, if one rank cannot make
+  // it.
   virtual void Pin(const KernelVersion& version) {}
 
   // Work for idle time: TellCosts reports the costs of kernels to the tuning store;

@@ -1,6 +1,7 @@
 #include "worker/engine/kernels_in_use.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -37,6 +38,19 @@ std::optional<std::string> BetterThan(const std::optional<std::string>& opts,
 void KernelInUse::Ran(double us) {
   if (timed()) least_us = runs == 0 ? us : std::min(least_us, us);
   ++runs;
+}
+
+void VersionsNumber::Add(const GraphId& kernel, const std::optional<std::string>& opts) {
+  hasher_.Update(kernel.ToBytes());
+  hasher_.Update(opts.value_or("chosen"));
+  hasher_.Update(";");
+}
+
+uint64_t VersionsNumber::Finish() {
+  const Sha256Digest digest = hasher_.Finish();
+  uint64_t number = 0;
+  std::memcpy(&number, digest.data(), sizeof number);
+  return number;
 }
 
 std::shared_ptr<KernelInUse> KernelsInUse::Find(const GraphId& id) const {
@@ -205,6 +219,18 @@ std::vector<KernelVersion> KernelsInUse::FindBetter(
   std::vector<KernelVersion> versions;
   for (auto& [kernel, opts] : BetterOf(kernels, [] { return false; }))
     versions.push_back({kernel->id, std::move(opts)});
+  return versions;
+}
+
+std::vector<KernelVersion> KernelsInUse::NotAsPinned(std::span<const GraphId> kernels) const {
+  std::vector<KernelVersion> versions;
+  absl::flat_hash_set<GraphId> seen;
+  for (const GraphId& id : kernels) {
+    const std::shared_ptr<KernelInUse> kernel = Find(id);
+    const auto pinned = pinned_.find(id);
+    if (kernel == nullptr || pinned == pinned_.end() || !seen.insert(id).second) continue;
+    if (kernel->source.opts != pinned->second) versions.push_back({id, pinned->second});
+  }
   return versions;
 }
 

@@ -7,11 +7,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/sha256.h"
 #include "runtime/device.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/session/kernel_use_log.h"
@@ -40,6 +42,16 @@ struct KernelInUse : std::enable_shared_from_this<KernelInUse> {
   TuningKey tuning_key_;                // computed on first use
   std::optional<std::string> refused_;  // Opts that did not compile
   bool searched_ = false;               // to the end, or in vain
+};
+
+// A number of kernels and their versions, by which the ranks of a group compare what they have.
+class VersionsNumber {
+ public:
+  void Add(const GraphId& kernel, const std::optional<std::string>& opts);
+  uint64_t Finish();
+
+ private:
+  Sha256Hasher hasher_;
 };
 
 // Another version of a kernel, loaded and not in use.
@@ -71,6 +83,8 @@ class KernelsInUse {
   // As in engine.h. Pin compiles with `compiler` if the kernel is in use in another version.
   std::vector<KernelVersion> TakeVersions();
   void Pin(const KernelVersion& version, KernelCompiler* compiler);
+  // In a group: pins it for plans that are made from now on. What is in use stays (NotAsPinned).
+  void PinForPlans(const KernelVersion& version) { pinned_[version.kernel] = version.opts; }
   // Returns the Opts that a replay requires (inner nullopt: the heuristic's); outer nullopt: none
   // required.
   std::optional<std::optional<std::string>> PinnedOpts(const GraphId& id) const;
@@ -82,6 +96,8 @@ class KernelsInUse {
   //
   // Better versions that the store has of these kernels, of those that nobody has pinned.
   std::vector<KernelVersion> FindBetter(const std::vector<std::shared_ptr<KernelInUse>>& kernels);
+  // The pinned versions of those of `kernels` that are in use in another one, in order.
+  std::vector<KernelVersion> NotAsPinned(std::span<const GraphId> kernels) const;
   // Compiles and loads these versions, of kernels in use, and changes nothing yet.
   // Errors: NOT_FOUND  one is not in use; those of the compiler and the device
   absl::StatusOr<std::vector<ReadyKernel>> MakeReady(const std::vector<KernelVersion>& versions,

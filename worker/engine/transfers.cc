@@ -109,10 +109,12 @@ absl::Status Transfers::Wait(int bucket) {
 }
 
 absl::Status Agree(collective::Collective& group, const absl::Status& mine) {
-  return Agree(group, mine, 0);
+  OB_ASSIGN_OR_RETURN(const Agreement agreement, AgreeOn(group, mine, 0));
+  return agreement.status;
 }
 
-absl::Status Agree(collective::Collective& group, const absl::Status& mine, uint64_t made) {
+absl::StatusOr<Agreement> AgreeOn(collective::Collective& group, const absl::Status& mine,
+                                  uint64_t made) {
   const int64_t ranks = group.member().ranks();
   Fare fare{.made = made, .code = static_cast<int32_t>(mine.code())};
   const std::string text(mine.message());
@@ -120,19 +122,17 @@ absl::Status Agree(collective::Collective& group, const absl::Status& mine, uint
   std::vector<Fare> all(static_cast<size_t>(ranks));
   OB_RETURN_IF_ERROR(AllGather(group, {reinterpret_cast<const char*>(&fare), sizeof fare},
                                {reinterpret_cast<char*>(all.data()), all.size() * sizeof(Fare)}));
-  OB_RETURN_IF_ERROR(mine);
+  Agreement agreement{.status = mine};
   for (size_t rank = 0; rank < all.size(); ++rank) {
     Fare& of_rank = all[rank];
-    if (of_rank.code == 0) continue;
+    if (!agreement.differs && of_rank.made != all[0].made)
+      agreement.differs = static_cast<int64_t>(rank);
+    if (of_rank.code == 0 || !agreement.status.ok()) continue;
     of_rank.message[kMessageBytes - 1] = '\0';  // it came from another process
-    return absl::Status(static_cast<absl::StatusCode>(of_rank.code),
-                        absl::StrCat("rank ", rank, ": ", of_rank.message));
+    agreement.status = absl::Status(static_cast<absl::StatusCode>(of_rank.code),
+                                    absl::StrCat("rank ", rank, ": ", of_rank.message));
   }
-  for (size_t rank = 1; rank < all.size(); ++rank)
-    if (all[rank].made != all[0].made)
-      return absl::AbortedError(
-          absl::StrCat("rank ", rank, " made other kernels of this graph than rank 0"));
-  return absl::OkStatus();
+  return agreement;
 }
 
 absl::StatusOr<std::vector<KernelVersion>> ShareVersions(collective::Collective& group,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,10 +50,19 @@ class Transfers {
 // Tells all ranks of `group` how this one fares, and hears of the others: OK if all are. A rank
 // whose `mine` is an error gets that, the others the error of the first rank that has one, with its
 // number. All ranks call it at the same point.
+// Errors: those, and as collective::Collective
 absl::Status Agree(collective::Collective& group, const absl::Status& mine);
-// The same, with what a rank has made, as a number. ABORTED on all ranks where all are OK and the
-// number of one is not that of rank 0.
-absl::Status Agree(collective::Collective& group, const absl::Status& mine, uint64_t made);
+
+// What ranks have told each other.
+struct Agreement {
+  absl::Status status;             // as Agree returns it, of the ranks alone
+  std::optional<int64_t> differs;  // the first rank whose number is not that of rank 0
+};
+// As Agree, with what a rank has made, as a number, which is told whether or not `mine` is OK.
+// Whether numbers differ is no status, since those come from compilers and drivers, too.
+// Errors: as collective::Collective
+absl::StatusOr<Agreement> AgreeOn(collective::Collective& group, const absl::Status& mine,
+                                  uint64_t made);
 
 // Returns the versions that rank 0 passes, on all ranks; what others pass is not looked at. All
 // ranks call it at the same point. More than kSharedVersionBytesMax in a message are none.

@@ -106,7 +106,7 @@ void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
 }
 
 void ExecutorCore::FinishAnswers() {
-  if ((applied_seq_ > told_seq_ || missed_is_news_) && !ended_) SendDone();
+  if ((applied_seq_ > done_seq_ || missed_is_news_) && !ended_) SendDone();
   out_.Flush();
   out_.SetTarget(nullptr);
 }
@@ -142,7 +142,7 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
       open.trace() && options_.now_ns ? std::make_unique<ExecutorTrace>(options_.now_ns) : nullptr;
   engine_->SetTrace(trace_.get());
   out_.SetEpoch(epoch);
-  KeepWaiting();
+  CarryWaiting();
   state_.ForgetPutUnderWay();
   graphs_.DropIncomplete();
   needed_.clear();
@@ -175,8 +175,8 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
 // another client than its own cannot send that graph: nothing of it stays. That no rank is in the
 // middle of it holds since all lack a graph together: one that a rank lacks was not sent to any, or
 // had come to none in whole (R6 of gateway/data_path/relay.cc), and the gateway sends it again
-// ahead of its Run (L2 of gateway/groups/group_runs.cc).
-void ExecutorCore::KeepWaiting() {
+// ahead of its Run (GR2 of gateway/groups/group_runs.cc).
+void ExecutorCore::CarryWaiting() {
   size_t kept = 0;
   uint64_t seq = 0, bytes = 0;
   for (size_t i = 0; engine_->group() != nullptr && i < waiting_.size(); ++i) {
@@ -190,7 +190,7 @@ void ExecutorCore::KeepWaiting() {
   }
   if (state_.put_under_way() != 0) kept = 0;
   waiting_.resize(kept);
-  kept_seq_ = waiting_.empty() ? 0 : waiting_.back().seq();
+  carried_seq_ = waiting_.empty() ? 0 : waiting_.back().seq();
   if (waiting_.empty()) needed_blob_.clear();
 }
 
@@ -249,7 +249,7 @@ absl::Status ExecutorCore::Restored() {
   const std::unique_ptr<Restoration> restoration = std::move(restoration_);
   const proto::SessionSnapshot& snapshot = restoration->snapshot();
   OB_RETURN_IF_ERROR(restoration->Install(state_, unacknowledged_, received_seq_));
-  applied_seq_ = told_seq_ = snapshot.seq();
+  applied_seq_ = done_seq_ = snapshot.seq();
   schedule_.Restored(snapshot.seq());
   restored_.device_time_us = snapshot.device_time_us();
   restored_.kernels_launched = snapshot.kernels_launched();
@@ -295,7 +295,7 @@ void ExecutorCore::OnClose() {
 }
 
 void ExecutorCore::OnSequenced(proto::ClientItem item) {
-  if (item.seq() <= kept_seq_) return;  // KeepWaiting: it is here, or applied
+  if (item.seq() <= carried_seq_) return;  // CarryWaiting: it is here, or applied
   waiting_bytes_ = waiting_.empty() ? 0 : waiting_bytes_ + item.put().data().size();
   if (waiting_.size() >= kWaitingItemsMax || waiting_bytes_ > 2 * wire::kWindowBytes)
     return EndSession(
@@ -455,7 +455,7 @@ void ExecutorCore::SendValue(uint64_t seq, const Answer& answer) {
     proto::ServerItem item;
     proto::Value& value = *DoneHeader(item)->add_values();
     // A value says nothing about what is applied: that is the last Done's.
-    item.mutable_done()->set_through_seq(told_seq_);
+    item.mutable_done()->set_through_seq(done_seq_);
     value.set_seq(seq);
     value.set_index(answer.index);
     value.set_handle(answer.handle);
@@ -498,7 +498,7 @@ void ExecutorCore::SendDone() {
   proto::ServerItem item;
   proto::Done* const done = DoneHeader(item);
   if (trace_ != nullptr) trace_->Take(*done);
-  told_seq_ = applied_seq_;
+  done_seq_ = applied_seq_;
   out_.Write(std::move(item));
 }
 

@@ -121,7 +121,7 @@ class ExecutorCore {
   }
 
  private:
-  void Handle(proto::ClientItem item);
+  void Handle(proto::ClientItem item);  // each of a frame: to one of those below
   void OnOpen(const proto::Open& open, uint64_t epoch);
   void SendOpened();
   absl::Status FollowKernelUses();
@@ -132,11 +132,14 @@ class ExecutorCore {
   void TakeToldSnapshot();
   void MissToldSnapshot(uint64_t number);
   void FillSnapshot(PersistRequest& request);
-  void KeepWaiting();  // of a stream that another one has replaced
+  void CarryWaiting();  // into a new epoch: items that wait, of a stream that is replaced
   void OnClose();
+  // Items with a number (Run, Put, Fetch ...) wait in waiting_, in order, until what they need is
+  // here: OnSequenced adds one, Drain applies those that can be, TryApply the first (false: it
+  // waits).
   void OnSequenced(proto::ClientItem item);
   void Drain();
-  bool TryApply(const proto::ClientItem& item);  // false: waits
+  bool TryApply(const proto::ClientItem& item);
   // True if the group has ended in the item that was applied last: nothing can follow it.
   bool GroupHasEnded();
   void EndSession(const absl::Status& status);
@@ -177,7 +180,7 @@ class ExecutorCore {
   std::atomic<uint64_t> applied_seq_ = 0;
   std::atomic<uint64_t> begun_seq_ = 0;
   uint64_t lost_seq_ = 0;
-  uint64_t told_seq_ = 0;  // the last Done.through_seq
+  uint64_t done_seq_ = 0;  // the last Done.through_seq
   SessionState state_;
   GraphTable graphs_;
   AnswerLog unacknowledged_;
@@ -206,7 +209,7 @@ class ExecutorCore {
   std::set<std::pair<uint64_t, std::string>>
       known_kernel_uses_;                  // by the client, as it opened: seq, kernel
   std::deque<proto::ClientItem> waiting_;  // for a graph or a blob
-  uint64_t kept_seq_ = 0;                  // those up to here came in an earlier epoch
+  uint64_t carried_seq_ = 0;               // those up to here came in an earlier epoch
   bool opens_when_drained_ = false;        // the last Open is answered when none waits
   uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty
   std::string needed_;                     // the graph asked for

@@ -144,7 +144,7 @@ void SupervisorClient::TellCounts() {
   if (event.has_counts()) tell_(event);
 }
 
-void SupervisorClient::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& send) {
+void SupervisorClient::SendPending(ExecutorCore& core, const ExecutorCore::SendFrame& send) {
   if (NowMs() - counted_ms_ >= kCountsEveryMs)
     TellCounts();
   else

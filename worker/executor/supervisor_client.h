@@ -30,13 +30,13 @@ class SupervisorClient {
                  const ExecutorCore::SendFrame& send);
   // Carries out the core's pending requests. Call after every event of the core, and when
   // `patience` has passed.
-  void Turn(ExecutorCore& core, const ExecutorCore::SendFrame& send);
-  // Returns how long Turn need not be called; nullopt: until the next event.
+  void SendPending(ExecutorCore& core, const ExecutorCore::SendFrame& send);
+  // Returns how long SendPending need not be called; nullopt: until the next event.
   std::optional<std::chrono::milliseconds> patience(const ExecutorCore& core) const;
   // As ExecutorOptions::let_go.
   void LetGo();
   // Reports what this process has counted for /metrics (telemetry/counters.h) and not yet said.
-  // Turn does so every kCountsEveryMs; call it when the session is over.
+  // SendPending does so every kCountsEveryMs; call it when the session is over.
   void TellCounts();
 
  private:

@@ -4,8 +4,8 @@
 
 #include "absl/status/statusor.h"
 #include "telemetry/log.h"
-#include "worker/groups/build_id.h"
 #include "worker/groups/link_speed.h"
+#include "worker/process/program_file.h"
 
 namespace outboard::worker {
 
@@ -14,7 +14,7 @@ void DescribeGroups(int devices, const GroupLinks* links, proto::Register& entry
   entry.set_has_collectives(true);
   entry.set_groups_recover(true);
   if (links != nullptr) {
-    entry.set_data_address(links->address());
+    entry.set_data_address(links->advertised());
     entry.set_measures_links(true);
   }
   entry.set_version(BuildOfWorker());

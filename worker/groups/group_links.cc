@@ -1,9 +1,9 @@
 // Invariants
-//   L1  A connection that came is given to a link only after a claim that is right for that link's
+//   GL1 A connection that came is given to a link only after a claim that is right for that link's
 //       token, in answer to this connection's own challenge.
-//   L2  At most kCallersMax connections have shown nothing yet; another one closes the oldest. None
+//   GL2 At most kCallersMax connections have shown nothing yet; another one closes the oldest. None
 //       of them stays for longer than kClaimWithin.
-//   L3  Only the thread of this touches links and sockets. Add and Remove wait for it.
+//   GL3 Only the thread of this touches links and sockets. Add and Remove wait for it.
 #include "worker/groups/group_links.h"
 
 #include <errno.h>
@@ -284,7 +284,7 @@ class GroupLinks::Impl {
         accepts_at_ = LinkClock::now() + kAcceptPause;
         return Watch(listener_, kListener, 0);
       }
-      if (callers_.size() >= kCallersMax) {  // L2
+      if (callers_.size() >= kCallersMax) {  // GL2
         callers_.erase(callers_.begin());
         ++refused_;
       }
@@ -313,7 +313,7 @@ class GroupLinks::Impl {
     callers_.erase(id);
   }
 
-  // L1. A session that this worker has not heard of yet is refused like a stranger's; its worker
+  // GL1. A session that this worker has not heard of yet is refused like a stranger's; its worker
   // tries again.
   bool GiveTo(Caller& caller) {
     const auto found = by_name_.find(NameIn(caller.claim));
@@ -351,11 +351,14 @@ class GroupLinks::Impl {
 
 GroupLinks::GroupLinks() : impl_(std::make_unique<Impl>()) {}
 GroupLinks::~GroupLinks() = default;
-absl::StatusOr<std::unique_ptr<GroupLinks>> GroupLinks::Listen(const std::string& address) {
+absl::StatusOr<std::unique_ptr<GroupLinks>> GroupLinks::Listen(const std::string& address,
+                                                               const std::string& advertised) {
   std::unique_ptr<GroupLinks> made(new GroupLinks());
   OB_RETURN_IF_ERROR(made->impl_->Begin(address));
+  made->advertised_ = advertised.empty() ? made->address() : advertised;
   return made;
 }
+const std::string& GroupLinks::advertised() const { return advertised_; }
 const std::string& GroupLinks::address() const { return impl_->address(); }
 GroupLinks::Group GroupLinks::Add(std::vector<GroupLinkOptions> links,
                                   std::function<void(uint32_t, const absl::Status&)> on_lost) {

@@ -25,15 +25,18 @@ namespace outboard::worker {
 
 class GroupLinks {
  public:
-  // `address`: of this host, as in wire/data_address.h; port 0: the system chooses.
+  // `address`: of this host, as in wire/data_address.h; port 0: the system chooses. `advertised`,
+  // of the same form: where other workers reach it, if that differs (a container's mapped port).
   // Errors: INVALID_ARGUMENT  no such address
   //         UNAVAILABLE       it is in use; no thread or descriptor
-  static absl::StatusOr<std::unique_ptr<GroupLinks>> Listen(const std::string& address);
+  static absl::StatusOr<std::unique_ptr<GroupLinks>> Listen(const std::string& address,
+                                                            const std::string& advertised = "");
   ~GroupLinks();
   GroupLinks(const GroupLinks&) = delete;
   GroupLinks& operator=(const GroupLinks&) = delete;
 
-  const std::string& address() const;  // with its port
+  const std::string& address() const;     // where it listens, with its port
+  const std::string& advertised() const;  // where others connect: as given, or address()
 
   // Names the links that are added together, until Remove.
   enum class Group : uint64_t {};
@@ -57,6 +60,7 @@ class GroupLinks {
   GroupLinks();
   class Impl;
   std::unique_ptr<Impl> impl_;
+  std::string advertised_;
 };
 
 }  // namespace outboard::worker

@@ -76,7 +76,7 @@ class NodeInit {
     SetClock();
     LoadModules();
     UseLittleMemory();
-    for (;;) Turn();
+    for (;;) Round();
   }
 
  private:
@@ -234,7 +234,7 @@ class NodeInit {
   // ---- while it runs
 
   // One wait for whatever comes next, and what follows from it.
-  void Turn() {
+  void Round() {
     StartShell();
     double now = Now();
     double until = now + 3600;

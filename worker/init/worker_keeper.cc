@@ -12,19 +12,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/exec_arguments.h"
 #include "worker/init/node_init.h"
 
 namespace outboard::worker {
 namespace {
 
 constexpr double kNever = 3600;  // s: nothing is to be done by itself
-
-std::vector<char*> Pointers(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 }  // namespace
 
@@ -69,8 +63,8 @@ void WorkerKeeper::Start(double now) {
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   std::vector<std::string> argv = options_.command, environment = options_.environment;
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, argv[0].c_str(), &actions, &attributes, Pointers(argv).data(),
-                                Pointers(environment).data());
+  const int error = posix_spawn(&pid, argv[0].c_str(), &actions, &attributes,
+                                ExecPointers(argv).data(), ExecPointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(output[1]);

@@ -36,6 +36,7 @@
 #include "worker/process/message_io.h"
 #include "worker/process/message_limits.h"
 #include "worker/process/passed_socket.h"
+#include "worker/process/program_file.h"
 #include "worker/sandbox/granted_parts.h"
 
 namespace outboard::worker {
@@ -65,7 +66,7 @@ class ServedCompilers {
  public:
   ServedCompilers(const KernelServiceOptions& options, int stop_fd)
       : options_(options),
-        program_(options.compiler.empty() ? ProgramBeside("outboard-compiler") : options.compiler),
+        program_(options.compiler.empty() ? CompilerProgram() : ProgramAt(options.compiler)),
         stop_fd_(stop_fd),
         cores_(options.cores),
         target_(HostTargetOn(cores_)) {
@@ -146,7 +147,7 @@ class ServedCompilers {
 
   void StartProcess() {
     compile_process_ = std::make_unique<CompileProcess>(CompileProcessOptions{
-        .program = program_, .target = target_, .stop_fd = stop_fd_, .cores = cores_});
+        .program = program_.path, .target = target_, .stop_fd = stop_fd_, .cores = cores_});
   }
 
   void OpenCache() {
@@ -160,7 +161,7 @@ class ServedCompilers {
       linked_.emplace(ObjectFolderOptions{files_.objects, files_.objects_bytes_max, on_stored});
     if (compile_process_ == nullptr) return;
     ObjectCacheOptions options{.folder = files_.objects,
-                               .compiler = CompilerIdentity(program_, target_),
+                               .compiler = CompilerIdentity(program_.file, target_),
                                .bytes_max = files_.objects_bytes_max,
                                .on_stored = on_stored,
                                .is_stopped = [fd = stop_fd_] {
@@ -234,7 +235,7 @@ class ServedCompilers {
 
   KernelCompiler& CompilerFor(proto::CompileKernels::Purpose purpose) {
     const CompilePoolOptions options{
-        .program = program_, .target = target_, .stop_fd = stop_fd_, .cores = cores_};
+        .program = program_.path, .target = target_, .stop_fd = stop_fd_, .cores = cores_};
     switch (purpose) {
       case proto::CompileKernels::CANDIDATES:
         if (!candidates_.has_value()) candidates_.emplace(options);
@@ -257,7 +258,7 @@ class ServedCompilers {
   }
 
   const KernelServiceOptions& options_;
-  const std::string program_;
+  const ProgramFile program_;
   const int stop_fd_;
   std::vector<int> cores_;
   Target target_;

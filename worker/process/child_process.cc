@@ -67,6 +67,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
     return absl::UnavailableError(absl::StrCat("no socket pair: ", strerror(errno)));
   const absl::StatusOr<pid_t> pid = StartBoxed(
       {.argv = argv,
+       .file = options.file,
        .environment = EnvironmentOf(options),
        .plan = {options.profile, PartsFor(options.profile) & options.parts},
        .socket = pair[1],

@@ -12,6 +12,7 @@
 namespace outboard::worker {
 
 struct ChildOptions {
+  std::string file = {};  // what is run, as ProgramFile has it; empty: argv[0]
   SandboxProfile profile = SandboxProfile::kCompiler;
   std::vector<int> cores = {};  // that it may use; empty: the caller's
   // As LimitSessionMemory, before it is told anything; 0: no limit yet, of a program that is none
@@ -36,8 +37,8 @@ inline constexpr char kNotEnded[] = "was killed, and does not end";
 // reaps it.
 class ChildProcess {
  public:
-  // Runs `argv` (argv[0] is the path), in as much of a sandbox as this machine grants. The child is
-  // killed by the kernel if the calling thread ends.
+  // Runs `argv` (argv[0] is the path, or the name of `file`), in as much of a sandbox as this
+  // machine grants. The child is killed by the kernel if the calling thread ends.
   // Errors: UNAVAILABLE  the program cannot be started; named
   static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& argv,
                                             const ChildOptions& options);

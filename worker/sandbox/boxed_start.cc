@@ -22,6 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/cores.h"
+#include "base/exec_arguments.h"
 #include "worker/sandbox/granted_parts.h"
 #include "worker/sandbox/namespaces.h"
 #include "worker/sandbox/sandbox_limits.h"
@@ -50,13 +51,6 @@ int64_t UserWithoutNamespace() {
   for (const uint32_t id : {fresh, limits::kNobody})
     if (IsMapped("/proc/self/uid_map", id) && IsMapped("/proc/self/gid_map", id)) return id;
   return -1;
-}
-
-std::vector<char*> Pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 // A descriptor that closes with this, with a high number: dup2 onto its own number would keep
@@ -114,6 +108,7 @@ std::unique_ptr<HighFd> AppendingTo(int standard, SandboxParts parts) {
 // ---- in the child, system calls only (namespaces.h) ---------------------------------------------
 
 struct Prepared {
+  const char* file;
   char* const* argv;
   char* const* environment;
   int sync, socket, socket_number, null, out, err;
@@ -154,7 +149,7 @@ void Exec(const Prepared& child) {
   sigset_t none;
   sigemptyset(&none);
   if (sigprocmask(SIG_SETMASK, &none, nullptr) != 0) return;
-  execve(child.argv[0], child.argv, child.environment);
+  execve(child.file, child.argv, child.environment);
 }
 
 }  // namespace
@@ -166,7 +161,8 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
   std::vector<std::string> environment = start.environment;
   if (!IsSandboxOff() && !kIsSanitizersBuild)
     environment.push_back(absl::StrCat(kSandboxPlanVariable, "=", plan.Encoded()));
-  const std::vector<char*> argv = Pointers(start.argv), variables = Pointers(environment);
+  std::vector<std::string> words = start.argv;
+  const std::vector<char*> argv = ExecPointers(words), variables = ExecPointers(environment);
   const cpu_set_t cores = CoreMask(start.cores);
 
   int pair[2];
@@ -182,7 +178,8 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
                              : AppendingTo(standard, plan.parts);
   };
   const std::unique_ptr<HighFd> out = output(STDOUT_FILENO), err = output(STDERR_FILENO);
-  const Prepared prepared{.argv = argv.data(),
+  const Prepared prepared{.file = start.file.empty() ? argv[0] : start.file.c_str(),
+                          .argv = argv.data(),
                           .environment = variables.data(),
                           .sync = theirs.get(),
                           .socket = socket.get(),

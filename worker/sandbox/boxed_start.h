@@ -13,7 +13,8 @@
 namespace outboard::worker {
 
 struct BoxedStart {
-  std::vector<std::string> argv;         // argv[0] is the path
+  std::vector<std::string> argv;         // argv[0] is the path, unless `file` is given
+  std::string file = {};                 // what is run; empty: argv[0]
   std::vector<std::string> environment;  // "NAME=value"; the plan is added to it
   SandboxPlan plan;                      // its `user` is filled in
   int socket = -1;                       // becomes the program's descriptor `socket_number`

@@ -189,7 +189,7 @@ void ExecutorCore::AddKernelUses(proto::Done& done) {
     if (known_kernel_uses_.contains({told.seq(), told.kernel()})) continue;
     if (static_cast<size_t>(done.kernel_uses_size()) == kKernelUsesOfDone) {
       proto::ServerItem full;
-      full.mutable_done()->set_through_seq(told_seq_);
+      full.mutable_done()->set_through_seq(done_seq_);
       full.mutable_done()->mutable_kernel_uses()->Swap(done.mutable_kernel_uses());
       out_.Write(std::move(full));
     }

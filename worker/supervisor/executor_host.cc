@@ -1,8 +1,8 @@
 // Invariants
-//   R1  on_end is called once, when the executor has been reaped; nothing about the session is
+//   EH1 on_end is called once, when the executor has been reaped; nothing about the session is
 //       reported after it.
-//   R2  All frames that the executor wrote before its end reach the gateway.
-//   R3  Messages on the control socket are not interleaved: one writer at a time. Nobody who has a
+//   EH2 All frames that the executor wrote before its end reach the gateway.
+//   EH3 Messages on the control socket are not interleaved: one writer at a time. Nobody who has a
 //       message waits for the executor to read it (command_queue.h).
 #include "worker/supervisor/executor_host.h"
 
@@ -292,7 +292,7 @@ class ExecutorHost::Impl {
     if (options_.leases != nullptr) options_.leases->Gone(options_.assign.session_id(), Device());
     if (options_.output != nullptr) options_.output->Finish();
     options_.kernels.reset();                      // its compile processes end
-    if (const auto grpc = Grpc()) grpc->Finish();  // R2
+    if (const auto grpc = Grpc()) grpc->Finish();  // EH2
     if (options_.searcher != nullptr) options_.searcher->Ended(SearchName());
     const std::optional<DeviceFailure> failure = FailureOf(how, trouble_);
     std::string words = trouble_ ? trouble_->message().substr(0, kTroubleTextBytesMax)

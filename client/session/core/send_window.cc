@@ -1,7 +1,7 @@
 // Invariants
-//   W1  marks_ are of items beyond done_seq_, in rising order, at most kMarksMax.
-//   W2  The window never is below kItemsMin, except while probing: then it is one at least.
-//   W3  A rate is taken over a round trip at least, from the Done before an item left, or from its
+//   SW1 marks_ are of items beyond done_seq_, in rising order, at most kMarksMax.
+//   SW2 The window never is below kItemsMin, except while probing: then it is one at least.
+//   SW3 A rate is taken over a round trip at least, from the Done before an item left, or from its
 //       leaving where nothing was in flight.
 #include "client/session/core/send_window.h"
 
@@ -58,7 +58,7 @@ uint64_t SendWindow::items() const {
 }
 
 void SendWindow::OnSent(uint64_t seq, uint64_t in_flight, Time now) {
-  if (in_flight == 0) done_at_ = now;  // W3
+  if (in_flight == 0) done_at_ = now;  // SW3
   full_ |= in_flight + 1 >= items();
   const bool close =
       !marks_.empty() && now - marks_.back().sent_at < round_trip_ / kMarksInRoundTrip;

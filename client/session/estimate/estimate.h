@@ -2,7 +2,7 @@
 // that were measured (docs/estimates.md).
 //
 // By graphs alone: each kernel takes the longer of its arithmetic and its memory traffic, at the
-// rates of the class (its price file promises them, the join test measures them), and something to
+// rates of the class (its price file promises them, the rate check measures them), and something to
 // be started. The constants are processors' as tests/bench/estimate_figures.cc measured them; a
 // class is told apart by its rates alone. Not counted: kernels that are compiled for the first
 // time, waiting in the queue, values that travel over a network.

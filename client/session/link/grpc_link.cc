@@ -32,11 +32,11 @@ constexpr int kKeepaliveTimeoutMs = 10'000;
 constexpr std::chrono::seconds kRefusedWithin{1};  // a gateway may be about to start
 
 // Invariants
-//   L1  At most one StartWrite is pending (gRPC aborts on a second): writing_ says so, under
+//   LK1 At most one StartWrite is pending (gRPC aborts on a second): writing_ says so, under
 //       mutex_, and only the thread that set it calls StartWrite.
-//   L2  The listener hears OnEnd once, after the last OnFrame; not at all if the owner drops the
+//   LK2 The listener hears OnEnd once, after the last OnFrame; not at all if the owner drops the
 //       link before it ends.
-//   L3  The hold keeps OnDone away while anybody may start an operation from outside: it is removed
+//   LK3 The hold keeps OnDone away while anybody may start an operation from outside: it is removed
 //       once, after finished_ is set and when no StartWrite from outside is under way (starting_
 //       counts them: one may be done before its thread has said so, and the next have begun).
 class GrpcLink final : public Link,

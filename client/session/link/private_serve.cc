@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/exec_arguments.h"
 #include "client/session/waiting.h"
 
 namespace outboard::session {
@@ -172,9 +173,7 @@ absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Start(const std::str
                                    "--ready-fd",
                                    absl::StrCat(ready[1])};
   if (devices > kServeDevices) args.insert(args.end(), {"--devices", absl::StrCat(devices)});
-  std::vector<char*> argv;
-  for (std::string& arg : args) argv.push_back(arg.data());
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = ExecPointers(args);  // a forked child allocates nothing
   pid_t pid = fork();
   if (pid == 0) {
     fcntl(life[0], F_SETFD, 0);

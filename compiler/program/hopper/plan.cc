@@ -32,13 +32,12 @@ class ShapeFinder {
          {&product_.batch, &product_.reduced, &product_.rows.ranges, &product_.columns.ranges})
       for (const int r : *ranges)
         if (kernel_.ranges[r].end() != nullptr) return NoViewOf("a loop ends early");
-    if (product_.parts == codegen::MmaParts::kThree)
-      return NoViewOf("operands of f32, each of which is the sum of two TF32");
     if (product_.reduced.size() != 1)
       return NoViewOf(product_.reduced.size(), " reduced ranges; a view has one");
     if (product_.batch.size() + MmaRanks() > MappedTensor::kRankMax)
       return NoViewOf(product_.batch.size(), " ranges of the batch; a view has room for two");
     HopperShape shape{.dtype = product_.dtype,
+                      .three_products = product_.parts == codegen::MmaParts::kThree,
                       .m = product_.rows.count,
                       .n = product_.columns.count,
                       .k = product_.steps};
@@ -299,9 +298,7 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
                         MakeHopperPlan(kernel, *product, WgmmaTileOf((*opts)[0].amount, target)));
     return plan;
   }
-  if (opts != nullptr || !able || !instead ||
-      instead->product.parts == codegen::MmaParts::kThree)
-    return std::nullopt;
+  if (opts != nullptr || !able || !instead) return std::nullopt;
   const int64_t width = ByteWidth(instead->product.dtype);
   if (instead->product.steps * width < kStepBytesMin) return std::nullopt;
   absl::StatusOr<HopperShape> shape = HopperShapeOf(kernel, instead->product);

@@ -6,9 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/program/expand.h"
-#include "compiler/program/spec.h"
-#include "compiler/proof/program_range.h"
+#include "compiler/program/hopper/two_tf32.h"
 #include "compiler/target.h"
 
 namespace outboard::program {
@@ -24,11 +22,13 @@ constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
 // get.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
-// Of 8-bit floats the unit adds with few digits: sums of a stage are added in f32. They take as
-// many registers as the whole ones.
-bool SumsByStage(DType dtype) { return ByteWidth(dtype) == 1; }
-int64_t ColumnsMax(DType dtype) {
-  return SumsByStage(dtype) ? kWgmmaColumnsMax / 2 : kWgmmaColumnsMax;
+// Of 8-bit floats the unit adds with few digits, and of f32 by three products it cuts off what f32
+// rounds: sums of a stage are added in f32. They take as many registers as the whole ones.
+bool SumsByStage(const HopperShape& shape) {
+  return ByteWidth(shape.dtype) == 1 || shape.three_products;
+}
+int64_t ColumnsMax(const HopperShape& shape) {
+  return SumsByStage(shape) ? kWgmmaColumnsMax / 2 : kWgmmaColumnsMax;
 }
 
 // One operand in memory and in shared memory; `rows` are those of A, or columns of B.
@@ -67,6 +67,11 @@ class ProductBuilder {
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     Produce();
     b_.EndIf(one);
+    if (shape_.three_products) {
+      const ValueId splits = b_.If(b_.Less(b_.Int(kWarpgroupThreads - kSplitters - 1), thread_));
+      SplitColumns();
+      b_.EndIf(splits);
+    }
     MeetCluster();
     if (tile_.split > 1) MeetCluster();
     b_.EndIf(produces);
@@ -125,11 +130,16 @@ class ProductBuilder {
     b_staged_ = Open(shape_.b, tile_.columns, Partners() > 1);
     results_.Open(thread_, shape_.batch);
     if (tile_.split > 1) parts_ = b_.Alloc(Space::kShared, DType::kF32, tile_.rows * tile_.columns);
-    barriers_ = b_.Alloc(Space::kBarriers, DType::kU64, 2 * tile_.stages);
+    if (shape_.three_products)
+      low_ = b_.Alloc(Space::kShared, DType::kF32, tile_.stages * b_staged_.elements());
+    barriers_ = b_.Alloc(Space::kBarriers, DType::kU64,
+                         (shape_.three_products ? 3 : 2) * tile_.stages);
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     for (int64_t stage = 0; stage < tile_.stages; ++stage) {
       b_.Do(Code::kBarrierInit, {barriers_, Full(b_.Int(stage))}, {1, 0, 0});
       b_.Do(Code::kBarrierInit, {barriers_, Empty(b_.Int(stage))}, {kConsumers * Partners(), 0, 0});
+      if (shape_.three_products)
+        b_.Do(Code::kBarrierInit, {barriers_, Split(b_.Int(stage))}, {kSplitters, 0, 0});
     }
     b_.EndIf(one);
     if (tile_.cluster * tile_.split > 1)
@@ -140,6 +150,8 @@ class ProductBuilder {
 
   ValueId Full(ValueId stage) { return stage; }
   ValueId Empty(ValueId stage) { return b_.Plus(stage, b_.Int(tile_.stages)); }
+  // The low parts of B are there.
+  ValueId Split(ValueId stage) { return b_.Plus(stage, b_.Int(2 * tile_.stages)); }
 
   // Stages and phases of step `step` of this block's round `round`: both follow from how many steps
   // came before, so that nothing has to be remembered.
@@ -238,13 +250,106 @@ class ProductBuilder {
     }
   }
 
+  // ---- two TF32 for each f32
+
+  static constexpr int64_t kSplitters = 64;  // threads: the last two warps that do not multiply
+  static constexpr int64_t kAhead = 2;       // loads that a thread begins before it stores
+
+  // Low parts lie as B does, so that nobody asks where a swizzle has put a number. B itself stays:
+  // what the unit reads of it is its high part.
+  void SplitColumns() {
+    ForTiles([&](ValueId round, const TilePlace&) {
+      const ValueId step = b_.Loop(steps_);
+      const StepPlace at = PlaceOfStep(round, step);
+      b_.Do(Code::kBarrierWait, {barriers_, Full(at.stage), at.parity});
+      const ValueId first =
+          b_.Plus(b_.Times(at.stage, b_staged_.elements()),
+                  b_.Times(b_.Plus(thread_, b_.Int(kSplitters - kWarpgroupThreads)), kTogether));
+      constexpr int64_t kPiece = kSplitters * kTogether;
+      for (int64_t e = 0; e < b_staged_.elements(); e += kAhead * kPiece) {
+        std::array<ValueId, kAhead> lows;
+        for (int64_t i = 0; i < kAhead; ++i)
+          lows[i] = LowOfCut(b_, b_.Add({.code = Code::kLoad,
+                                         .dtype = DType::kF32,
+                                         .lanes = kTogether,
+                                         .src = {b_staged_.shared,
+                                                 b_.Plus(first, b_.Int(e + i * kPiece))}}));
+        for (int64_t i = 0; i < kAhead; ++i)
+          b_.Add({.code = Code::kStore,
+                  .lanes = kTogether,
+                  .src = {low_, b_.Plus(first, b_.Int(e + i * kPiece)), lows[i]}});
+      }
+      b_.Do(Code::kProxyFence);
+      b_.Do(Code::kBarrierArrive, {barriers_, Split(at.stage)});
+      b_.End(step);
+    });
+  }
+
+  // Of a stage, the parts of this thread's numbers of A: [low, high][product][4].
+  void LoadParts(ValueId parts, ValueId stage, ValueId consumer) {
+    const ValueId in_warp = b_.Modulo(thread_, kWarpThreads);
+    const ValueId row = b_.Plus(
+        b_.Plus(b_.Times(consumer, kWgmmaRows),
+                b_.Times(b_.Divide(b_.Modulo(thread_, kWarpgroupThreads), kWarpThreads), 16)),
+        b_.Modulo(in_warp, 16));
+    const ValueId first =
+        b_.Plus(b_.Plus(b_.Times(stage, a_staged_.elements()), b_.Times(row, depth_)),
+                b_.Times(b_.Divide(in_warp, 16), kTogether));
+    for (int64_t product = 0; product < kProducts; ++product) {
+      constexpr int64_t kSwizzled = 2;
+      const ValueId four = b_.Add(
+          {.code = Code::kLdmatrix,
+           .dtype = DType::kF32,
+           .lanes = kWgmmaRegistersOfA,
+           .src = {a_staged_.shared, b_.Plus(first, b_.Int(product * 2 * kTogether))},
+           .imm = {kSwizzled, 0, 0}});
+      const TwoTf32 two = SplitRounded(b_, four);
+      for (int64_t i = 0; i < kWgmmaRegistersOfA; ++i) {
+        const auto lane = [&](ValueId of) {
+          return b_.Add({.code = Code::kLane, .dtype = DType::kU32, .src = {of}, .imm = {i, 0, 0}});
+        };
+        const int64_t place = product * kWgmmaRegistersOfA + i;
+        b_.Store(parts, b_.Int(place), lane(two.low));
+        b_.Store(parts, b_.Int(kProducts * kWgmmaRegistersOfA + place), lane(two.high));
+      }
+    }
+  }
+
+  // low * high, high * low and high * high of a stage: what is small is summed first.
+  void MultiplyParts(const StepPlace& place, ValueId added, ValueId parts, ValueId consumer) {
+    b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
+    LoadParts(parts, place.stage, consumer);
+    b_.Do(Code::kBarrierWait, {barriers_, Split(place.stage), place.parity});
+    // All have read A before one of them says that the stage is empty.
+    b_.Do(Code::kGroupSync);
+    b_.Do(Code::kGroupFence, {added, parts});
+    const ValueId columns = b_.Times(place.stage, b_staged_.elements());
+    bool first = true;
+    for (const auto& [is_high, of_b] :
+         {std::pair(false, b_staged_.shared), std::pair(true, low_),
+          std::pair(true, b_staged_.shared)})
+      for (int64_t product = 0; product < kProducts; ++product) {
+        const int64_t four = (is_high ? kProducts : 0) + product;
+        b_.Do(Code::kGroupMma,
+              {added, parts, b_.Int(four * kWgmmaRegistersOfA), of_b,
+               b_.Plus(columns, b_.Int(product * WgmmaDepth(ByteWidth(DType::kF32))))},
+              {tile_.columns, 0, 0, first ? 1 : 0});
+        first = false;
+      }
+    b_.Do(Code::kGroupCommit);
+  }
+
   // ---- products
 
   void Consume(ValueId consumer) {
     const int64_t elements = tile_.columns / 2;
-    const bool by_stage = SumsByStage(shape_.dtype);
+    const bool by_stage = SumsByStage(shape_);
+    const bool in_parts = shape_.three_products;
     const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, elements);
     const ValueId added = by_stage ? b_.Alloc(Space::kPrivate, DType::kF32, elements) : sums;
+    const ValueId parts = in_parts ? b_.Alloc(Space::kPrivate, DType::kU32,
+                                              2 * kProducts * kWgmmaRegistersOfA)
+                                   : ValueId{-1};
     const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
     const ValueId speaks = b_.Less(in_group, b_.Int(Partners()));
     const auto multiply = [&](const StepPlace& place) {
@@ -284,8 +389,13 @@ class ProductBuilder {
         // While one warpgroup adds, the unit multiplies for the other.
         const ValueId step = b_.Loop(steps_);
         const StepPlace at = PlaceOfStep(round, step);
-        multiply(at);
-        b_.Do(Code::kGroupWait, {added}, {0, 0, 0});
+        if (in_parts) {
+          MultiplyParts(at, added, parts, consumer);
+          b_.Do(Code::kGroupWait, {added, parts}, {0, 0, 0});
+        } else {
+          multiply(at);
+          b_.Do(Code::kGroupWait, {added}, {0, 0, 0});
+        }
         release(at.stage);
         for (int64_t e = 0; e < elements; ++e)
           b_.Store(sums, b_.Int(e),
@@ -309,7 +419,12 @@ class ProductBuilder {
 
   void Leave(ValueId sums, ValueId consumer, const TilePlace& place) {
     if (tile_.split > 1) return LeaveParts(sums, consumer);
-    results_.Write({sums, consumer, {place.batch, place.row, place.column}, tile_.columns});
+    Write({sums, consumer, {place.batch, place.row, place.column}, tile_.columns});
+  }
+
+  void Write(const SumTile& tile) {
+    if (shape_.three_products) ComputeAgain(b_, shape_, thread_, tile);
+    results_.Write(tile);
   }
 
   // ---- parts of sums, of the blocks of a cluster
@@ -352,10 +467,10 @@ class ProductBuilder {
             b_.Add({.code = Code::kLane, .dtype = DType::kF32, .src = {total}, .imm = {i, 0, 0}}));
     }
     const TilePlace place = PlaceOf(b_.Divide(block_, tile_.split));
-    results_.Write({sums,
-                    consumer,
-                    {place.batch, place.row, b_.Plus(place.column, b_.Times(rank_, columns))},
-                    columns});
+    Write({sums,
+           consumer,
+           {place.batch, place.row, b_.Plus(place.column, b_.Times(rank_, columns))},
+           columns});
   }
 
   const HopperShape& shape_;
@@ -365,30 +480,15 @@ class ProductBuilder {
   const int64_t depth_;  // of a stage
   const int64_t steps_;  // of a block
   ResultWriter results_;
-  ValueId block_ = -1, thread_ = -1, rank_ = -1, barriers_ = -1, parts_ = -1;
+  ValueId block_ = -1, thread_ = -1, rank_ = -1, barriers_ = -1, parts_ = -1, low_ = -1;
   RingOperand a_staged_, b_staged_;
 };
 
 int64_t SharedBytesOf(const HopperShape& shape, const HopperTile& tile) {
-  const int64_t ring = tile.stages * (tile.rows + tile.columns) * MappedTensor::kSwizzleBytes;
+  const int64_t columns = tile.columns * (shape.three_products ? 2 : 1);
+  const int64_t ring = tile.stages * (tile.rows + columns) * MappedTensor::kSwizzleBytes;
   const int64_t parts = tile.split > 1 ? tile.rows * tile.columns * ByteWidth(DType::kF32) : 0;
   return ring + parts + ResultWriter::SharedBytes(shape.results) + kSwizzleAlign;
-}
-
-// A matrix of `rows` by k, in a buffer of its own.
-HopperOperand WholeMatrix(const HopperProduct& product, int slot, int64_t rows, bool along_rows) {
-  const int64_t width = ByteWidth(product.dtype);
-  HopperOperand operand{.elements = product.batch * rows * product.k, .along_rows = along_rows};
-  operand.view = {.slot = slot,
-                  .element = ElementOf(product.dtype),
-                  .dims = along_rows ? std::vector<int64_t>{rows, product.k}
-                                     : std::vector<int64_t>{product.k, rows}};
-  operand.view.strides = {operand.view.dims[0] * width};
-  if (product.batch > 1) {
-    operand.view.dims.push_back(product.batch);
-    operand.view.strides.push_back(rows * product.k * width);
-  }
-  return operand;
 }
 
 }  // namespace
@@ -401,6 +501,11 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
   if (!IsFloat(shape.dtype) || shape.dtype == DType::kF64)
     return none_for("of ", std::string(Name(shape.dtype)),
                     "; bf16, f16, 8-bit floats and TF32 have a form");
+  if (shape.three_products && shape.dtype != DType::kF32)
+    return none_for("of ", std::string(Name(shape.dtype)), " by three products; f32 has two parts");
+  if (shape.three_products && shape.k < kThreeProductsStepsMin)
+    return none_for("of f32 with ", shape.k, " steps; the bound of its sums holds from ",
+                    kThreeProductsStepsMin, " on");
   if (shape.m < 1 || shape.n < 1 || shape.k < 1 || shape.batches() < 1)
     return none_for("of nothing");
   if (shape.n % 2 != 0) return none_for("of ", shape.n, " columns, an odd number");
@@ -418,9 +523,9 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
                         MappedTensor::kStrideAlign);
   }
   if (tile.rows != kConsumers * kWgmmaRows || tile.columns < kWide ||
-      tile.columns > ColumnsMax(shape.dtype) || tile.columns % kWide != 0)
+      tile.columns > ColumnsMax(shape) || tile.columns % kWide != 0)
     return none_for("tiles of ", tile.rows, " x ", tile.columns, "; they have 128 rows and 64 to ",
-                    ColumnsMax(shape.dtype), " columns");
+                    ColumnsMax(shape), " columns");
   // The place in the ring is then some bits of a count.
   if (tile.stages != 2 && tile.stages != 4 && tile.stages != 8)
     return none_for(tile.stages, " stages; there are 2, 4 or 8");
@@ -453,65 +558,6 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
 void AddHopperProduct(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
                       const ProductStores& stores) {
   ProductBuilder(b, shape, tile, stores).Build();
-}
-
-absl::StatusOr<Program> MakeHopperProduct(const HopperProduct& product, const HopperTile& tile,
-                                          const ProductEpilogue& epilogue) {
-  HopperShape shape{.dtype = product.dtype, .m = product.m, .n = product.n, .k = product.k};
-  if (product.batch > 1) shape.batch = {product.batch};
-  shape.a = WholeMatrix(product, product.a_slot, product.m, product.a_by_columns);
-  shape.b = WholeMatrix(product, product.b_slot, product.n, !product.b_by_columns);
-  const int64_t row_bytes = product.n * ByteWidth(product.c_dtype);
-  const int64_t c_elements = product.batch * product.m * product.n;
-  if (product.c_in_boxes && row_bytes % MappedTensor::kStrideAlign == 0) {
-    HopperResult c{.dtype = product.c_dtype, .elements = c_elements};
-    c.view = {.slot = product.c_slot,
-              .element = ElementOf(product.c_dtype),
-              .dims = {product.n, product.m},
-              .strides = {row_bytes}};
-    if (product.batch > 1) {
-      c.view.dims.push_back(product.batch);
-      c.view.strides.push_back(product.m * row_bytes);
-    }
-    if ((tile.columns / std::max<int64_t>(1, tile.split)) % c.columns() == 0)
-      shape.results.push_back(std::move(c));
-  }
-  if (absl::Status status = CheckHopperShape(shape, tile); !status.ok()) return status;
-  ProgramBuilder b;
-  const auto values = [&](SumPlace place, ValueId first, ValueId second) {
-    Instruction lanes{.code = Code::kLanes, .dtype = product.c_dtype, .lanes = 2};
-    for (const ValueId sum : {first, second}) {
-      SumPlace at = place;
-      if (sum == second) at.column = b.Plus(place.column, b.Int(1));
-      lanes.src.push_back(epilogue != nullptr ? epilogue(b, at, sum)
-                                              : b.Cast(sum, product.c_dtype));
-    }
-    return b.Add(std::move(lanes));
-  };
-  ProductStores stores;
-  if (!shape.results.empty()) {
-    stores.boxed = [&](size_t, SumPlace place, ValueId first, ValueId second) {
-      return values(place, first, second);
-    };
-  } else {
-    const ValueId c = b.Buffer(product.c_dtype, product.c_slot, c_elements);
-    stores.direct = [&, c](SumPlace place, ValueId first, ValueId second) {
-      const ValueId to = b.Plus(
-          b.Times(b.Plus(b.Times(place.batch, product.m), place.row), product.n), place.column);
-      Instruction store{.code = Code::kStore, .lanes = 2, .src = {c, to}};
-      store.src.push_back(values(place, first, second));
-      if (place.inside >= 0) store.src.push_back(b.Splat(place.inside, 2));
-      b.Add(std::move(store));
-    };
-  }
-  AddHopperProduct(b, shape, tile, stores);
-  Program program = b.Take(product.buffer_count);
-  if (absl::Status status = CheckProgram(program, "product by warpgroups"); !status.ok())
-    return status;
-  program = DropUnused(Hoist(program));
-  if (absl::Status status = CheckProgram(program, "hoist"); !status.ok()) return status;
-  if (absl::Status status = proof::CheckInRange(program); !status.ok()) return status;
-  return program;
 }
 
 }  // namespace outboard::program

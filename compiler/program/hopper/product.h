@@ -1,5 +1,6 @@
 // Matrix products by warpgroups: C[i][j] = f(sum over k of A[i][k] * B[k][j], i, j), of bf16, f16,
-// an 8-bit float or TF32 (f32 of which the last 13 bits are cut off), with sums in f32.
+// an 8-bit float, TF32 (f32 of which the last 13 bits are cut off) or f32 by three products of TF32
+// (two_tf32.h), with sums in f32.
 //
 // A block has 384 threads. The first warpgroup gives up its registers, and its first thread copies
 // boxes of A and B by BOXLOAD to the stages, in a ring. The two others multiply: each has half of
@@ -9,13 +10,15 @@
 // memory, and is not stored.
 //
 //   sums       a product's f32 are added in the order of k, those of 32 bytes at a time, as the
-//              matrix unit adds them; of 8-bit floats it adds 128 with few digits, and their sum is
-//              added in f32. The order depends on nothing but k and `split`
+//              matrix unit adds them; of 8-bit floats it adds 128 with few digits, of f32 by three
+//              products 32, and their sum is added in f32. The order depends on k and `split` alone
 //   stages     ring of `stages` x 128 bytes of each row of A and column of B
 //   order      tiles that follow each other share columns of B, up to `order` rows of tiles
 //   cluster    blocks with tiles below each other copy a part of B each, to all of them
 //   split      blocks of a cluster sum a part of k each; the parts are added in their order, by
 //              each block for some of the columns
+//   three      two warps of the first warpgroup write the low parts of B beside it; A's parts are
+//              made in the registers of those who multiply
 //   results    leave through shared memory in boxes (results.h), or pair by pair
 #pragma once
 
@@ -34,7 +37,7 @@ inline constexpr int kTurnedBytes = 2;
 
 struct HopperTile {
   int64_t rows = 128;     // of C: 64 for each of two warpgroups
-  int64_t columns = 128;  // a multiple of 64, up to 256; of 8-bit floats up to 128
+  int64_t columns = 128;  // a multiple of 64, up to 256; where sums are added in f32 up to 128
   int64_t stages = 4;     // 2, 4 or 8
   // So many blocks compute all tiles, each one after the other, and the copies of a tile begin
   // while the one before is written. 0: a block for each tile.
@@ -56,7 +59,8 @@ struct HopperOperand {
 };
 
 struct HopperShape {
-  DType dtype = DType::kBF16;  // of A and B; f32 is multiplied as TF32
+  DType dtype = DType::kBF16;   // of A and B; f32 is multiplied as TF32
+  bool three_products = false;  // of f32: as the sum of two TF32 each
   int64_t m = 0, n = 0, k = 0;
   std::vector<int64_t> batch;  // extents, outermost first; up to two
   HopperOperand a, b;
@@ -81,6 +85,7 @@ void AddHopperProduct(ProgramBuilder& b, const HopperShape& shape, const HopperT
 
 struct HopperProduct {
   DType dtype = DType::kBF16;  // of A and B
+  bool three_products = false;
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;          // of equal products, whose matrices follow each other
   bool a_by_columns = false;  // A is stored [k][m], otherwise [m][k]

@@ -235,7 +235,10 @@ void GpuPrinter::Print(ValueId n) {
     case Code::kLoop:
       values_[n] = {OpenLoopOf(i, i.src.empty() ? nullptr : Lane(i.src[0], 0))};
       return;
-    case Code::kEnd: CloseLoop(); return;
+    case Code::kEnd:
+      if (llvm::BranchInst* const back = CloseLoop(); back != nullptr && IsKeptRolled(i.src[0], n))
+        KeepRolled(back);
+      return;
     case Code::kIf: OpenIf(Lane(i.src[0], 0)); return;
     case Code::kEndIf: CloseIf(); return;
     case Code::kStore: Store(n); return;

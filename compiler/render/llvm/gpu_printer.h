@@ -125,6 +125,9 @@ class GpuPrinter : protected ScopePrinter {
   void WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::string& text,
                         llvm::ArrayRef<llvm::Value*> args);
   llvm::Value* BlockAddress(ValueId memory, ValueId index);  // an i32
+  // Whether the assembler must not unroll the loop that ends at `end`.
+  bool IsKeptRolled(ValueId loop, ValueId end) const;
+  void KeepRolled(llvm::BranchInst* back);
   // The place that a swizzle gives element `index` of the block's memory.
   llvm::Value* SwizzledAddress(ValueId memory, llvm::Value* index);
   void ArriveInCluster(ValueId n);

@@ -89,6 +89,29 @@ void GpuPrinter::OpenBlockMemory() {
   }
 }
 
+// Where warpgroups divide registers, few are left beside the sums: loads of several passes together
+// would spill.
+bool GpuPrinter::IsKeptRolled(ValueId loop, ValueId end) const {
+  const auto has = [](auto first, auto last, const auto& what) {
+    return std::any_of(first, last, what);
+  };
+  return has(program_.code.begin(), program_.code.end(),
+             [](const Instruction& i) { return i.code == Code::kMaxRegisters; }) &&
+         has(program_.code.begin() + loop, program_.code.begin() + end,
+             [&](const Instruction& i) {
+               return i.code == Code::kLoad && at(i.src[0]).code == Code::kBuffer;
+             });
+}
+
+void GpuPrinter::KeepRolled(llvm::BranchInst* back) {
+  llvm::LLVMContext& context = b_.getContext();
+  llvm::MDNode* const rolled =
+      llvm::MDNode::get(context, llvm::MDString::get(context, "llvm.loop.unroll.disable"));
+  llvm::MDNode* const loop = llvm::MDNode::getDistinct(context, {nullptr, rolled});
+  loop->replaceOperandWith(0, loop);
+  back->setMetadata(llvm::LLVMContext::MD_loop, loop);
+}
+
 Value* GpuPrinter::Asm(Type* result, const std::string& text, const std::string& constraints,
                        llvm::ArrayRef<Value*> args) {
   std::vector<Type*> types;
@@ -106,11 +129,17 @@ Value* GpuPrinter::Asm(Type* result, const std::string& text, const std::string&
 void GpuPrinter::WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::string& text,
                                   llvm::ArrayRef<Value*> args) {
   Elements elements;
+  std::vector<Type*> types;
+  std::string constraints;
   for (const ValueId memory : memories) {
     const Elements& more = privates_.at(memory);
     elements.insert(elements.end(), more.begin(), more.end());
+    // An operand's registers are integers: the assembler takes no others.
+    const bool sums = at(memory).dtype == DType::kF32;
+    types.resize(elements.size(), sums ? b_.getFloatTy() : b_.getInt32Ty());
+    absl::StrAppend(&constraints, constraints.empty() ? "" : ",",
+                    Repeated(sums ? "=f" : "=r", more.size()));
   }
-  std::string constraints = Repeated("=f", elements.size());
   std::vector<Value*> all;
   for (Value* const arg : args) {
     absl::StrAppend(&constraints, arg->getType()->isIntegerTy(64) ? ",l" : ",r");
@@ -118,10 +147,9 @@ void GpuPrinter::WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::s
   }
   for (size_t e = 0; e < elements.size(); ++e) {
     absl::StrAppend(&constraints, ",", e);
-    all.push_back(b_.CreateLoad(b_.getFloatTy(), elements[e]));
+    all.push_back(b_.CreateLoad(types[e], elements[e]));
   }
-  Type* const result =
-      llvm::StructType::get(b_.getContext(), std::vector<Type*>(elements.size(), b_.getFloatTy()));
+  Type* const result = llvm::StructType::get(b_.getContext(), types);
   Value* const sums = Asm(result, text, constraints, all);
   for (size_t e = 0; e < elements.size(); ++e)
     b_.CreateStore(b_.CreateExtractValue(sums, {static_cast<unsigned>(e)}), elements[e]);
@@ -238,22 +266,36 @@ void GpuPrinter::BoxCopy(ValueId n) {
 void GpuPrinter::GroupProduct(ValueId n) {
   const Instruction& i = at(n);
   const int64_t columns = i.imm[0], sums = columns / 2;
-  const DType operand = at(i.src[1]).dtype;
+  const DType operand = at(i.src[3]).dtype;  // a may be registers
   const std::string type = GroupTypeName(operand);
   const int width = ByteWidth(operand);
   std::string registers;
   for (int64_t e = 0; e < sums; ++e) absl::StrAppend(&registers, e > 0 ? "," : "", "$", e);
+  std::vector<Value*> args;
+  std::string a = absl::StrCat("$", sums);
+  if (at(i.src[1]).imm[0] == static_cast<int64_t>(program::Space::kPrivate)) {
+    const Elements& elements = privates_.at(i.src[1]);
+    const int64_t first = at(i.src[2]).imm[0];
+    a = "{";
+    for (int64_t e = 0; e < program::kWgmmaRegistersOfA; ++e) {
+      absl::StrAppend(&a, e > 0 ? ", $" : "$", sums + e);
+      args.push_back(b_.CreateLoad(b_.getInt32Ty(), elements[static_cast<size_t>(first + e)]));
+    }
+    a += "}";
+  } else {
+    args.push_back(MatrixDescriptor(i.src[1], i.src[2], i.imm[1]));
+  }
+  const auto b = static_cast<int64_t>(sums + static_cast<int64_t>(args.size()));
+  args.push_back(MatrixDescriptor(i.src[3], i.src[4], i.imm[2]));
   // Whether the sums are added to is a predicate, here a constant. Operands of 16 bits alone may
   // lie by columns, so only these say whether they do.
   const std::string text = absl::StrCat(
       "{ .reg .pred p; setp.", i.imm[3] != 0 ? "ne" : "eq",
       ".u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n", columns, "k", program::WgmmaDepth(width),
-      ".f32.", type, ".", type, " {", registers, "}, $", sums, ", $", sums + 1, ", p, 1, 1",
+      ".f32.", type, ".", type, " {", registers, "}, ", a, ", $", b, ", p, 1, 1",
       width == 2 ? absl::StrCat(", ", i.imm[1] != 0 ? 1 : 0, ", ", i.imm[2] != 0 ? 1 : 0) : "",
       "; }");
-  WithAccumulators({i.src[0]}, text,
-                   {MatrixDescriptor(i.src[1], i.src[2], i.imm[1]),
-                    MatrixDescriptor(i.src[3], i.src[4], i.imm[2])});
+  WithAccumulators({i.src[0]}, text, args);
 }
 
 void GpuPrinter::PrintHopper(ValueId n) {

@@ -106,7 +106,9 @@ GpuPrinter::Values GpuPrinter::NarrowToPairs(ValueId n) {
 
 GpuPrinter::Values GpuPrinter::LoadMatrices(ValueId n) {
   const Instruction& i = at(n);
-  Value* const address = Address(i.src[0], Lane(i.src[1], 0));
+  Value* const place = Lane(i.src[1], 0);
+  Value* const address =
+      i.imm[0] == 2 ? SwizzledAddress(i.src[0], place) : Address(i.src[0], place);
   Value* const loaded = b_.CreateIntrinsic(
       i.imm[0] == 1 ? llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16
                     : llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16,

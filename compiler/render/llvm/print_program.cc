@@ -96,7 +96,12 @@ void ProgramPrinter::Run() {
     Print(n);
   }
   FlushStores();
-  if (first < count) loops ? CloseLoop() : CloseIf();
+  if (first < count) {
+    if (loops)
+      CloseLoop();
+    else
+      CloseIf();
+  }
   CloseTiles();
   b_.CreateRetVoid();
 }

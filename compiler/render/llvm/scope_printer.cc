@@ -38,15 +38,17 @@ Value* ScopePrinter::OpenLoopOf(const program::Instruction& loop, Value* limit) 
   return b_.CreateZExt(OpenLoop(b_.getInt32(0), end, sure), b_.getInt64Ty());
 }
 
-void ScopePrinter::CloseLoop() {
+llvm::BranchInst* ScopePrinter::CloseLoop() {
   const Open open = open_.back();
   open_.pop_back();
-  if (open.body == nullptr) return;
+  if (open.body == nullptr) return nullptr;
   Value* const next =
       b_.CreateAdd(open.counter, llvm::ConstantInt::get(open.counter->getType(), 1));
   open.counter->addIncoming(next, b_.GetInsertBlock());
-  b_.CreateCondBr(b_.CreateICmpSLT(next, open.end), open.body, open.exit);
+  llvm::BranchInst* const back =
+      b_.CreateCondBr(b_.CreateICmpSLT(next, open.end), open.body, open.exit);
   b_.SetInsertPoint(open.exit);
+  return back;
 }
 
 void ScopePrinter::OpenIf(Value* condition) {

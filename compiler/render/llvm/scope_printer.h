@@ -22,7 +22,8 @@ class ScopePrinter {
   // The same for the instruction `loop`, whose limit, unless null, has the value `limit`. A loop of
   // one pass has no blocks.
   llvm::Value* OpenLoopOf(const program::Instruction& loop, llvm::Value* limit);
-  void CloseLoop();
+  // Returns the jump back; null where the loop has no blocks.
+  llvm::BranchInst* CloseLoop();
   void OpenIf(llvm::Value* condition);
   void CloseIf();
   // A block of the function that is being printed.

@@ -1,11 +1,15 @@
-#include "worker/groups/build_id.h"
+#include "worker/process/program_file.h"
 
 #include <elf.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -16,6 +20,7 @@ namespace outboard::worker {
 namespace {
 
 constexpr size_t kNotesBytesMax = 4096;
+constexpr int kLeastDescriptor = 16;
 constexpr int kSegmentsMax = 64;  // a program of ours has a dozen
 constexpr size_t kIdBytesMax = 16;  // of 20; two fit into what a gateway keeps
 
@@ -66,13 +71,43 @@ std::string BuildIdOf(const std::string& path) {
   return "";
 }
 
+absl::Status ProgramFile::Check() const {
+  if (BuildIdOf(file) == build_id) return absl::OkStatus();
+  const std::string name = path.substr(path.rfind('/') + 1);  // a tenant may read it
+  return absl::UnavailableError(
+      absl::StrCat(name, " was written over while this worker runs; start the worker again"));
+}
+
+ProgramFile ProgramAt(const std::string& path) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::string, ProgramFile>();
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(path);
+  if (found != known.end()) return found->second;
+  const int low = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (low < 0) return {path, path, ""};  // whoever starts it says why
+  // Not one of those that a child is given before it is the program (ChildProcess::Start).
+  const int fd = fcntl(low, F_DUPFD_CLOEXEC, kLeastDescriptor);
+  close(low);
+  if (fd < 0) return {path, path, ""};
+  ProgramFile program{path, absl::StrCat("/proc/self/fd/", fd), ""};
+  program.build_id = BuildIdOf(program.file);
+  if (program.build_id.empty()) {
+    close(fd);
+    program.file = path;  // a script's interpreter could not open the descriptor
+  }
+  return known.emplace(path, std::move(program)).first->second;
+}
+
+ProgramFile CompilerProgram() {
+  static const std::string path = ProgramBeside("outboard-compiler");
+  return ProgramAt(path);
+}
+
 std::string BuildOfWorker() {
-  static const std::string build = [] {
-    const std::string own = BuildIdOf("/proc/self/exe");
-    const std::string compiler = BuildIdOf(ProgramBeside("outboard-compiler"));
-    return compiler.empty() ? own : absl::StrCat(own, "+", compiler);
-  }();
-  return build;
+  static const std::string own = BuildIdOf("/proc/self/exe");
+  const std::string compiler = CompilerProgram().build_id;
+  return compiler.empty() ? own : absl::StrCat(own, "+", compiler);
 }
 
 }  // namespace outboard::worker

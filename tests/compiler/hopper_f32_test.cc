@@ -1,0 +1,272 @@
+// Products of f32 by three products of TF32 by warpgroups (compiler/program/hopper/two_tf32.h): how
+// exact they are, what becomes of infinities, and mistakes that must be found.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "compiler/program/hopper/product.h"
+#include "compiler/program/hopper/two_tf32.h"
+#include "compiler/program/interpret.h"
+#include "compiler/render/llvm/nvptx.h"
+#include "tests/compiler/hopper_edit.h"
+#include "tests/compiler/hopper_run.h"
+#include "tests/compiler/ptx_run.h"
+
+namespace outboard::program {
+namespace {
+
+using Buffers = std::vector<std::string>;
+
+HopperProduct ProductOf(int64_t m, int64_t n, int64_t k) {
+  return {.dtype = DType::kF32,
+          .three_products = true,
+          .m = m,
+          .n = n,
+          .k = k,
+          .b_by_columns = true,
+          .c_dtype = DType::kF32};
+}
+
+float NumberIn(const std::string& buffer, int64_t index) {
+  float number = 0;
+  std::memcpy(&number, buffer.data() + index * sizeof(float), sizeof(float));
+  return number;
+}
+void SetNumber(std::string& buffer, int64_t index, float number) {
+  std::memcpy(buffer.data() + index * sizeof(float), &number, sizeof(float));
+}
+
+Buffers EmptyBuffers(const HopperProduct& p) {
+  const auto of = [](int64_t count) {
+    return std::string(static_cast<size_t>(count) * sizeof(float), '\0');
+  };
+  return {of(p.m * p.n), of(p.m * p.k), of(p.n * p.k)};
+}
+
+// The largest error of a sum, in parts of its sum of absolute products.
+double WorstOf(const HopperProduct& p, const Buffers& buffers) {
+  double worst = 0;
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t j = 0; j < p.n; ++j) {
+      double sum = 0, size = 0;
+      for (int64_t k = 0; k < p.k; ++k) {
+        const double term = double{NumberIn(buffers[1], i * p.k + k)} *
+                            NumberIn(buffers[2], j * p.k + k);
+        sum += term;
+        size += std::abs(term);
+      }
+      worst = std::max(worst, std::abs(NumberIn(buffers[0], i * p.n + j) - sum) / size);
+    }
+  return worst;
+}
+
+CompiledKernel KernelOf(const Program& program) {
+  const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+  return *(*renderer)->Render(program, "k", /*no_opt=*/false, nullptr);
+}
+
+// Numbers of 24 digits, of one sign and of both: their low parts matter, and what each addition
+// cuts off adds up where all have one sign. The machine and the interpreter both cut operands off.
+TEST(HopperF32, Sums_AreWithinTheirBound) {
+  constexpr double kU = 0x1p-24;
+  for (const bool above_zero : {true, false}) {
+    SCOPED_TRACE(above_zero);
+    HopperProduct p = ProductOf(16, 64, 512);
+    Buffers start = EmptyBuffers(p);
+    std::mt19937 random(7);
+    for (const size_t slot : {1, 2})
+      for (size_t i = 0; i < start[slot].size() / sizeof(float); ++i) {
+        const float size = 1 + static_cast<float>(random() & 0x7fffff) * 0x1p-23f;
+        SetNumber(start[slot], static_cast<int64_t>(i),
+                  above_zero || random() % 2 == 0 ? size : -size);
+      }
+    const double bound = (90 + static_cast<double>(p.k) / 32) * kU;
+    ASSERT_LE(bound, static_cast<double>(p.k) * kU);
+    const HopperTile tile{.columns = 64, .stages = 2};
+    const auto program = MakeHopperProduct(p, tile);
+    ASSERT_TRUE(program.ok()) << program.status();
+    Buffers by_ptx = start, by_program = start;
+    ASSERT_EQ(test::RunOnPtxMachine(KernelOf(*program), by_ptx), absl::OkStatus());
+    const RunReport report = Interpret(*program, by_program, {}, {.seed = 2});
+    ASSERT_TRUE(report.ok()) << report.message;
+    std::printf("worst: %.2f u on the machine, %.2f u in the interpreter, of %.0f u\n",
+                WorstOf(p, by_ptx) / kU, WorstOf(p, by_program) / kU, bound / kU);
+    EXPECT_LE(WorstOf(p, by_ptx), bound);
+    EXPECT_LE(WorstOf(p, by_program), bound);
+    if (!above_zero) continue;
+    // One product of these numbers is far off.
+    p.three_products = false;
+    const auto single = MakeHopperProduct(p, tile);
+    ASSERT_TRUE(single.ok()) << single.status();
+    Buffers rounded = start;
+    ASSERT_EQ(test::RunOnPtxMachine(KernelOf(*single), rounded), absl::OkStatus());
+    EXPECT_GT(WorstOf(p, rounded), 10 * bound);
+    // Without the low parts of B the sums are no better than their high parts.
+    const Program without = test::Edited(*program, [](ProgramBuilder& b, Instruction& i) {
+      if (i.code == Code::kStore && b.at(i.src[0]).code == Code::kAlloc && i.lanes == 4 &&
+          b.at(i.src[0]).imm[0] == static_cast<int64_t>(Space::kShared))
+        i.src[2] = b.Splat(b.Const(DType::kF32, 0), 4);
+      return true;
+    });
+    ASSERT_NE(without, *program);
+    Buffers half = start;
+    ASSERT_TRUE(Interpret(without, half, {}, {.seed = 2}).ok());
+    EXPECT_GT(WorstOf(p, half), 5 * bound);
+  }
+}
+
+// As sums of f32 give them: an infinity has no low part, the largest numbers round to one, and a
+// NaN may be one in its last digit alone.
+TEST(HopperF32, InfinitiesAndNaN_AreThoseOfF32) {
+  const HopperProduct p = ProductOf(40, 64, 128);
+  Buffers start = EmptyBuffers(p);
+  for (const size_t slot : {1, 2})
+    for (size_t i = 0; i < start[slot].size() / sizeof(float); ++i)
+      SetNumber(start[slot], static_cast<int64_t>(i), static_cast<float>(i % 7 + 1) / 8);
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const uint32_t last_digit = 0x7f800001;
+  float nan = 0;
+  std::memcpy(&nan, &last_digit, sizeof(nan));
+  SetNumber(start[1], 3 * p.k + 5, kInf);
+  SetNumber(start[1], 9 * p.k, nan);
+  SetNumber(start[1], 17 * p.k + 127, std::numeric_limits<float>::max());
+  SetNumber(start[2], 20 * p.k + 5, 0);    // infinity * 0
+  SetNumber(start[2], 33 * p.k + 9, -kInf);
+  SetNumber(start[2], 63 * p.k + 5, nan);
+  const auto program = MakeHopperProduct(p, {.columns = 64, .stages = 2, .split = 2});
+  ASSERT_TRUE(program.ok()) << program.status();
+  Buffers by_ptx = start, by_program = start;
+  ASSERT_EQ(test::RunOnPtxMachine(KernelOf(*program), by_ptx), absl::OkStatus());
+  const RunReport report = Interpret(*program, by_program, {}, {.seed = 2});
+  ASSERT_TRUE(report.ok()) << report.message;
+  for (const Buffers* got : {&by_ptx, &by_program})
+    for (int64_t i = 0; i < p.m; ++i)
+      for (int64_t j = 0; j < p.n; ++j) {
+        float sum = 0;
+        for (int64_t k = 0; k < p.k; ++k)
+          sum += NumberIn(start[1], i * p.k + k) * NumberIn(start[2], j * p.k + k);
+        const float there = NumberIn((*got)[0], i * p.n + j);
+        if (std::isfinite(sum))
+          ASSERT_NEAR(there, sum, std::abs(sum) * 1e-5) << i << " " << j;
+        else
+          ASSERT_TRUE(std::isnan(sum) ? std::isnan(there) : there == sum)
+              << i << " " << j << ": " << there << ", not " << sum;
+      }
+}
+
+struct Planted {
+  const char* name;
+  test::ProgramEdit edit;
+  std::vector<Fault> faults;  // one of these, in every order
+};
+
+// In the order of the program there are waits of the one who copies, of those who split (for a full
+// stage), and of those who multiply (for a full one, then for its low parts).
+std::vector<Planted> Mistakes() {
+  using test::Changing;
+  using test::Drop;
+  const auto imm = [](int64_t value) {
+    return [value](ProgramBuilder&, Instruction& i) {
+      i.imm[0] = value;
+      return true;
+    };
+  };
+  const auto accumulators_alone = [](ProgramBuilder&, Instruction& i) {
+    i.src.resize(1);
+    return true;
+  };
+  return {
+      {"no proxy fence behind the low parts",
+       Changing(Code::kProxyFence, 0, Drop),
+       {Fault::kMissingFence}},
+      {"low parts of what is not there",
+       Changing(Code::kBarrierWait, 1, Drop),
+       {Fault::kRace, Fault::kUninitialised}},
+      {"A is read before it is there",
+       Changing(Code::kBarrierWait, 2, Drop),
+       {Fault::kRace, Fault::kUninitialised}},
+      {"products before the low parts are there",
+       Changing(Code::kBarrierWait, 3, Drop),
+       {Fault::kRace, Fault::kUninitialised}},
+      {"one thread of those who split is not waited for",
+       Changing(Code::kBarrierInit, 2, imm(63)),
+       {Fault::kRace, Fault::kMisuse, Fault::kUninitialised}},
+      {"a stage is released while some still read A",
+       Changing(Code::kGroupSync, 0, Drop),
+       {Fault::kRace}},
+      {"no WGFENCE behind A's registers",
+       Changing(Code::kGroupFence, 0, accumulators_alone),
+       {Fault::kAccumulator}},
+      {"sums are added before they are there",
+       Changing(Code::kGroupWait, 0, imm(1)),
+       {Fault::kAccumulator}},
+      {"A's registers are not waited for",
+       Changing(Code::kGroupWait, 0, accumulators_alone),
+       {Fault::kAccumulator}},
+  };
+}
+
+TEST(HopperF32, EveryPlantedMistake_IsFoundInEveryOrder) {
+  const test::HopperCase product{.product = ProductOf(128, 64, 256),
+                                 .tile = {.columns = 64, .stages = 2}};
+  const auto program = MakeHopperProduct(product.product, product.tile);
+  ASSERT_TRUE(program.ok()) << program.status();
+  for (const Planted& planted : Mistakes()) {
+    SCOPED_TRACE(planted.name);
+    const Program wrong = test::Edited(*program, planted.edit);
+    ASSERT_NE(wrong, *program);
+    for (uint32_t seed = 1; seed <= 2; ++seed) {
+      Buffers buffers = test::InputsOf(product);
+      const RunReport report = Interpret(wrong, buffers, {}, {.seed = seed});
+      EXPECT_TRUE(std::find(planted.faults.begin(), planted.faults.end(), report.fault) !=
+                  planted.faults.end())
+          << "seed " << seed << ": " << Name(report.fault) << ": " << report.message;
+    }
+  }
+}
+
+// The same of its PTX.
+TEST(HopperF32, MistakesInPtx_AreReported) {
+  const test::HopperCase product{.product = ProductOf(128, 64, 256),
+                                 .tile = {.columns = 64, .stages = 2}};
+  const auto program = MakeHopperProduct(product.product, product.tile);
+  ASSERT_TRUE(program.ok()) << program.status();
+  const CompiledKernel kernel = KernelOf(*program);
+  const std::pair<const char*, const char*> cases[] = {
+      {"no proxy fence behind the low parts", "fence.proxy.async.shared::cta;"},
+      {"no WGFENCE behind A's registers", "wgmma.fence.sync.aligned;"},
+      {"no wait for the products", "wgmma.wait_group.sync.aligned 0;"},
+  };
+  for (const auto& [name, left_out] : cases) {
+    SCOPED_TRACE(name);
+    CompiledKernel wrong = kernel;
+    const size_t at = wrong.object.find(left_out);
+    ASSERT_NE(at, std::string::npos);
+    wrong.object.erase(at, std::strlen(left_out));
+    Buffers buffers = test::InputsOf(product);
+    const absl::Status ran = test::RunOnPtxMachine(wrong, buffers);
+    EXPECT_FALSE(ran.ok());
+    std::printf("%s: %s\n", name, std::string(ran.message()).substr(0, 200).c_str());
+  }
+}
+
+TEST(HopperF32, FewStepsAndWideTiles_AreRefusedByTheirLimit) {
+  EXPECT_TRUE(absl::StrContains(
+      MakeHopperProduct(ProductOf(128, 128, 96), {}).status().message(), "from 128 on"));
+  EXPECT_TRUE(absl::StrContains(
+      MakeHopperProduct(ProductOf(128, 256, 128), {.columns = 256}).status().message(),
+      "64 to 128 columns"));
+  HopperProduct halves = ProductOf(128, 128, 128);
+  halves.dtype = DType::kBF16;
+  EXPECT_TRUE(absl::StrContains(MakeHopperProduct(halves, {}).status().message(),
+                                "f32 has two parts"));
+}
+
+}  // namespace
+}  // namespace outboard::program
