@@ -49,19 +49,24 @@ Buffers EmptyBuffers(const HopperProduct& p) {
   return {of(p.m * p.n), of(p.m * p.k), of(p.n * p.k)};
 }
 
-// The largest error of a sum, in parts of its sum of absolute products.
-double WorstOf(const HopperProduct& p, const Buffers& buffers) {
+// The last digit of TF32: each number may be wrong by as much.
+constexpr double kLastOfTf32 = 0x1p-136;
+
+// The largest error of a sum, in parts of its sum of absolute products; without what `each` for each
+// number explains.
+double WorstOf(const HopperProduct& p, const Buffers& buffers, double each = 0) {
   double worst = 0;
   for (int64_t i = 0; i < p.m; ++i)
     for (int64_t j = 0; j < p.n; ++j) {
-      double sum = 0, size = 0;
+      double sum = 0, size = 0, sizes = 0;
       for (int64_t k = 0; k < p.k; ++k) {
-        const double term = double{NumberIn(buffers[1], i * p.k + k)} *
-                            NumberIn(buffers[2], j * p.k + k);
-        sum += term;
-        size += std::abs(term);
+        const double a = NumberIn(buffers[1], i * p.k + k), b = NumberIn(buffers[2], j * p.k + k);
+        sum += a * b;
+        size += std::abs(a * b);
+        sizes += std::abs(a) + std::abs(b);
       }
-      worst = std::max(worst, std::abs(NumberIn(buffers[0], i * p.n + j) - sum) / size);
+      const double error = std::abs(NumberIn(buffers[0], i * p.n + j) - sum);
+      worst = std::max(worst, (error - each * sizes) / size);
     }
   return worst;
 }
@@ -119,6 +124,34 @@ TEST(HopperF32, Sums_AreWithinTheirBound) {
     ASSERT_TRUE(Interpret(without, half, {}, {.seed = 2}).ok());
     EXPECT_GT(WorstOf(p, half), 5 * bound);
   }
+}
+
+// Low parts of small numbers have digits below TF32's last, of A and of B.
+TEST(HopperF32, SmallNumbers_LoseNoMoreThanTheLastDigitOfTf32) {
+  const HopperProduct p = ProductOf(16, 64, 128);
+  const double bound = (90 + static_cast<double>(p.k) / 32) * 0x1p-24;
+  const auto program = MakeHopperProduct(p, {.columns = 64, .stages = 2});
+  ASSERT_TRUE(program.ok()) << program.status();
+  const CompiledKernel kernel = KernelOf(*program);
+  const std::pair<float, float> cases[] = {
+      {std::ldexp(1 + 0x1p-16f - 0x1p-23f, -120), 1.0f},
+      {0x1.2aaaaap-128f, 0x1.8001p60f},  // subnormal
+      {0x1p-140f, 0x1p60f}};
+  for (const auto& [small, other] : cases)
+    for (const size_t slot : {1, 2}) {
+      SCOPED_TRACE(testing::Message() << small << " in slot " << slot);
+      Buffers start = EmptyBuffers(p);
+      for (const size_t s : {1, 2})
+        for (size_t i = 0; i < start[s].size() / sizeof(float); ++i)
+          SetNumber(start[s], static_cast<int64_t>(i), s == slot ? small : other);
+      Buffers by_ptx = start, by_program = start;
+      ASSERT_EQ(test::RunOnPtxMachine(kernel, by_ptx), absl::OkStatus());
+      ASSERT_TRUE(Interpret(*program, by_program, {}, {.seed = 2}).ok());
+      for (const Buffers* got : {&by_ptx, &by_program}) {
+        EXPECT_LE(WorstOf(p, *got, kLastOfTf32), bound);
+        EXPECT_GT(WorstOf(p, *got), bound) << "these numbers show no difference";
+      }
+    }
 }
 
 // As sums of f32 give them: an infinity has no low part, the largest numbers round to one, and a
