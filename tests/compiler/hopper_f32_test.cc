@@ -52,8 +52,8 @@ Buffers EmptyBuffers(const HopperProduct& p) {
 // The last digit of TF32: each number may be wrong by as much.
 constexpr double kLastOfTf32 = 0x1p-136;
 
-// The largest error of a sum, in parts of its sum of absolute products; without what `each` for each
-// number explains.
+// The largest error of a sum, in parts of its sum of absolute products; without what `each` for
+// each number explains.
 double WorstOf(const HopperProduct& p, const Buffers& buffers, double each = 0) {
   double worst = 0;
   for (int64_t i = 0; i < p.m; ++i)
@@ -123,6 +123,17 @@ TEST(HopperF32, Sums_AreWithinTheirBound) {
     Buffers half = start;
     ASSERT_TRUE(Interpret(without, half, {}, {.seed = 2}).ok());
     EXPECT_GT(WorstOf(p, half), 5 * bound);
+    // Nor without those of A, which are bitcast from a difference.
+    const Program high_a = test::Edited(*program, [](ProgramBuilder& b, Instruction& i) {
+      if (i.code == Code::kBitcast && i.dtype == DType::kU32 &&
+          b.at(i.src[0]).code == Code::kAlu && b.at(i.src[0]).op == Op::kAdd)
+        i.src[0] = b.Splat(b.Const(DType::kF32, 0), i.lanes);
+      return true;
+    });
+    ASSERT_NE(high_a, *program);
+    half = start;
+    ASSERT_TRUE(Interpret(high_a, half, {}, {.seed = 2}).ok());
+    EXPECT_GT(WorstOf(p, half), 2 * bound);
   }
 }
 
