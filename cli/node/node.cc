@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -69,11 +70,14 @@ absl::Status Expect(const NodeFlags& flags) {
   }
   // Of 64 digits alone, too, as sha256sum prints them.
   const bool is_bare = flags.endorsement_key.find("sha256:") == std::string::npos;
-  OB_ASSIGN_OR_RETURN(
-      const auto key,
-      tls::Fingerprint::Parse("--ek", (is_bare ? "sha256:" : "") + flags.endorsement_key));
+  const auto key =
+      tls::Fingerprint::Parse("--ek", (is_bare ? "sha256:" : "") + flags.endorsement_key);
+  if (!key.ok())  // its words are of a gateway's fingerprint
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ek is \"", absl::CHexEscape(flags.endorsement_key.substr(0, 100)),
+                     "\": write sha256: and 64 hex digits, as `outboard node show` prints it"));
   OB_ASSIGN_OR_RETURN(const auto tpms, OpenTpms(flags));
-  return tpms->Bind(key.ToString(), flags.serial, gateway::WallNow());
+  return tpms->Bind(key->ToString(), flags.serial, gateway::WallNow());
 }
 
 // Nodes, with those that are expected by their TPM and have not come yet.

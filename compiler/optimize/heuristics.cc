@@ -507,11 +507,8 @@ class Chooser {
     }
     const size_t size = stores().ops.size() + 8 * stores().slow_ops.size();
     const int64_t rows = std::max<int64_t>(1, WholeRows(output_lanes_));
-    const int64_t vectors = rows * std::max<int64_t>(1, (size <= 16   ? 4
-                                                         : size <= 48 ? 2
-                                                                      : 1) /
-                                                            rows);
-    Upcast(output_lanes_, vectors);
+    const int64_t wanted = size <= 16 ? 4 : size <= 48 ? 2 : 1;
+    Upcast(output_lanes_, rows * std::max<int64_t>(1, wanted / rows));
   }
 
   // ---- reductions
@@ -581,7 +578,7 @@ std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target) {
   if (kernel.empty) return {};
   if (target.block_threads > 1) return ThreadOpts(kernel, target);
   if (RowsInPlace(kernel)) return Chooser(kernel, target).Run();
-  if (std::optional<std::vector<Opt>> opts = TensorCoreOpts(kernel, target)) return *opts;
+  if (const auto opts = TensorCoreOpts(kernel, target)) return *opts;
   if (std::vector<Opt> opts = PanelOpts(kernel, target); !opts.empty()) return opts;
   Chooser chooser(kernel, target);
   std::vector<Opt> opts = chooser.Run();

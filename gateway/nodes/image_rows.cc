@@ -380,13 +380,14 @@ absl::StatusOr<std::optional<BootImageChoice>> ImageRows::ChooseBoot(std::string
     OB_ASSIGN_OR_RETURN(const bool is_said, said.Step());
     if (is_said) {
       const bool tries = !said.IsNull(1);
-      const bool tried = said.Int(2) != 0;
+      const bool tried = said.Int(2) != 0;  // so often it has asked, at most twice
       choice = BootImageChoice{.image = std::string(said.Text(tries && tried ? 1 : 0)),
                                .on_trial = tries && !tried,
                                .within_ms = said.Int(3)};
-      if (!choice->on_trial || !takes) return absl::OkStatus();
+      if (!tries || !takes) return absl::OkStatus();
       OB_ASSIGN_OR_RETURN(Statement take,
-                          db_->Prepare("UPDATE node_boot SET tried = 1 WHERE serial = ?"));
+                          db_->Prepare("UPDATE node_boot SET tried = min(2, tried + 1) "
+                                       "WHERE serial = ?"));
       return take.BindText(1, serial).Run();
     }
     OB_ASSIGN_OR_RETURN(Statement uses,
@@ -424,15 +425,18 @@ absl::StatusOr<ImageRows::Stepped> ImageRows::StepRollout(
     OB_ASSIGN_OR_RETURN(std::optional<Rollout> last, ReadRollout());
     if (!last.has_value() || IsSettled(*last)) return absl::OkStatus();
     const Rollout before = *last;
-    OB_ASSIGN_OR_RETURN(Statement tried, db_->Prepare("SELECT serial FROM node_boot WHERE tried"));
+    OB_ASSIGN_OR_RETURN(Statement tried,
+                        db_->Prepare("SELECT serial, tried FROM node_boot WHERE tried"));
     std::map<std::string, NodeSeen> of_rollout;
     for (const auto& [serial, node] : last->by_serial)
       if (const auto at = seen.find(serial); at != seen.end()) of_rollout.insert(*at);
     for (;;) {
       OB_ASSIGN_OR_RETURN(const bool more, tried.Step());
       if (!more) break;
-      if (last->by_serial.contains(std::string(tried.Text(0))))
-        of_rollout[std::string(tried.Text(0))].has_asked = true;
+      const std::string serial(tried.Text(0));
+      if (!last->by_serial.contains(serial)) continue;
+      of_rollout[serial].has_asked = true;
+      of_rollout[serial].has_asked_again = tried.Int(1) > 1;
     }
     const std::vector<RolloutAction> actions = Step(*last, of_rollout, now);
     OB_ASSIGN_OR_RETURN(

@@ -76,6 +76,9 @@ class Stepping {
     else if (has_restarted && seen.is_here)
       why = absl::StrCat("it came back under ",
                          seen.image.empty() ? "an image that it does not name" : seen.image);
+    else if (!seen.is_here && seen.has_asked_again)
+      why = has_restarted ? "it has enrolled, has not joined, and is on its way back"
+                          : "it has asked what to boot, got no further, and is on its way back";
     else if (IsLate(node))
       why = absl::StrCat(HowFar(seen, has_restarted), " within ", rollout_.within_ms / 1000, " s");
     if (why.empty()) return;
@@ -101,6 +104,8 @@ class Stepping {
     Enter(node, State::kReturning);
     actions_.push_back({Kind::kKeepImage, serial, node.from});
     const NodeSeen& seen = Seen(serial);
+    // Switched off and on now, one that is on its way back would begin again.
+    if (!seen.is_here && seen.has_asked_again) return;
     if (!(seen.is_here && seen.image == node.from)) Tell(serial, node);
   }
 

@@ -65,6 +65,8 @@ struct NodeSeen {
   std::string test_failed;  // why its last join test failed under that image; "": it did not
   // The boot server what to boot, and was told the image on trial. Set by ImageRows.
   bool has_asked = false;
+  // And once more after that, and was told what it had before: it is on its way back.
+  bool has_asked_again = false;
 };
 
 struct RolloutAction {

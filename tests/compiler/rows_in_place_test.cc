@@ -132,6 +132,23 @@ TEST(RowsInPlace, OptsOfAGpu) {
     ExpectLegal(c, target);
 }
 
+// Long rows are computed as with memory of their own. A short one, which one warp would have, is
+// divided among two: their threads wait for each other.
+TEST(RowsInPlace, TheChoiceStaysTheSame) {
+  const auto chosen = [](const Rows& r, int64_t x, const Target& target) {
+    Graph g;
+    return codegen::OptsToString(
+        codegen::HeuristicOpts(Analyzed(LossGradient(g, r, x)), target));
+  };
+  for (const Target& target : {TestTarget(), CudaTarget("sm_90a", 132), AmdTarget("gfx942", 304)}) {
+    for (const Rows& r : {Rows{8, 1024, 50257}, Rows{1, 512, 4096}}) {
+      EXPECT_EQ(chosen(r, kInPlace, target), chosen(r, kApart, target)) << target.arch;
+      EXPECT_NE(chosen(r, kInPlace, target), "") << target.arch;
+    }
+    EXPECT_NE(chosen({1, 4096, 1000}, kInPlace, target), "") << target.arch;
+  }
+}
+
 constexpr Rows kRows[] = {{1, 1, 300},  {1, 40, 512},  {3, 5, 1000}, {1, 70, 33},
                           {2, 8, 2048}, {1, 130, 257}, {1, 6, 5000}, {4, 1, 64}};
 

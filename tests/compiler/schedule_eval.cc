@@ -109,7 +109,8 @@ class Evaluator {
     if (found == shared_.end()) return Compute(node);
     const auto moved = [&](const UOp* range) { return moved_[range] > found->second.made; };
     const bool stays = node->op == Op::kReduceLoop && !sequences_;
-    if (found->second.made < (stays ? 1 : point_) || absl::c_any_of(found->second.counters, moved)) {
+    const uint64_t since = stays ? 1 : point_;
+    if (found->second.made < since || absl::c_any_of(found->second.counters, moved)) {
       const Value value = Compute(node);  // may move counters, but none of this node's
       found->second.value = value;
       found->second.made = ++now_;

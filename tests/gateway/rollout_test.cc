@@ -164,7 +164,8 @@ TEST_P(BrokenImage, IsTakenBack_AndTheRolloutStops_AndNoSessionIsLost) {
 
 INSTANTIATE_TEST_SUITE_P(
     Each, BrokenImage,
-    ::testing::Values(Broken{"DoesNotBoot", ImageKind::kPanics, false, "it came back under"},
+    ::testing::Values(Broken{"DoesNotBoot", ImageKind::kPanics, false,
+                             "got no further, and is on its way back"},
                       Broken{"Hangs", ImageKind::kHangs, true,
                              "it has asked what to boot, and got no further"},
                       Broken{"DoesNotJoin", ImageKind::kDoesNotJoin, false, "s-0: it "},
@@ -188,6 +189,38 @@ TEST(RolloutReasons, SayHowFarANodeCame) {
             "s-0: it has asked what to boot, and got no further within 60 s");
   EXPECT_EQ(why_of({.image = kSecond, .boot = "2", .has_asked = true}),
             "s-0: it has enrolled, and does not join within 60 s");
+}
+
+constexpr char kOnItsWay[] =
+    "s-0: it has asked what to boot, got no further, and is on its way back";
+
+// It is late or not: what has asked for its old image is not switched off and on on its way back.
+TEST(RolloutReasons, AMachineOnItsWayBack_IsLeftAlone_UntilItIsLate) {
+  Rollout rollout{.image = kSecond, .nodes = "*", .within_ms = 60'000};
+  rollout.by_serial["s-0"] = {.from = kFirst};
+  Step(rollout, {{"s-0", {.is_here = true, .image = kFirst, .boot = "1"}}}, WallTime{0});
+  const NodeSeen seen{.image = kFirst, .boot = "1", .has_asked = true, .has_asked_again = true};
+  const auto actions = Step(rollout, {{"s-0", seen}}, WallTime{30'000});
+  ASSERT_EQ(actions.size(), 1u);
+  EXPECT_EQ(actions[0].kind, RolloutAction::Kind::kKeepImage);
+  EXPECT_EQ(rollout.state, RolloutState::kStopped);
+  EXPECT_EQ(rollout.why, kOnItsWay);
+  EXPECT_TRUE(Step(rollout, {{"s-0", seen}}, WallTime{89'000}).empty());
+  const auto late = Step(rollout, {{"s-0", seen}}, WallTime{90'000});
+  ASSERT_EQ(late.size(), 1u);
+  EXPECT_EQ(late[0].kind, RolloutAction::Kind::kPowerCycle);
+}
+
+TEST_F(RolloutTest, TheBootServerIsAskedTwice_AndTheRolloutKnows) {
+  PowerOn(1);
+  LetServe(kSecond);
+  nodes_->SetKind(kSecond, ImageKind::kPanics);
+  ASSERT_TRUE(Begin(100, /*within_s=*/600).ok());
+  const int seconds = Until([&] { return Last().state == RolloutState::kStopped; });
+  EXPECT_LT(seconds, 600);
+  EXPECT_EQ(Last().why, kOnItsWay);
+  Until([&] { return IsSettled(Last()); });
+  EXPECT_EQ(CountOf(RolloutNodeState::kTakenBack), 1);
 }
 
 // A machine that hangs, and nobody can switch it: it is told so often, then somebody has to.

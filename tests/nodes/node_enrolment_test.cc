@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +21,8 @@ namespace {
 // The table of errors (docs/fleet.md): a fixed word for each, and the log has the facts.
 TEST_F(NodeTest, EachRefusal_HasItsWord) {
   StartGateway();
+  EXPECT_NE(Node("expect --ek sha256:12").err.find("as `outboard node show` prints it"),
+            std::string::npos);
   const std::string claim = Claim("s-1"), other = Claim("s-2");
   const tls::PrivateKey key = tls::PrivateKey::Generate().value();
   Identity first;
@@ -173,6 +176,32 @@ TEST_F(NodeTest, ItsWorker_EnrolsByClaim_ServesAndIsBilled_AndEndsWhenRemoved) {
   }());
   EXPECT_NE(waits.code, 0);
   EXPECT_NE(waits.err.find(gateway::kWaitingForApproval), std::string::npos) << waits.err;
+}
+
+// The test has the device to itself: an executor that waited for a session would be ended for it.
+TEST_F(NodeTest, ItStartsNoExecutor_BeforeItsJoinTest) {
+  StartGateway();
+  const std::string ready = cluster_.folder() / "ready-of-node";
+  std::vector<std::string> argv = {OUTBOARD_BINARY};
+  for (std::string& word : Words(WorkerArgs("s-1", Claim("s-1")) + " --ready-file " + ready))
+    argv.push_back(std::move(word));
+  Process worker(std::move(argv), {});
+  const auto has_executor = [&] {
+    const std::vector<int> children = ChildrenOf(worker.pid());
+    return std::any_of(children.begin(), children.end(), [](int child) {
+      return CommandLineOf(child).find(" executor") != std::string::npos;
+    });
+  };
+  bool is_early = false;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  for (bool is_tested = false; !is_tested && std::chrono::steady_clock::now() < until;) {
+    const bool has = has_executor();  // before the log is read: then it was there before the end
+    is_tested = worker.err().find("event=device_measured") != std::string::npos;
+    is_early |= has && !is_tested;
+  }
+  EXPECT_FALSE(is_early);
+  EXPECT_TRUE(Eventually([&] { return std::filesystem::exists(ready); })) << worker.err();
+  EXPECT_TRUE(Eventually(has_executor)) << worker.err();
 }
 
 // As a rollout restarts a node: its session goes on elsewhere, and process 1 is told to start the

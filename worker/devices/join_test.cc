@@ -18,9 +18,7 @@ namespace {
 // matrix repeat after kLeftRows, columns of the right one after kRightColumns, so that what is
 // expected is known from so few elements of the product.
 constexpr int64_t kLeftRows = 7, kRightColumns = 5;
-float Left(int64_t i, int64_t k) {
-  return static_cast<float>((i * 3 + k * 5) % kLeftRows - 3);
-}
+float Left(int64_t i, int64_t k) { return static_cast<float>((i * 3 + k * 5) % kLeftRows - 3); }
 float Right(int64_t k, int64_t j) {
   return static_cast<float>((k * 2 + j * 11) % kRightColumns - 2);
 }
@@ -126,9 +124,10 @@ absl::Status TestMemory(Engine& engine, const JoinTestOptions& options) {
     options.planted(std::as_writable_bytes(std::span(found.get(), kPieceWords)));
     if (std::memcmp(found.get(), expected.get(), kPieceBytes) == 0) continue;
     const auto wrong = std::mismatch(found.get(), found.get() + kPieceWords, expected.get());
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the memory: word ",
-        piece * kPieceWords + static_cast<uint64_t>(wrong.first - found.get()), " is 0x", absl::Hex(*wrong.first), ", expected 0x", absl::Hex(*wrong.second)));
+    const auto at = static_cast<uint64_t>(wrong.first - found.get());
+    return absl::FailedPreconditionError(
+        absl::StrCat("the memory: word ", piece * kPieceWords + at, " is 0x",
+                     absl::Hex(*wrong.first), ", expected 0x", absl::Hex(*wrong.second)));
   }
   return absl::OkStatus();
 }

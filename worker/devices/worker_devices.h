@@ -48,6 +48,9 @@ class WorkerDevices {
   proto::Measured Measure(const proto::Measure& asked, const std::vector<std::string>& command,
                           const std::function<std::vector<int>(uint32_t device)>& cores);
 
+  // All have passed the join test since this process started.
+  bool tested() const { return tested_; }
+
   // Adds them, and which are out of service. `cores`: those that the sessions of a device have.
   void Describe(const std::function<std::vector<int>(uint32_t device)>& cores,
                 proto::Register& entry) const;
@@ -67,7 +70,7 @@ class WorkerDevices {
   std::atomic<int64_t> host_memory_bytes_;
   std::vector<proto::DeviceRates> rates_;  // empty: not measured
   DevicesInService in_service_;
-  bool tested_ = false;  // all devices have passed the join test since this process started
+  bool tested_ = false;
 };
 
 }  // namespace outboard::worker

@@ -104,7 +104,7 @@ class Supervisor::Impl {
     if (options_.enrolment == nullptr) fleet_ = proto::Fleet::NewStub(options_.gateway);
     GrowingPause pause(kRejoinFirstS, kRejoinMostS, SystemRandom);
     while (!stopping_) {
-      StartSpare();
+      if (!IsNode(options_.enrolment.get()) || devices_.tested()) StartSpare();  // a test ends it
       const Clock::time_point start = Clock::now();
       absl::Status status = Connect();
       if (status.ok()) status = JoinOnce();
@@ -235,8 +235,7 @@ class Supervisor::Impl {
                                               {"sessions", command.welcome().sessions_size()}});
         if (!std::exchange(ever_joined_, true)) options_.on_joined();
         if (!heart.joinable())
-          heart = std::thread(
-              [this, welcome = command.welcome(), &call] { Beat(welcome, call); });
+          heart = std::thread([this, welcome = command.welcome(), &call] { Beat(welcome, call); });
       } else if (command.has_heartbeat_ack()) {
         last_ack_ = Clock::now().time_since_epoch().count();
       } else if (command.has_assign()) {
@@ -257,7 +256,8 @@ class Supervisor::Impl {
         StartSpare();
       }
       Reap();
-      if (devices_.are_gpus() && has_welcome) StartSpare();  // a GPU may have become free
+      // A GPU may have become free, and a node may have joined without a test.
+      if (has_welcome && (devices_.are_gpus() || command.has_welcome())) StartSpare();
     }
     welcome_ = false;
     {

@@ -17,6 +17,7 @@
 #include "compiler/kernel/access_profile.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/loop_cost.h"
+#include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/apply_threads.h"
 
 namespace outboard::codegen {
@@ -283,6 +284,8 @@ class ThreadChooser {
             (rows * static_cast<double>(count) < Multiprocessors() * kResidentThreads &&
              steps >= count * kTermsOfThreadLeast)))
       count *= 2;
+    // Threads of one warp do not wait for each other before they store over what others have read.
+    if (RowsInPlace(kernel_)) count = std::max<int64_t>(count, 2 * kWarpThreads);
     int output = -1;
     for (int r = 0; r < kernel_.parallel_count; ++r)
       if (!In(group.deps, r) && Extent(r) == Extent(along)) output = r;
