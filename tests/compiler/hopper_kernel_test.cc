@@ -3,6 +3,10 @@
 // kernels that it must leave to others.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <cstring>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -40,6 +44,8 @@ struct KernelCase {
   int64_t shift = 0;      // of A's index
   bool tf32 = false;      // operands of f32 may be rounded
   int boxed = 1;          // results that leave in boxes
+  bool full_digits = false;  // operands of f32 have 24 digits
+  bool infinite = false;     // and some are infinite or NaN
 };
 
 // y[batch, heads, m, n] = f(sum over k of a * b); slots y, a, b, and a bias, residual or result.
@@ -88,14 +94,45 @@ codegen::LoopNest NestOf(Graph& guards, const UOp* sink) {
   return *codegen::AnalyzeKernel(*proof::GuardUnproved(guards, sink));
 }
 
+// Numbers of 24 digits, below 1 / 4; where the case asks for it, an infinity and a NaN in the last
+// row and column of the last batch and head.
+void ChangeInputs(const KernelCase& p, Buffers& buffers) {
+  const auto set = [&](size_t slot, int64_t at, float number) {
+    std::memcpy(buffers[slot].data() + at * 4, &number, 4);
+  };
+  for (const size_t slot : {1, 2})
+    for (size_t i = 0; p.full_digits && i < buffers[slot].size() / 4; ++i) {
+      const auto digits = static_cast<float>(i * 2654435761u & 0x7fffff) * 0x1p-23f;
+      const auto at = static_cast<int64_t>(i);
+      set(slot, at, static_cast<float>(LoadFloat(DType::kF32, &buffers[slot][i * 4])) / 16 *
+                        (1 + digits));
+    }
+  if (!p.infinite) return;
+  // a is [batch, row, head, k]; where b is turned it is so by columns.
+  const auto last = [&](int64_t batch, int64_t row, int64_t rows, int64_t head, int64_t k) {
+    return ((batch * rows + row) * p.heads + head) * p.k + k;
+  };
+  set(1, last(p.batch - 1, p.m - 1, p.m, p.heads - 1, 5), INFINITY);
+  set(1, last(0, 3, p.m, p.heads - 1, 0), std::bit_cast<float>(0x7f800001u));
+  set(2, last(p.batch - 1, p.n - 1, p.n, p.heads - 1, 5), 0);
+  set(2, last(p.batch - 1, 2, p.n, 0, p.k - 1), -INFINITY);
+}
+
 void CheckKernel(const KernelCase& test) {
   SCOPED_TRACE(test.name);
   Graph g, guards;
   const UOp* const sink = KernelOf(g, test);
   const Target target = CudaTarget("sm_90a", test.multiprocessors);
-  const Buffers start = RandomBuffers(sink, 1);
+  Buffers start = RandomBuffers(sink, 1);
+  ChangeInputs(test, start);
   Buffers want = start;
   ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+  if (test.infinite) {
+    int infinite = 0;
+    for (size_t i = 0; i < want[0].size(); i += 4)
+      infinite += !std::isfinite(LoadFloat(DType::kF32, &want[0][i]));
+    ASSERT_EQ(infinite, 2 * test.n + test.m);
+  }
   // Sums of f32 in another order, then rounded.
   const double tolerance = test.result == DType::kF32 ? 1e-5 : 8e-3;
 
@@ -226,7 +263,19 @@ TEST(HopperKernel, ProductsWithEpilogues_RunAsTheWalk) {
        .b_turned = true,
        .dtype = DType::kF32,
        .after = After::kBiasAndRelu,
-       .multiprocessors = 1},
+       .multiprocessors = 1,
+       .full_digits = true},
+      {.name = "f32 by three products, batches and heads, infinities",
+       .m = 136,
+       .n = 72,
+       .k = 128,
+       .batch = 2,
+       .heads = 2,
+       .b_turned = true,
+       .dtype = DType::kF32,
+       .multiprocessors = 1,
+       .full_digits = true,
+       .infinite = true},
       {.name = "batches and heads",
        .m = 128,
        .n = 128,

@@ -58,6 +58,26 @@ TEST(HopperProduct, OnThePtxMachine_IsTheSumWithoutAReport) {
   }
 }
 
+// Of one product of TF32 instead of three it says so.
+TEST(HopperProduct, TheBoundOfFullDigits_FindsSumsWithoutLowParts) {
+  const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+  int found = 0;
+  for (HopperCase test : HopperCases()) {
+    if (!test.full_digits || test.product.batch != 1 || test.product.m != 128) continue;
+    SCOPED_TRACE(test.name);
+    test.product.three_products = false;
+    const auto program = MakeHopperProduct(test.product, test.tile, test.epilogue);
+    ASSERT_TRUE(program.ok()) << program.status();
+    std::vector<std::string> buffers = test::InputsOf(test);
+    ASSERT_EQ(test::RunOnPtxMachine(
+                  *(*renderer)->Render(*program, "k", /*no_opt=*/false, nullptr), buffers),
+              absl::OkStatus());
+    EXPECT_NE(test::DifferenceOf(test, buffers), "");
+    ++found;
+  }
+  EXPECT_GT(found, 1);
+}
+
 // The machine adds 8-bit floats with 14 digits, as sm_90 does. One sum of so many numbers above
 // zero would lose 7 %; sums of 128 steps, which are added in f32, keep the bound of
 // docs/semantics.md. Of f32 the last 13 bits are cut off.

@@ -392,6 +392,28 @@ TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
     const ValueId tile = b.Alloc(Space::kShared, type, 64 * 64);
     b.Do(Code::kGroupMma, {c, tile, b.Int(0), tile, b.Int(0)}, {columns, 0, leading, alone});
   };
+  struct Registers {
+    DType type = DType::kU32;
+    int64_t at = 0, leading = 0;
+    bool constant = true;
+  };
+  // 8 registers.
+  const auto of_registers = [](ProgramBuilder& b, const Registers& a) {
+    const ValueId thread = b.Special(Grid::kThread, 128);
+    const ValueId c = b.Alloc(Space::kPrivate, DType::kF32, 32);
+    const ValueId registers = b.Alloc(Space::kPrivate, a.type, 8);
+    const ValueId tile = b.Alloc(Space::kShared, DType::kF32, 64 * 32);
+    b.Do(Code::kGroupMma, {c, registers, a.constant ? b.Int(a.at) : thread, tile, b.Int(0)},
+         {64, a.leading, 0, 0});
+  };
+  const auto matrix = [](ProgramBuilder& b, DType type, int64_t how, int64_t elements = 1024) {
+    b.Special(Grid::kThread, 128);
+    b.Add({.code = Code::kLdmatrix,
+           .dtype = type,
+           .lanes = 16 / ByteWidth(type),
+           .src = {b.Alloc(Space::kShared, type, elements), b.Int(0)},
+           .imm = {how, 0, 0}});
+  };
   const HopperRefusal cases[] = {
       {"barriers are u64", [](ProgramBuilder& b) { b.Alloc(Space::kBarriers, DType::kU32, 2); }},
       {"of no barriers",
@@ -453,6 +475,31 @@ TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
        [&](ProgramBuilder& b) { product(b, 64, 32, DType::kF32, 1024); }},
       {"neither adds nor is alone",
        [&](ProgramBuilder& b) { product(b, 64, 32, DType::kBF16, 0, 2); }},
+      {"registers that are no u32",
+       [&](ProgramBuilder& b) { of_registers(b, {.type = DType::kF32}); }},
+      {"not four at a constant place",
+       [&](ProgramBuilder& b) { of_registers(b, {.constant = false}); }},
+      {"not four at a constant place", [&](ProgramBuilder& b) { of_registers(b, {.at = 2}); }},
+      {"not four at a constant place", [&](ProgramBuilder& b) { of_registers(b, {.at = 8}); }},
+      {"not four at a constant place", [&](ProgramBuilder& b) { of_registers(b, {.at = -4}); }},
+      {"a leading distance of registers",
+       [&](ProgramBuilder& b) { of_registers(b, {.leading = 1024}); }},
+      {"neither transposed, swizzled, nor plain",
+       [&](ProgramBuilder& b) { matrix(b, DType::kBF16, 3); }},
+      {"neither transposed, swizzled, nor plain",
+       [&](ProgramBuilder& b) { matrix(b, DType::kBF16, -1); }},
+      {"is transposed, but not of 16 bits",
+       [&](ProgramBuilder& b) { matrix(b, DType::kF32, 1); }},
+      {"in memory of no whole patterns",
+       [&](ProgramBuilder& b) { matrix(b, DType::kF32, 2, 264); }},
+      {"in a scope that threads may enter apart",
+       [&](ProgramBuilder& b) {
+         const ValueId tile = b.Alloc(Space::kShared, DType::kF32, 1024);
+         const ValueId branch = b.If(b.Less(b.Special(Grid::kThread, 128), b.Int(64)));
+         b.Add(
+             {.code = Code::kLdmatrix, .dtype = DType::kF32, .lanes = 4, .src = {tile, b.Int(0)}});
+         b.EndIf(branch);
+       }},
       {"a warpgroup may enter apart",
        [](ProgramBuilder& b) {
          const ValueId branch = b.If(b.Less(b.Special(Grid::kThread, 256), b.Int(64)));
@@ -485,6 +532,7 @@ TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
 
 TEST(HopperProgram, AWarpgroupsBranch_IsNoneThatItMayEnterApart) {
   ProgramBuilder b;
+  const ValueId tile = b.Alloc(Space::kShared, DType::kF32, 1024);
   const ValueId thread = b.Special(Grid::kThread, 256);
   const ValueId first = b.If(b.Less(thread, b.Int(128)));
   b.Do(Code::kGroupSync);
@@ -492,7 +540,25 @@ TEST(HopperProgram, AWarpgroupsBranch_IsNoneThatItMayEnterApart) {
   const ValueId second = b.If(b.Less(b.Int(0), b.Divide(thread, 128)));
   b.Do(Code::kGroupSync);
   b.EndIf(second);
+  const ValueId third = b.If(b.Less(thread, b.Int(128)));
+  b.Add({.code = Code::kLdmatrix, .dtype = DType::kF32, .lanes = 4, .src = {tile, b.Int(0)}});
+  b.EndIf(third);
   EXPECT_EQ(CheckProgram(b.Take(0), "test"), absl::OkStatus());
+}
+
+// Whatever is in registers, B is in the memory of the block.
+TEST(HopperProgram, ProofOfRanges_SeesTheOtherOperandOfRegisters) {
+  const auto unproved = [](int64_t at) {
+    ProgramBuilder b;
+    b.Special(Grid::kThread, 128);
+    const ValueId c = b.Alloc(Space::kPrivate, DType::kF32, 32);
+    const ValueId registers = b.Alloc(Space::kPrivate, DType::kU32, 8);
+    const ValueId tile = b.Alloc(Space::kShared, DType::kF32, 64 * 32);
+    b.Do(Code::kGroupMma, {c, registers, b.Int(4), tile, b.Int(at)}, {64, 0, 0});
+    return proof::UnprovedAccesses(b.Take(0)).size();
+  };
+  EXPECT_EQ(unproved(24), 0u);
+  EXPECT_EQ(unproved(32), 1u);
 }
 
 TEST(HopperProgram, ProofOfRanges_RefusesWhatIsOutsideOfBlockMemory) {

@@ -15,14 +15,17 @@ struct HopperCase {
   program::ProductEpilogue epilogue;  // null: the sum
   double (*wanted)(double sum, int64_t row, int64_t column) = nullptr;
   uint32_t seeds = 2;
+  bool full_digits = false;  // operands have 24 digits, sums the bound of three products
 };
 
 // Layouts, tiles, remainders, batches, persistent blocks, types, an epilogue that reads a buffer.
 std::vector<HopperCase> HopperCases();
 
-// Small numbers, exact in the operands' type and in sums of f32; C is full of another number.
+// Small numbers, exact in the operands' type and in sums of f32 unless they have full digits; C is
+// full of another number.
 std::vector<std::string> InputsOf(const HopperCase& test);
-// Where C in `buffers` is not the product; empty where it is.
+// Where C in `buffers` is not the product, or not within the bound of one of full digits; empty
+// where it is.
 std::string DifferenceOf(const HopperCase& test, const std::vector<std::string>& buffers);
 
 }  // namespace outboard::test

@@ -90,14 +90,19 @@ const Kind kKinds[] = {
     {"small", [](std::mt19937& r) { return std::ldexp(Uniform(r, -1, 1), -60); }},
 };
 
-// The largest error of the sums, in parts of the sum of |a| |b|.
-double WorstOf(const GpuProduct& p, const Kind& kind, const char* arch) {
+// The last digit of TF32: each number may be wrong by as much.
+constexpr double kLastOfTf32 = 0x1p-136;
+
+// The largest error of the sums, in parts of the sum of |a| |b|; without what `each` for each
+// number explains. B is of another kind where it is given.
+double WorstOf(const GpuProduct& p, const Kind& kind, const char* arch, double each = 0,
+               const Kind* of_b = nullptr) {
   Graph g;
   const UOp* const sink = KernelOf(g, p);
   std::mt19937 random(7);
   std::vector<float> a(static_cast<size_t>(p.m * p.k)), b(static_cast<size_t>(p.k * p.n));
-  for (std::vector<float>* numbers : {&a, &b})
-    for (float& number : *numbers) number = kind.make(random);
+  for (float& number : a) number = kind.make(random);
+  for (float& number : b) number = (of_b == nullptr ? kind : *of_b).make(random);
   Buffers buffers = {std::string(static_cast<size_t>(p.m * p.n) * 4, '\0'),
                      std::string(reinterpret_cast<const char*>(a.data()), a.size() * 4),
                      std::string(reinterpret_cast<const char*>(b.data()), b.size() * 4)};
@@ -108,15 +113,17 @@ double WorstOf(const GpuProduct& p, const Kind& kind, const char* arch) {
   double worst = 0;
   for (int64_t m = 0; m < p.m; ++m)
     for (int64_t n = 0; n < p.n; ++n) {
-      double sum = 0, size = 0;
+      double sum = 0, size = 0, sizes = 0;
       for (int64_t k = 0; k < p.k; ++k) {
         const double product = static_cast<double>(a[static_cast<size_t>(m * p.k + k)]) *
                                static_cast<double>(b[static_cast<size_t>(k * p.n + n)]);
         sum += product;
         size += std::abs(product);
+        sizes += std::abs(static_cast<double>(a[static_cast<size_t>(m * p.k + k)])) +
+                 std::abs(static_cast<double>(b[static_cast<size_t>(k * p.n + n)]));
       }
       const double got = LoadFloat(DType::kF32, buffers[0].data() + 4 * (m * p.n + n));
-      worst = std::max(worst, std::abs(got - sum) / size);
+      worst = std::max(worst, (std::abs(got - sum) - each * sizes) / size);
     }
   return worst;
 }
@@ -132,6 +139,26 @@ TEST(MmaF32, ThreeProductsAreWithinTheBoundOfF32) {
       // Far below it for most numbers: 40 units of splitting, and one for each eight steps.
       EXPECT_LE(worst, (40 + static_cast<double>(k) / 8) * kUnit) << kind.name << " " << k;
     }
+}
+
+// Low parts of small numbers have digits below TF32's last.
+TEST(MmaF32, SmallNumbers_LoseNoMoreThanTheLastDigitOfTf32) {
+  const Kind ones = {"ones", [](std::mt19937&) { return 1.0f; }};
+  const Kind large = {"large", [](std::mt19937& r) { return std::ldexp(Uniform(r, 1, 2), 60); }};
+  const std::pair<Kind, const Kind*> cases[] = {
+      {{"2^-120",
+        [](std::mt19937&) { return std::ldexp(1 + 0x1p-16f - 0x1p-23f, -120); }},
+       &ones},
+      {{"subnormal", [](std::mt19937& r) { return std::ldexp(Uniform(r, 0, 1), -127); }}, &large},
+      {{"below TF32", [](std::mt19937&) { return 0x1p-140f; }}, &large},
+  };
+  for (const auto& [kind, of_b] : cases) {
+    const GpuProduct p{.m = 32, .n = 24, .k = 128, .dtype = DType::kF32};
+    const double bound = (40 + static_cast<double>(p.k) / 8) * 0x1p-24;
+    EXPECT_LE(WorstOf(p, kind, "sm_80", kLastOfTf32, of_b), bound) << kind.name;
+    EXPECT_GT(WorstOf(p, kind, "sm_80", 0, of_b), bound)
+        << kind.name << ": these numbers show no difference";
+  }
 }
 
 TEST(MmaF32, OneProductIsWithinItsBound_AndNoBetter) {

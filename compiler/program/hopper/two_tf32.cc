@@ -67,7 +67,8 @@ void ComputeAgain(ProgramBuilder& b, const HopperShape& shape, ValueId thread,
   const ValueId any = if_infinite(largest);
   const ValueId element = b.Loop(elements);
   const ValueId again = if_infinite(size_of(b.Load(tile.sums, element)));
-  // As WgmmaElement. Beyond the matrices there are zeros, so that no such sum gets here.
+  // As WgmmaElement. Beyond the matrices there are zeros, which an infinity makes NaN: such sums are
+  // those of the last row or column here, and are not stored.
   const ValueId in_group = b.Modulo(thread, kWarpgroupThreads);
   const ValueId in_warp = b.Modulo(in_group, kWarpThreads);
   const ValueId row =

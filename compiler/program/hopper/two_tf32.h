@@ -10,8 +10,12 @@
 // is summed by the unit from 0, the small products first: four times nine terms of high * high,
 // each of which may lose a whole unit in the last place of the largest, 2 u', and the small ones
 // less than u'. Together at most 90 u' of the sum of |a b|, and u' for each addition of a stage's
-// sum in f32: (90 + k / 32) u', which is within the bound of every other sum, k u', from 128 steps
-// on.
+// sum in f32: (90 + k / 32) u', which is within the bound of every other sum, k u', from 93 steps
+// on. kThreeProductsStepsMin is more: a ring of four stages, which fewer steps would not fill.
+//
+// That holds where low parts have all their digits. TF32 has no digit below 2^-136, so that each
+// number may be wrong by that much as well: 2^-136 (|a| + |b|) more for each product, no more than
+// 2 u' of |a b| where both are 2^-112 or larger.
 #pragma once
 
 #include "compiler/program/hopper/product.h"
