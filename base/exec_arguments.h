@@ -22,7 +22,8 @@ inline std::vector<char*> ExecPointers(std::vector<std::string>& texts) {
 }
 
 // `set` ("NAME=value"), and behind it this process's environment without the variables of those
-// names: the first of a name is the one that a program finds.
+// names: the first of a name is the one that a program finds. What is inherited without a '=' is
+// no variable, and is left out where anything is set.
 inline std::vector<std::string> EnvironmentWith(std::vector<std::string> set) {
   std::vector<std::string> inherited;
   for (char** each = environ; *each != nullptr; ++each) {

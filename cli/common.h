@@ -61,8 +61,8 @@ void RaiseDescriptorLimit();
 // Asks for a SIGTERM when the parent, which has this pid, ends; 0: there is none to wait for.
 void EndWith(int parent_pid);
 
-// What each command that runs a server does first: its parent's descriptors (--life-fd; -1: none,
-// and that of `ready`) are not inherited by its children, and BlockSignals.
+// What each command that runs a server does first: keeps the descriptors that its parent gave it
+// (--life-fd; -1: none; and that of `ready`) from its own children, and calls BlockSignals.
 void BecomeServer(int life_fd, const ReadyOptions& ready);
 // Blocks SIGINT, SIGTERM and SIGCHLD, which AwaitEnd receives. Call before any thread starts.
 void BlockSignals();

@@ -19,7 +19,6 @@
 #include "gateway/server/fleet_secret.h"
 #include "runtime/devices.h"
 #include "telemetry/log.h"
-#include "wire/data_address.h"
 #include "worker/executor/executor_main.h"
 #include "worker/process/child_process.h"
 #include "worker/tuning/tuning_store.h"
@@ -125,14 +124,7 @@ absl::StatusOr<std::shared_ptr<worker::GroupLinks>> LinksOf(const ServerFlags& f
     return absl::InvalidArgumentError(
         "--advertise-data-address says where others reach --data-address, which is missing");
   }
-  if (!advertised.empty())
-    if (const absl::Status bad = wire::ParseDataAddress(advertised).status(); !bad.ok())
-      return absl::Status(bad.code(), absl::StrCat("--advertise-data-address: ", bad.message()));
-  auto links = worker::GroupLinks::Listen(flags.data_address, advertised);
-  if (!links.ok())
-    return absl::Status(links.status().code(),
-                        absl::StrCat("--data-address: ", links.status().message()));
-  return std::shared_ptr<worker::GroupLinks>(*std::move(links));
+  return worker::GroupLinks::Listen(flags.data_address, advertised);
 }
 
 std::string IdentityPath(const ServerFlags& flags) {

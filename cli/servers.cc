@@ -427,7 +427,8 @@ int RunServe(const ServerFlags& flags) {
 }
 
 // The worker processes of `up`: each has its part of the cores, and one that ends is started again.
-// Errors: those of Child::Start
+// Errors: those of Child::Start; of RestartEnded also INTERNAL: they ended more than kRestartsMax
+//         times
 class LocalWorkers {
  public:
   LocalWorkers(const ServerFlags& flags, const gateway::GatewayOptions& options,

@@ -43,6 +43,8 @@ absl::Status CheckTarget(std::string_view name, std::string_view target, int low
       host_end = std::string_view::npos;
     } else if (target[bracket + 1] != ':') {
       return Wrong(name, target, "the port comes right behind the ], as in [::1]:6667");
+    } else {
+      host_end = bracket + 1;
     }
   } else if (std::count(target.begin(), target.end(), ':') > 1) {
     return Wrong(name, target, "an IPv6 address is written in brackets, [::1]:6667");
@@ -52,7 +54,12 @@ absl::Status CheckTarget(std::string_view name, std::string_view target, int low
                  absl::StrCat("a port is missing; did you mean ", std::string(target), ":",
                               kDefaultPort, "?"));
   }
-  if (host_end == 0) return Wrong(name, target, "a host is missing before the port");
+  const bool is_bracketed = target.front() == '[';
+  const std::string_view host =
+      is_bracketed ? target.substr(1, host_end - 2) : target.substr(0, host_end);
+  if (host.empty()) return Wrong(name, target, "a host is missing before the port");
+  if (host.find_first_of(is_bracketed ? "[]" : ":[]") != std::string_view::npos)
+    return Wrong(name, target, "brackets stand around an IPv6 address alone, as in [::1]:6667");
   const std::optional<HostPort> place = SplitHostPort(target);
   if (!place.has_value() || place->port < lowest_port) {
     return Wrong(name, target,

@@ -35,9 +35,6 @@ struct Predicted {
 absl::StatusOr<Predicted> Predict(const Mesh& mesh, const UOp* sink, GraphNodes& nodes,
                                   const StepState& state, const ShardOptions& options,
                                   SpreadCandidate& candidate) {
-  std::vector<bool> donated = options.donated;
-  for (size_t slot = donated.size(); slot < state.is_state.size(); ++slot)
-    donated.push_back(state.is_state[slot]);
   Predicted predicted;
   for (bool again = true; again;) {
     again = false;
@@ -60,7 +57,7 @@ absl::StatusOr<Predicted> Predict(const Mesh& mesh, const UOp* sink, GraphNodes&
       again = true;  // each result once
     }
   }
-  RankWriter writer(nullptr, mesh, sink, &donated, options.speeds);
+  RankWriter writer(nullptr, mesh, sink, &state.is_donated, options.speeds);
   OB_RETURN_IF_ERROR(writer.Run(*predicted.plan).status());
   const ShardWork& work = writer.work();
   const auto held = static_cast<double>(options.memory.held_bytes);
@@ -70,16 +67,22 @@ absl::StatusOr<Predicted> Predict(const Mesh& mesh, const UOp* sink, GraphNodes&
   return predicted;
 }
 
-// Whether `a` is to be chosen rather than `b`.
+// Whether `a` is to be chosen rather than `b`. No choice gets better by what is known of its later
+// steps.
 bool IsBetter(const SpreadChoice& a, const SpreadChoice& b, const DeviceMemory& memory) {
   const auto has = static_cast<double>(memory.bytes);
   const auto room = [has](const Prediction& p) {
     return has == 0 || p.memory_bytes <= has ? 2 : p.kept_bytes <= has ? 1 : 0;
   };
-  const int room_a = room(a.prediction), room_b = room(b.prediction);
+  // This Run has to leave what has room, whatever comes later.
+  const bool can_a = room(a.prediction) > 0, can_b = room(b.prediction) > 0;
+  if (can_a != can_b) return can_a;
+  const int room_a = std::min(room(a.prediction), room(a.later));
+  const int room_b = std::min(room(b.prediction), room(b.later));
   if (room_a != room_b) return room_a > room_b;
-  return room_a == 2 ? a.later_s < b.later_s
-                     : a.prediction.memory_bytes < b.prediction.memory_bytes;
+  if (room_a == 2) return a.later.seconds < b.later.seconds;
+  return std::max(a.prediction.memory_bytes, a.later.memory_bytes) <
+         std::max(b.prediction.memory_bytes, b.later.memory_bytes);
 }
 
 // The bytes that a device of `devices` has after the Run if everything is cut that may be.
@@ -94,9 +97,7 @@ double KeptBytesOn(int64_t devices, const Mesh& mesh, const UOp* sink, const Ste
   double bytes = static_cast<double>(options.memory.held_bytes) - cut +
                  cut * static_cast<double>(mesh.ranks()) / static_cast<double>(devices);
   for (size_t slot = 0; slot < state.params.size(); ++slot) {
-    const bool donated =
-        slot < options.donated.size() ? options.donated[slot] : state.is_state[slot];
-    if (donated) continue;
+    if (state.is_donated[slot]) continue;
     bytes += bytes_on(state.params[slot], slot < params.size() && !params[slot].is_whole());
   }
   for (size_t i = 0; i < sink->src.size(); ++i) {
@@ -129,7 +130,7 @@ absl::Status NoRoom(const Mesh& mesh, const UOp* sink, const StepState& state,
 
 absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNodes& nodes,
                                     absl::Span<const Layout> params, const ShardOptions& options) {
-  const StepState state = StateOf(sink, options.state);
+  const StepState state = StateOf(sink, options);
   std::vector<SpreadChoice> found;  // each judged by this Run alone
   size_t quickest = 0;
   const auto consider = [&](bool in_parts) -> absl::Status {
@@ -138,7 +139,7 @@ absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNode
                           Predict(mesh, sink, nodes, state, options, candidate));
       found.push_back({.candidate = std::move(candidate),
                        .prediction = predicted.prediction,
-                       .later_s = predicted.prediction.seconds,
+                       .later = predicted.prediction,
                        .results = std::move(predicted.results)});
       SpreadChoice& last = found.back();
       const bool is_first = found.size() == 1;
@@ -179,8 +180,10 @@ absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNode
       SpreadCandidate later = NextStep(mesh, sink, state, next, options, one.candidate);
       const absl::StatusOr<Predicted> predicted =
           Predict(mesh, sink, nodes, state, options, later);
-      one.later_s = predicted.ok() ? predicted->prediction.seconds
-                                   : std::numeric_limits<double>::infinity();  // over a limit
+      if (predicted.ok())
+        one.later = predicted->prediction;
+      else
+        one.later.seconds = std::numeric_limits<double>::infinity();  // over a limit
     }
     if (best == nullptr || IsBetter(one, *best, options.memory)) best = &one;
   }

@@ -2,7 +2,8 @@
 //
 // Candidates (candidates.h) are compared by predicted time, among those that have room: by that of
 // the steps of a long training. A step that leaves state otherwise than it found it is judged by
-// the next one, spread in the same way, which finds state so. Threads: pure.
+// the next one, spread in the same way, which finds state so and has to have room, too.
+// Threads: pure.
 #pragma once
 
 #include <memory>
@@ -26,7 +27,7 @@ struct Prediction {
 struct SpreadChoice {
   SpreadCandidate candidate;
   Prediction prediction;                       // of this Run
-  double later_s = 0;                          // of a Run that finds state as this one leaves it
+  Prediction later;                            // of a Run that finds state as this one leaves it
   std::vector<Layout> results;                 // of this Run
   std::unique_ptr<Planner> planner = nullptr;  // holds `plan`
   const FramePlan* plan = nullptr;             // of `candidate`
@@ -34,7 +35,8 @@ struct SpreadChoice {
 
 // Returns the quickest candidate that has room by the estimate; where none has, the one that takes
 // the least of those that leave what has room, since the estimate may be above what an executor
-// needs. kAuto stores state in parts, too, where nothing else has room or where it lies so already.
+// needs. kAuto stores state in parts, too, where the quickest of the others has no room for this
+// Run, or where state lies so already.
 // `mesh`, `sink` and `nodes` outlive the plan.
 // Errors: as Planner::Plan; RESOURCE_EXHAUSTED  what is there after the Run has no room on a
 //         device: bytes needed and there, the smallest number of devices that would do

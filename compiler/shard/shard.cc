@@ -95,7 +95,7 @@ absl::StatusOr<ShardedGraph> ShardGraph(Graph& graph, const UOp* sink, const Mes
                     .operations = writer.work().operations,
                     .bytes_sent = writer.work().bytes_sent,
                     .predicted_s = choice.prediction.seconds,
-                    .later_s = choice.later_s,
+                    .later_s = choice.later.seconds,
                     .memory_bytes = choice.prediction.memory_bytes,
                     .kept_bytes = choice.prediction.kept_bytes};
   OB_RETURN_IF_ERROR(VerifyGraph(sharded.sink, Level::kDevice));

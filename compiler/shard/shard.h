@@ -82,8 +82,11 @@ struct ShardOptions {
   DeviceSpeeds speeds = {};
   DeviceMemory memory = {};
   // By slot: whether the Run ends an input, so that its memory is free when it was read. Missing
-  // slots: as `state` has them.
+  // slots: as `state` has them. What replaces state is guessed among those (step_state.h).
   std::vector<bool> donated = {};
+  // By result: the slot of the input whose place it takes in the next repetition, where the caller
+  // knows; a negative one, or a missing result: it does not.
+  std::vector<int> carried_to = {};
 };
 
 // One collective of a sharded graph.

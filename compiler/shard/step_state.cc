@@ -1,5 +1,6 @@
 #include "compiler/shard/step_state.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -33,8 +34,9 @@ std::vector<const UOp*> UpdatedBy(const UOp* result) {
   return found;
 }
 
-// Sets what no result replaces yet: in order, by type and shape.
-void ReplaceInOrder(const UOp* sink, const std::vector<bool>& taken, StepState& state) {
+// Sets what is `free`, state that a result may replace and none does yet: in order, by type and
+// shape.
+void ReplaceInOrder(const UOp* sink, const std::vector<bool>& free, StepState& state) {
   std::map<std::vector<int64_t>, std::vector<int>> left;  // by type and shape, the last first
   const auto key_of = [](const UOp* value) {
     std::vector<int64_t> key = StaticDims(value->shape);
@@ -42,9 +44,9 @@ void ReplaceInOrder(const UOp* sink, const std::vector<bool>& taken, StepState& 
     return key;
   };
   for (int slot = static_cast<int>(state.params.size()) - 1; slot >= 0; --slot)
-    if (state.is_state[slot] && !taken[slot] && IsStatic(state.params[slot]->shape))
+    if (free[slot] && IsStatic(state.params[slot]->shape))
       left[key_of(state.params[slot])].push_back(slot);
-  for (size_t i = 0; i < sink->src.size() && !left.empty(); ++i) {
+  for (size_t i = 0; i < sink->src.size(); ++i) {
     if (state.replaced[i] != StepState::kNothing || !IsStatic(sink->src[i]->shape)) continue;
     const auto at = left.find(key_of(sink->src[i]));
     if (at == left.end() || at->second.empty()) continue;
@@ -64,14 +66,27 @@ std::vector<Layout> StepState::LayoutsAfter(absl::Span<const Layout> params,
   return after;
 }
 
-StepState StateOf(const UOp* sink, std::vector<bool> is_state) {
-  StepState state{ParamsOf(sink), std::move(is_state)};
+StepState StateOf(const UOp* sink, const ShardOptions& options) {
+  StepState state{.params = ParamsOf(sink), .is_state = options.state};
   for (size_t slot = state.is_state.size(); slot < state.params.size(); ++slot)
     state.is_state.push_back(std::any_of(sink->src.begin(), sink->src.end(), [&](const UOp* r) {
       return SameType(r, state.params[slot]);
     }));
+  state.is_donated = options.donated;
+  for (size_t slot = state.is_donated.size(); slot < state.params.size(); ++slot)
+    state.is_donated.push_back(state.is_state[slot]);
   state.replaced.assign(sink->src.size(), StepState::kNothing);
-  if (!state.has_state()) return state;
+  std::vector<bool> free(state.params.size());  // what may be replaced and is not yet
+  for (size_t slot = 0; slot < free.size(); ++slot)
+    free[slot] = state.is_state[slot] && state.is_donated[slot];
+  for (size_t i = 0; i < std::min(options.carried_to.size(), sink->src.size()); ++i) {
+    const int slot = options.carried_to[i];
+    if (slot < 0 || static_cast<size_t>(slot) >= free.size()) continue;
+    if (!SameType(sink->src[i], state.params[slot])) continue;  // the Run fails, and says so
+    state.replaced[i] = slot;
+    free[slot] = false;
+  }
+  if (std::find(free.begin(), free.end(), true) == free.end()) return state;
   std::vector<std::vector<const UOp*>> updated;  // by result
   for (const UOp* result : sink->src)
     updated.push_back(IsStatic(result->shape) ? UpdatedBy(result) : std::vector<const UOp*>());
@@ -81,16 +96,17 @@ StepState StateOf(const UOp* sink, std::vector<bool> is_state) {
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return updated[a].size() < updated[b].size(); });
-  std::vector<bool> taken(state.params.size());
-  for (const size_t i : order)
+  for (const size_t i : order) {
+    if (state.replaced[i] != StepState::kNothing) continue;
     for (const UOp* param : updated[i]) {
       const auto slot = static_cast<size_t>(ParamOf(param).slot());
-      if (!state.is_state[slot] || taken[slot]) continue;
-      taken[slot] = true;
+      if (!free[slot]) continue;
+      free[slot] = false;
       state.replaced[i] = static_cast<int>(slot);
       break;
     }
-  ReplaceInOrder(sink, taken, state);
+  }
+  ReplaceInOrder(sink, free, state);
   return state;
 }
 

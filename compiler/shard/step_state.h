@@ -1,9 +1,12 @@
 // Which inputs of a step are state, and which of its results take their places in the next step.
 //
-// A client does not say what replaces what: a result that is computed from an input element by
-// element, as an optimizer computes weights and moments, replaces it. Of several such inputs the
-// nearest is meant that nothing else replaces. Results of another kind replace what is left of
-// their type and shape, in order. A wrong guess costs time and no value. Threads: pure.
+// A Run that repeats its graph says which result it carries to which input. Elsewhere a client does
+// not say what replaces what, only which inputs end with the Run (are donated): state that a Run
+// leaves in place, as weights that are only read, nothing replaces. A result that is computed from
+// a donated input element by element, as an optimizer computes weights and moments, replaces it.
+// Of several such inputs the nearest is meant that nothing else replaces. Results of another kind
+// replace what is left of their type and shape, in order. A wrong guess costs time and no value.
+// Threads: pure.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +15,7 @@
 #include "absl/types/span.h"
 #include "compiler/ir/uop.h"
 #include "compiler/shard/mesh.h"
+#include "compiler/shard/shard.h"
 
 namespace outboard::shard {
 
@@ -20,6 +24,7 @@ struct StepState {
 
   std::vector<const UOp*> params;  // the inputs, by slot
   std::vector<bool> is_state;      // by slot
+  std::vector<bool> is_donated;    // by slot: the Run ends it
   std::vector<int> replaced;       // by result: the slot of the state that it replaces, or kNothing
 
   bool has_state() const {
@@ -31,8 +36,7 @@ struct StepState {
                                    absl::Span<const Layout> results) const;
 };
 
-// `is_state`: by slot, as ShardOptions::state; missing slots are state if a result has their type
-// and shape.
-StepState StateOf(const UOp* sink, std::vector<bool> is_state);
+// By ShardOptions::state, donated and carried_to, with what these say of missing slots and results.
+StepState StateOf(const UOp* sink, const ShardOptions& options);
 
 }  // namespace outboard::shard

@@ -4,7 +4,8 @@
 //       is known; a seat holds slots in all of these but kParked. Of several seats only a session
 //       of several devices has, and it is never kParked: its workers span (WorkerJoined).
 //   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
-//       device, never after.
+//       device, never after. Its meter, and that of state alone, stands until the row of its lease
+//       is on disk (LeaseWritten).
 //   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached none,
 //       and kStored only while it sleeps.
 //   G5  The queue holds exactly the sessions in kQueued, and those in kParked that have a
@@ -280,6 +281,8 @@ std::string GatewayCore::CheckInvariants() const {
     held += s.slots_held();
     if (!IsOnOwn(s)) held_by[s.tenant] += s.slots_held();
     if (s.metered != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();
+    if ((s.metered || s.kept) && !s.is_written && meter_.Read(LeaseId{id, s.grant}).ms > 0)
+      return "G3: before it is written: " + id.Hex();
     if (s.metered && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.slots_held())
       return "G12: " + id.Hex();
     const bool has_conn = IsSome(s.conn);

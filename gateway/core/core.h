@@ -56,6 +56,8 @@ class GatewayCore {
   size_t SessionsOn(WorkerId worker) const;
   // True if its executor is on another worker than this one.
   bool IsElsewhere(const SessionId& session, WorkerId worker) const;
+  // True if this lease runs, and LeaseWritten came for it.
+  bool IsWritten(const LeaseId& lease) const;
   Bill BillOf(const SessionId& session) const;
   // Classes of the price file that devices or sessions are of.
   std::set<std::string> ClassesInUse() const;
@@ -143,6 +145,7 @@ class GatewayCore {
     uint64_t placement = 0;   // of the last Assign
     uint64_t grant = 0;       // of the current or last lease
     bool metered = false;
+    bool is_written = false;  // the current or last lease: its row is on disk
     bool busy = false;
     // Its client is connected and has no work: no device, and not in the queue.
     bool sleeping = false;
@@ -271,6 +274,8 @@ class GatewayCore {
   void Handle(const SessionProgress& event, Out& out);
   void Handle(const EndSession& event, Out& out);
   void Handle(const HoldAnswered& event, Out& out);
+  void Handle(const LeaseWritten& event, Out& out);
+  void Handle(const RowNotWritten& event, Out& out);
   void Handle(const PostingRefused& event, Out& out);
   void Handle(const PricesSet& event, Out& out);
   void Handle(const Tick& event, Out& out);

@@ -316,6 +316,13 @@ struct HoldAnswered {  // answers TakeHold
   uint64_t number = 0;  // of that TakeHold
   HoldAnswer answer;
 };
+struct LeaseWritten {  // its row is on disk, where no crash takes it away: it is metered from now on
+  LeaseId lease;
+};
+struct RowNotWritten {  // a row of the session, or of a lease of it, will never be on disk
+  SessionId session;
+  absl::Status why;
+};
 struct PostingRefused {  // the ledger refuses charges of this account: its leases stop
   TenantId tenant;
   absl::Status why;
@@ -330,7 +337,7 @@ using Event =
                  WorkerGone, SessionRestored, ClientOpen, ClientResume, ClientAttach, ClientClosed,
                  ClientLeft, ClientGone, ClientActs, ClientDenied, ExecutorAttached, ExecutorGone,
                  SnapshotShared, SnapshotKept, SessionProgress, EndSession, HoldAnswered,
-                 PostingRefused, PricesSet, Tick, StopAll>;
+                 LeaseWritten, RowNotWritten, PostingRefused, PricesSet, Tick, StopAll>;
 
 // ---- actions
 struct Welcome {  // answers WorkerJoined, before any Assign
@@ -466,7 +473,7 @@ struct WriteSession {  // the session's current row, for the database
   std::string price_class = {};
   IdlePrices idle_prices = {};
 };
-struct WriteLease {
+struct WriteLease {  // LeaseWritten or RowNotWritten follows for one that begins
   LeaseId lease;
   TenantId tenant;
   uint32_t devices = 0;
@@ -475,7 +482,7 @@ struct WriteLease {
   UseState use = UseState::kRun;
   std::string key_id = {}, price_class = {};
   std::vector<Seat> seats;  // with the slots that it has, or had
-  MonoTime at;              // from when, or until when, the meter runs
+  MonoTime at;              // when it began, or ended
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
                             IdleSoon, SleepBegins, ShareSnapshot, RequestSnapshot, Stored, Queued,

@@ -17,7 +17,7 @@ void GatewayCore::BeginMeter(Session& session, UseState use, uint32_t devices, O
   const LeaseId lease{session.id, ++session.grant};
   for (uint32_t device = 0; device < devices; ++device) {
     // Cannot fail for a fresh grant but for the meter's own limit; then the session is not billed,
-    // which is our loss.
+    // which is our loss. It stands until LeaseWritten.
     meter_
         .Grant({{lease, device},
                 session.tenant,
@@ -27,7 +27,9 @@ void GatewayCore::BeginMeter(Session& session, UseState use, uint32_t devices, O
                 use},
                now_)
         .IgnoreError();
+    meter_.Pause({lease, device}, PauseReason::kUnwritten, now_).status().IgnoreError();
   }
+  session.is_written = false;
   session.use = use;
   session.leased = now_;
   telemetry::Count(telemetry::Metric::kGrants);
@@ -38,6 +40,29 @@ void GatewayCore::BeginMeter(Session& session, UseState use, uint32_t devices, O
   out.push_back(WriteLease{lease, session.tenant, devices, worker, "", use, session.key_id,
                            is_at_default ? default_class_->price_class : session.price->price_class,
                            session.seats, now_});
+}
+
+// Its worker is told now, too, and counts from then on; a client that waits for this gets to work.
+void GatewayCore::Handle(const LeaseWritten& event, Out&) {
+  Session* const session = Find(event.lease.session);
+  if (session == nullptr || event.lease.grant != session->grant || session->is_written) return;
+  if (!session->metered && !session->kept) return;
+  session->is_written = true;
+  if (session->use == UseState::kRun) session->idle_since = now_;
+  if (session->replaying) session->replay_since = session->replay_busy = now_;
+  const uint32_t devices = session->kept ? session->devices_wanted : session->slots_held();
+  for (uint32_t device = 0; device < devices; ++device)  // there is nothing to charge yet
+    meter_.Resume({event.lease, device}, PauseReason::kUnwritten, now_).status().IgnoreError();
+}
+
+// A gateway that takes over from this one would not know what it has.
+void GatewayCore::Handle(const RowNotWritten& event, Out& out) {
+  if (Find(event.session) == nullptr) return;
+  telemetry::CountRefused(telemetry::Refusal::kLedger);
+  End(event.session,
+      absl::InternalError("the gateway could not write down this session, so it has ended; nothing "
+                          "is charged for what was not written, and its operator has been told"),
+      SessionRowState::kLost, "not written", out);
 }
 
 void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, const std::string& why,
@@ -73,7 +98,7 @@ void GatewayCore::StopLease(Session& session, bool lost, const std::string& why,
   StopKeeping(session, lost, why, out);
   if (session.metered) {
     EndMeter(session, devices, lost, why, out);
-    if (std::exchange(session.replaying, false))
+    if (std::exchange(session.replaying, false) && session.is_written)
       session.replayed_ns += now_.ns - session.replay_since.ns;
     session.metered = false;
   }
@@ -112,6 +137,13 @@ void GatewayCore::Charged(Session& session, const std::vector<Charge>& more,
 
 void GatewayCore::PostCharges(std::vector<Charge> charges, Out& out) {
   if (!charges.empty()) out.push_back(Post{std::move(charges)});
+}
+
+bool GatewayCore::IsWritten(const LeaseId& lease) const {
+  const auto it = sessions_.find(lease.session);
+  if (it == sessions_.end()) return false;
+  const Session& session = it->second;
+  return (session.metered || session.kept) && session.grant == lease.grant && session.is_written;
 }
 
 Bill GatewayCore::BillOf(const SessionId& id) const {

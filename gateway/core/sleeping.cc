@@ -17,7 +17,7 @@ constexpr int64_t kTicksNs = kSecondNs / 2;
 // Idle is what the device does: a client that is connected, and uploads or thinks, has no use of
 // it.
 void GatewayCore::CheckSleep(Session& session, Out& out) {
-  if (options_.sleep_ns == 0) return;
+  if (options_.sleep_ns == 0 || !session.is_written) return;  // its client has yet to be told
   const int64_t idle_ns = now_.ns - session.idle_since.ns;
   const int64_t left_ns = options_.sleep_ns - kTicksNs - idle_ns;
   // What cannot go to disk would keep its memory for as long as it slept, or its process the

@@ -102,7 +102,12 @@ CoreDriver::CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue*
       graphs_(std::make_unique<GraphBytes>(kGraphBytesInFlightMax)),
       sharder_(std::make_unique<GraphSharder>()),
       observer_(&nobody),
-      core_(options) {}
+      core_(options) {
+  writes_->OnNotWritten([this](SessionId session, const absl::Status& why) {
+    std::lock_guard lock(mutex_);
+    Tell(RowNotWritten{session, why});
+  });
+}
 
 CoreDriver::~CoreDriver() = default;
 
@@ -483,6 +488,7 @@ void CoreDriver::OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat) {
 
 void CoreDriver::OnDraining(WorkerId worker) {
   std::lock_guard lock(mutex_);
+  TellProgress();  // what its sessions repeat elsewhere is free up to where their clients saw them
   Tell(WorkerDraining{worker});
 }
 

@@ -83,6 +83,7 @@ void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root
     } else if (session->relay->ranks() > 1) {
       refused = KeepPart(id, *session, rank, root, seq);
     } else {
+      TellProgress(id, *session);  // it may move now
       Tell(SnapshotKept{id, root, seq});
       if (!planted_.kept_before_written) return writes_->Then(std::move(done));
     }
@@ -105,6 +106,7 @@ absl::Status CoreDriver::KeepPart(SessionId id, Session& session, uint32_t rank,
     const std::optional<proto::GroupState> noted = session.runs->TakeNoted(seq);
     session.group_state = noted.has_value() ? noted->SerializeAsString() : "";
   }
+  TellProgress(id, session);
   Tell(SnapshotKept{id, RootOfParts(parts), seq});
   writes_->Then([this, id, seq, parts](const absl::Status& written) {
     if (!written.ok()) return;

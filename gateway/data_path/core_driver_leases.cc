@@ -44,8 +44,9 @@ WallTime CoreDriver::WallAt(MonoTime at) const {
   return {now.unix_ms - (ago_ns + kNsPerMs - 1) / kNsPerMs};
 }
 
-// A worker is told of a lease once that is on disk: a gateway which starts after a crash numbers
-// the next lease as the last one that was not, and one number must not stand for two.
+// A worker is told of a lease once that is on disk, as is its client (D3): a gateway which starts
+// after a crash numbers the next lease as the last one that was not, and one number must not stand
+// for two. It is charged from then on, too, so that both sides count the same time.
 void CoreDriver::Do(WriteLease& action) {
   if (!action.end.empty()) {
     device_time_.End(action.lease, action.at);
@@ -66,7 +67,8 @@ void CoreDriver::Do(WriteLease& action) {
     for (uint32_t i = 0; i < action.devices; ++i)
       states.push_back(absl::StrCat("state/", action.lease.session.Hex(), "/", i));
     device_time_.Begin(action.lease, states, action.at);
-    return writes_->Grant(std::move(row));  // no worker counts it
+    writes_->Grant(std::move(row));
+    return TellLeaseOnceWritten(action);
   }
   for (const Seat& seat : action.seats) {
     const Worker* const worker = FindWorker(seat.worker);
@@ -82,10 +84,15 @@ void CoreDriver::Do(WriteLease& action) {
 }
 
 void CoreDriver::TellLeaseOnceWritten(const WriteLease& action) {
-  if (!HoldsDevice(action.use)) return;
-  writes_->Then([this, action](const absl::Status& written) {
+  const bool begins = action.end.empty();
+  if (!begins && !HoldsDevice(action.use)) return;  // no worker counts it
+  writes_->Then([this, action, begins](const absl::Status& written) {
     if (!written.ok()) return;
     std::lock_guard lock(mutex_);
+    if (begins) {
+      Tell(LeaseWritten{action.lease});
+      if (!core_.IsWritten(action.lease)) return;  // it has ended meanwhile, or was never written
+    }
     for (const Seat& seat : action.seats) TellLease(action, seat);
   });
 }
@@ -368,6 +375,7 @@ std::vector<WorkerId> CoreDriver::WorkersOfNode(const std::string& serial) const
 bool CoreDriver::DrainNode(const std::string& serial) {
   std::lock_guard lock(mutex_);
   const std::vector<WorkerId> those = WorkersOfNode(serial);
+  TellProgress();
   for (const WorkerId id : those) Tell(WorkerDraining{id});
   return !those.empty();
 }

@@ -176,6 +176,7 @@ void CoreDriver::SetAside(WorkerId id, const std::string& why) {
   if (worker.owner.has_value()) {
     if (worker.is_cut) return;
     Cut(worker, absl::PermissionDeniedError(absl::StrCat("the worker is refused: ", why)));
+    TellProgress();
     return Tell(WorkerSetAside{id, /*aside=*/true});
   }
   SetAside(worker.identity, worker.name, why);
@@ -212,6 +213,7 @@ void CoreDriver::TellAside(const std::string& identity, bool aside) {
   std::vector<WorkerId> those;
   for (const auto& [id, worker] : workers_)
     if (worker->identity == identity) those.push_back(id);
+  TellProgress();  // what its sessions repeat elsewhere is free up to where their clients saw them
   for (const WorkerId id : those) Tell(WorkerSetAside{id, aside});
 }
 

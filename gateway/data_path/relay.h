@@ -134,14 +134,13 @@ class Relay {
 
  private:
   // ---- of FromClient (relay_from_client.cc)
-  // Under mutex_.
-  bool IsCurrent(const ClientEndpoint* client, uint64_t epoch) const;
+  bool IsCurrent(const ClientEndpoint* client, uint64_t epoch) const;  // under mutex_
   absl::StatusOr<std::optional<proto::ClientFrame>> CheckItems(ClientEndpoint* client,
                                                                proto::ClientFrame frame);
   absl::StatusOr<bool> PrepareRuns(ClientEndpoint* client, uint64_t epoch,
                                    const proto::ClientFrame& frame);
-  void RewriteForRanks(proto::ClientFrame& frame);
-  void NoteSaves(const proto::ClientFrame& frame);
+  void RewriteForRanks(proto::ClientFrame& frame);  // under mutex_
+  void NoteSaves(const proto::ClientFrame& frame);  // under mutex_
   absl::Status OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::ClientFrame& out);
   struct Joined {
     std::string bytes;

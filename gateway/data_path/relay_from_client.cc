@@ -118,8 +118,9 @@ bool Relay::IsCurrent(const ClientEndpoint* client, uint64_t epoch) const {
   return client_ == client && epoch == start_.epoch;
 }
 
-// The frame without its graphs and with its Puts checked. Nothing: its client is not the relay's
-// any more.
+// The frame as it may pass on: its Puts checked, and in place of a graph's pieces what OnGraph puts
+// there: with runs_ nothing, without it the verified graph, or a refusal. Nothing: its client is
+// not the relay's any more.
 absl::StatusOr<std::optional<proto::ClientFrame>> Relay::CheckItems(ClientEndpoint* client,
                                                                     proto::ClientFrame frame) {
   if (!IsHeavy(frame)) return std::optional(std::move(frame));

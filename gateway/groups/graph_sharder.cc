@@ -43,7 +43,8 @@ absl::StatusOr<WrittenGraph> WriteFor(const GraphUse& use, std::string_view byte
                               .results = use.results,
                               .speeds = use.speeds,
                               .memory = use.memory,
-                              .donated = use.donated};
+                              .donated = use.donated,
+                              .carried_to = use.carried_to};
   options.results.resize(sink->src.size());
   for (size_t i = 0; i < sink->src.size(); ++i)
     if (HasVar(sink->src[i])) options.results[i] = shard::Layout{};

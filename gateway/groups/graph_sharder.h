@@ -38,6 +38,7 @@ struct GraphUse {
   std::vector<bool> state;                            // ShardOptions::state
   std::vector<std::optional<shard::Layout>> results;  // ShardOptions::results
   std::vector<bool> donated;                          // ShardOptions::donated
+  std::vector<int> carried_to;                        // ShardOptions::carried_to
   shard::DeviceMemory memory;                         // ShardOptions::memory
   shard::DeviceSpeeds speeds;                         // ShardOptions::speeds
 

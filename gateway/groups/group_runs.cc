@@ -261,8 +261,9 @@ GraphUse GroupRuns::UseOf(const proto::Run& run) const {
     use.inputs.push_back(is_cut ? found->cut->layout : shard::Layout{});
     use.state.push_back(found != nullptr && found->is_state);
   }
+  use.donated.resize(use.inputs.size());
   for (const uint32_t input : run.donate())
-    if (input < use.state.size()) use.state[input] = true;
+    if (input < use.state.size()) use.state[input] = use.donated[input] = true;
   const auto want = [&](uint32_t output, const shard::Layout& layout) {
     if (output >= static_cast<uint32_t>(run.outputs_size())) return;
     use.results.resize(static_cast<size_t>(run.outputs_size()));
@@ -274,18 +275,18 @@ GraphUse GroupRuns::UseOf(const proto::Run& run) const {
     return std::ranges::any_of(run.carry(),
                                [&](const proto::Carry& carry) { return carry.output() == output; });
   };
-  for (const proto::Carry& carry : run.carry())
-    if (carry.input() < use.inputs.size()) want(carry.output(), use.inputs[carry.input()]);
+  for (const proto::Carry& carry : run.carry()) {
+    if (carry.input() >= use.inputs.size()) continue;
+    want(carry.output(), use.inputs[carry.input()]);
+    if (carry.output() >= static_cast<uint32_t>(run.outputs_size())) continue;
+    use.carried_to.resize(static_cast<size_t>(run.outputs_size()), -1);
+    use.carried_to[carry.output()] = static_cast<int>(carry.input());
+  }
   for (const uint32_t output : run.fetch())
     if (!gathers_fetched_ || !is_carried(output)) want(output, {});
   for (const uint32_t output : run.stack()) want(output, {});
   use.speeds = speeds_;
-  if (memory_.bytes > 0) {
-    use.donated.resize(use.inputs.size());
-    for (const uint32_t input : run.donate())
-      if (input < use.donated.size()) use.donated[input] = true;
-    use.memory = MemoryFor(run);
-  }
+  if (memory_.bytes > 0) use.memory = MemoryFor(run);
   return use;
 }
 

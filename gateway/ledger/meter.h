@@ -54,8 +54,15 @@ struct Charge {
 };
 
 // Why a leased device is not usable. Several may hold at once; time counts when none does.
-// kReplay: work is repeated after a fault of ours.
-enum class PauseReason : uint8_t { kBeam = 1, kQueueing = 2, kReplay = 4, kOther = 8 };
+// kReplay: work is repeated after a fault of ours. kUnwritten: the lease's row is not on disk yet,
+// so that neither its client nor its worker knows of it.
+enum class PauseReason : uint8_t {
+  kBeam = 1,
+  kQueueing = 2,
+  kReplay = 4,
+  kOther = 8,
+  kUnwritten = 16,
+};
 
 struct MeterOptions {
   // Usable time per charge; the rest is charged at release. More keeps the ledger small, at the

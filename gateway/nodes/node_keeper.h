@@ -1,7 +1,7 @@
 // What the gateway does about its nodes each second: notes join tests, tells nodes what operators
 // ask of them, notes which images have served, and steps the rollout.
 //
-// Threads: Start makes one, which Stop ends; OnTested from any; Turn from one, in tests.
+// Threads: Start makes one, which Stop ends; OnTested from any; Tick from one, in tests.
 #pragma once
 
 #include <condition_variable>

@@ -108,16 +108,34 @@ void LedgerWriter::EndHold(LeaseId lease) {
 }
 
 void LedgerWriter::Write(SessionRow row) {
-  Add({[this, row = std::move(row)] { return rows_->Put(row); }, nullptr, nullptr});
+  Add({[this, row = std::move(row)] { return OrTell(row.session, rows_->Put(row)); }, nullptr,
+       nullptr});
 }
 void LedgerWriter::Grant(LeaseRow row) {
   Add({[this, row = std::move(row)]() -> absl::Status {
          // First, so that a retry reserves no second number. They are the same then.
+         absl::Status status;
          if (receipts_ != nullptr)
-           OB_RETURN_IF_ERROR(receipts_->NameDevices(row.lease, row.physical_devices));
-         return rows_->GrantLease(row).status();
+           status = receipts_->NameDevices(row.lease, row.physical_devices);
+         if (status.ok()) status = rows_->GrantLease(row).status();
+         return OrTell(row.lease.session, std::move(status));
        },
        nullptr, nullptr});
+}
+// What waits for it (Then) comes behind, and finds the session ended.
+absl::Status LedgerWriter::OrTell(SessionId session, absl::Status written) {
+  if (written.ok() || IsPassing(written) || IsReplaced(written)) return written;
+  NotWritten tell;
+  {
+    std::lock_guard lock(mutex_);
+    tell = not_written_;
+  }
+  if (tell != nullptr) tell(session, written);
+  return written;
+}
+void LedgerWriter::OnNotWritten(NotWritten then) {
+  std::lock_guard lock(mutex_);
+  not_written_ = std::move(then);
 }
 void LedgerWriter::KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRefused refused) {
   if (receipts_ == nullptr) return;

@@ -51,6 +51,7 @@ class LedgerWriter final : public WriteQueue {
   void Grant(LeaseRow row) override;
   void EndLease(LeaseId lease, std::string why) override;
   void KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRefused refused) override;
+  void OnNotWritten(NotWritten then) override;
   void Then(std::function<void(absl::Status)> job) override;
   void ThenOrAtOnce(std::function<void()> job) override;
   // Calls `given_up`, once, when a write fails because another gateway has taken the data folder
@@ -87,6 +88,7 @@ class LedgerWriter final : public WriteQueue {
   void SetTrouble(absl::Status status);
   void GiveUp(std::unique_lock<std::mutex>& lock, const absl::Status& why);
   absl::Status PostEach(const std::vector<Charge>& charges, const Refused& refused);
+  absl::Status OrTell(SessionId session, absl::Status written);
   void Sync();
   void SignHead(TenantId tenant);
   void CountPosted(const std::vector<Charge>& charges, const std::set<TenantId>& but);
@@ -107,6 +109,7 @@ class LedgerWriter final : public WriteQueue {
   absl::Status trouble_, given_up_, audit_;
   std::map<int64_t, Usage> charged_;
   std::function<void(const absl::Status&)> on_given_up_;  // null once called
+  NotWritten not_written_;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -209,6 +209,8 @@ double IdleBilledS() {
     for (const Action& action : core.On(event, {now_ns}))
       if (const auto* hold = std::get_if<TakeHold>(&action))
         again(HoldAnswered{id, hold->number, {hold->request.to_ms, {}}}, again);
+      else if (const auto* lease = std::get_if<WriteLease>(&action); lease && lease->end.empty())
+        again(LeaseWritten{lease->lease}, again);
   };
   const auto pass = [&](double seconds, bool works) {
     for (const int64_t until = now_ns + static_cast<int64_t>(seconds * 1e9); now_ns < until;) {

@@ -217,8 +217,9 @@ void GptFigures(ShelfLinks links) {
   const GptStep far = GptOn({.nodes = 2, .delay_ms = kRoundTripMs / 2, .links = links}, 2);
   Report("rtt20_round_trips", (far.ms - free.ms) / kRoundTripMs, "",
          absl::StrFormat("without a delay %.0f ms a step", free.ms),
-         absl::StrCat(absl::StrFormat("two nodes 20 ms apart, %.0f ms a step, its loss read", far.ms),
-                      NoteOf(links)));
+         absl::StrCat(
+             absl::StrFormat("two nodes 20 ms apart, %.0f ms a step, its loss read", far.ms),
+             NoteOf(links)));
 }
 
 }  // namespace

@@ -214,11 +214,11 @@ TEST(StepState, AnOptimizersResults_ReplaceWhatTheyAreComputedFrom) {
     for (const UOp* result : {v, m, Add(g, w, Mul(g, m, v))}) results.push_back(result);
   }
   const UOp* const sink = Sink(g, results);
-  const shard::StepState state = shard::StateOf(sink, std::vector<bool>(6, true));
+  const shard::StepState state = shard::StateOf(sink, {.state = std::vector<bool>(6, true)});
   const int none = shard::StepState::kNothing;
   EXPECT_EQ(state.replaced, (std::vector<int>{none, 5, 4, 3, 2, 1, 0}));
   // What is no state is not replaced.
-  EXPECT_EQ(shard::StateOf(sink, {true, true, true, false, false, false}).replaced,
+  EXPECT_EQ(shard::StateOf(sink, {.state = {true, true, true, false, false, false}}).replaced,
             (std::vector<int>{none, none, none, none, 2, 1, 0}));
 }
 
@@ -231,33 +231,76 @@ TEST(StepState, ResultsOfAnotherKind_ReplaceWhatIsLeftInOrder) {
   const auto doubled = [&](const UOp* x) { return Add(g, x, x); };
   const UOp* const sink = Sink(
       g, {turned(0), other, doubled(params[0]), turned(1), turned(2), doubled(turned(2))});
-  const shard::StepState state = shard::StateOf(sink, {true, true, true});
+  const shard::StepState state = shard::StateOf(sink, {.state = {true, true, true}});
   const int none = shard::StepState::kNothing;
   EXPECT_EQ(state.replaced, (std::vector<int>{1, none, 0, 2, none, none}));
   const std::vector<Layout> cut(6, Layout{{1}});
   EXPECT_EQ(state.LayoutsAfter({}, cut), (std::vector<Layout>(3, Layout{{1}})));
   const auto first = std::vector<Layout>{Layout{{0}}};
-  EXPECT_EQ(shard::StateOf(sink, {false, false, false}).LayoutsAfter(first, cut),
+  EXPECT_EQ(shard::StateOf(sink, {.state = {false, false, false}}).LayoutsAfter(first, cut),
             (std::vector<Layout>{Layout{{0}}, Layout{}, Layout{}}));
 }
 
-// With cut weights the first step sends nothing. It leaves them cut along the other dimension, so
-// that every later one adds activations, which are larger than gradients.
+// Rows of x times w.
+const UOp* Product(Graph& g, const UOp* x, const UOp* w) {
+  const Shape all = {x->shape[0], x->shape[1], w->shape[1]};
+  const UOp* const left = Expand(g, Reshape(g, x, {all[0], all[1], Dim(1)}), all);
+  const UOp* const right = Expand(g, Reshape(g, w, {Dim(1), all[1], all[2]}), all);
+  return Reshape(g, Reduce(g, Op::kAdd, Mul(g, left, right), {1}), {all[0], all[2]});
+}
+
+// Two layers whose weights have the type and shape of what they compute, and are only read.
+TEST(ShardChoice, WeightsThatAreOnlyRead_AreNotReplaced) {
+  Graph g;
+  const Shape shape = {256, 256};
+  const UOp* const x = Param(g, 0, DType::kF32, shape);
+  const UOp* const hidden = Product(g, x, Param(g, 1, DType::kF32, shape));
+  const UOp* const bent = Mul(g, hidden, hidden);
+  const UOp* const sink = Sink(g, {Product(g, bent, Param(g, 2, DType::kF32, shape))});
+  shard::ShardOptions options{.spread = Spread::kData, .state = {false, true, true}};
+  const int none = shard::StepState::kNothing;
+  EXPECT_EQ(shard::StateOf(sink, options).replaced, (std::vector<int>{1})) << "all of it ends";
+  options.donated = {false, false, true};
+  EXPECT_EQ(shard::StateOf(sink, options).replaced, (std::vector<int>{2}));
+  options.donated = {false, false, false};
+  EXPECT_EQ(shard::StateOf(sink, options).replaced, (std::vector<int>{none}));
+  // Each step is as the first: nothing is sent.
+  const auto inferred = ValueOrDie(ShardGraph(g, sink, Mesh{{4}}, {}, options));
+  EXPECT_EQ(inferred.report.bytes_sent, 0);
+  EXPECT_EQ(inferred.report.later_s, inferred.report.predicted_s);
+}
+
+TEST(StepState, ResultsThatARepetitionCarries_ReplaceWhatItSays) {
+  Graph g;
+  std::vector<const UOp*> doubled;
+  for (int slot = 0; slot < 3; ++slot) {
+    const UOp* const w = Param(g, slot, DType::kF32, {8, 8});
+    doubled.push_back(Add(g, w, w));
+  }
+  const UOp* const sink = Sink(g, doubled);
+  shard::ShardOptions options{.state = {true, true, true}, .carried_to = {1, 0}};
+  EXPECT_EQ(shard::StateOf(sink, options).replaced, (std::vector<int>{1, 0, 2}));
+  options.donated = {false, false, false};  // the Run keeps what it began with
+  EXPECT_EQ(shard::StateOf(sink, options).replaced,
+            (std::vector<int>{1, 0, shard::StepState::kNothing}));
+  const std::vector<Layout> results = {Layout{{0}}, Layout{{1}}, Layout{}};
+  EXPECT_EQ(shard::StateOf(sink, options).LayoutsAfter({}, results),
+            (std::vector<Layout>{Layout{{1}}, Layout{{0}}, Layout{}}));
+}
+
+// A step that leaves weights turned: with cut weights the first step sends nothing, and leaves them
+// cut along the other dimension, so that every later one adds activations.
+const UOp* TurnedStep(Graph& g, int64_t rows, int64_t width) {
+  const UOp* const w = Param(g, 0, DType::kF32, {width, width});
+  const UOp* const in = Param(g, 1, DType::kF32, {rows, width});
+  const UOp* const x = Add(g, in, in);  // computed, as activations are
+  const UOp* const outer = Product(g, Permute(g, x, {1, 0}), Product(g, x, w));
+  return Sink(g, {Add(g, w, Permute(g, outer, {1, 0}))});
+}
+
 TEST(ShardChoice, AStepThatLeavesStateOtherwise_IsJudgedByTheNext) {
   Graph g;
-  constexpr int64_t kRows = 4096, kWidth = 64;
-  const UOp* const w = Param(g, 0, DType::kF32, {kWidth, kWidth});
-  const UOp* const in = Param(g, 1, DType::kF32, {kRows, kWidth});
-  const UOp* const x = Add(g, in, in);  // computed, as activations are
-  const auto wide = [&](const UOp* value, const Shape& with_one) {
-    return Expand(g, Reshape(g, value, with_one), {kRows, kWidth, kWidth});
-  };
-  const UOp* const y =
-      Reduce(g, Op::kAdd, Mul(g, wide(x, {kRows, kWidth, 1}), wide(w, {1, kWidth, kWidth})), {1});
-  const UOp* const outer = Reduce(
-      g, Op::kAdd, Mul(g, wide(x, {kRows, kWidth, 1}), wide(y, {kRows, 1, kWidth})), {0});
-  const UOp* const next = Add(g, w, Permute(g, Reshape(g, outer, {kWidth, kWidth}), {1, 0}));
-  const UOp* const sink = Sink(g, {next});
+  const UOp* const sink = TurnedStep(g, 4096, 64);  // activations are larger than gradients
   const Mesh mesh{{4}};
   const shard::ShardOptions options{.state = {true, false}};
   shard::ShardOptions tensor = options, data = options;
@@ -273,6 +316,28 @@ TEST(ShardChoice, AStepThatLeavesStateOtherwise_IsJudgedByTheNext) {
   // What is said of later steps is what they are.
   const auto later = ValueOrDie(ShardGraph(g, sink, mesh, {by_tensor.results[0]}, tensor));
   EXPECT_EQ(later.report.predicted_s, by_tensor.report.later_s);
+}
+
+// Cut weights fit now and not in later steps, which add activations; whole ones need a little more
+// than there is.
+TEST(ShardChoice, AStepAfterWhichTheNextHasNoRoom_IsNotChosen) {
+  Graph g;
+  const UOp* const sink = TurnedStep(g, 4096, 64);
+  shard::ShardOptions options{.state = {true, false}};
+  const auto by = [&](Spread spread, std::vector<Layout>& weights) {
+    options.spread = spread;
+    auto sharded = ValueOrDie(ShardGraph(g, sink, Mesh{{4}}, weights, options));
+    weights = std::move(sharded.results);
+    return sharded.report.memory_bytes;
+  };
+  std::vector<Layout> weights, cut;
+  const double data = by(Spread::kData, weights), tensor = by(Spread::kTensor, cut);
+  ASSERT_LT(tensor, data);
+  ASSERT_GT(by(Spread::kTensor, cut), 1.5 * data) << "the next step";
+  options.spread = Spread::kAuto;
+  options.memory.bytes = static_cast<int64_t>((tensor + data) / 2);
+  const auto chosen = ValueOrDie(ShardGraph(g, sink, Mesh{{4}}, {}, options));
+  EXPECT_EQ(chosen.report.memory_bytes, data) << chosen.report.choice;
 }
 
 TEST(ShardChoice, Groups_AreAlongTheirAxes) {

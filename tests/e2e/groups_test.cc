@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <thread>
@@ -17,6 +16,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "tests/e2e/lost_test.h"
+#include "tests/e2e/small_training.h"
 #include "tests/e2e/trainer_program.h"
 #include "tests/support/row_sums.h"
 
@@ -64,7 +64,7 @@ TEST_F(GroupsTest, ATraining_OnTwoDevices_HasTheLossesOfOneAndIsBilledForTwo) {
     ASSERT_EQ(losses.size(), 60u);
     if (expected.empty()) expected = losses;
     for (size_t i = 0; i < losses.size(); ++i)
-      EXPECT_NEAR(losses[i], expected[i], 1e-4 * std::abs(expected[i]))
+      EXPECT_NEAR(losses[i], expected[i], test::LossTolerance(expected[i]))
           << devices << ", step " << i;
   }
   const test::Ended usage = Outboard("usage --json --data " + cluster_.data());

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/e2e/lost_test.h"
+#include "tests/e2e/small_training.h"
 #include "tests/e2e/trainer_program.h"
 #include "tests/support/row_sums.h"
 
@@ -50,7 +50,7 @@ class SeveralWorkersTest : public LostTest {
       ASSERT_EQ(losses.size(), 40u);
       if (expected.empty()) expected = losses;
       for (size_t i = 0; i < losses.size(); ++i)
-        EXPECT_NEAR(losses[i], expected[i], 1e-4 * std::abs(expected[i]))
+        EXPECT_NEAR(losses[i], expected[i], test::LossTolerance(expected[i]))
             << count << " devices, step " << i;
     }
     auto session = ConnectTo(static_cast<uint32_t>(std::stoi(devices)));

@@ -2,6 +2,7 @@
 // pixels in five classes, the same in every run and every process.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ struct SmallNet {
     linear.Collect(state, prefix + "linear.");
   }
 };
+
+// By how much a loss may differ from `expected` where sums have another order. Late ones are
+// small differences of numbers of about ten, whose last bit stays.
+inline double LossTolerance(double expected) { return 1e-4 * std::abs(expected) + 1e-6; }
 
 class SmallTraining {
  public:

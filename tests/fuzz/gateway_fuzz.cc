@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <map>
 #include <set>
 #include <vector>
@@ -64,6 +65,7 @@ class World {
   Event SomeEvent() {
     // Most are answered, or nothing would ever go live.
     if (!asked_.empty() && !bytes_.OneIn(4)) return SomeAnswer();
+    if (!begun_.empty() && bytes_.OneIn(2)) return SomeWritten();
     switch (bytes_.Below(14)) {
       case 0: {
         WorkerJoined join{WorkerId{++last_worker_}, "w", {}, "node", {}};
@@ -124,6 +126,14 @@ class World {
     return answered;
   }
 
+  // The disk takes a lease, in order; few are refused.
+  Event SomeWritten() {
+    const LeaseId lease = begun_.front();
+    begun_.pop_front();
+    if (bytes_.OneIn(32)) return RowNotWritten{lease.session, absl::DataLossError("damaged")};
+    return LeaseWritten{lease};
+  }
+
   void Tell(const Event& event, MonoTime now) {
     for (const Action& action : core_.On(event, now)) {
       if (const auto* const live = std::get_if<Live>(&action)) {
@@ -137,6 +147,8 @@ class World {
       } else if (const auto* const hold = std::get_if<TakeHold>(&action)) {
         OB_CHECK(hold->request.to_ms > 0 && !hold->request.prices_per_hour.empty());
         asked_.push_back(*hold);
+      } else if (const auto* const lease = std::get_if<WriteLease>(&action)) {
+        if (lease->end.empty()) begun_.push_back(lease->lease);
       } else if (const auto* const post = std::get_if<Post>(&action)) {
         for (const Charge& charge : post->charges) {
           OB_CHECK(charge.from_ms < charge.to_ms && charge.amount.value >= 0);
@@ -155,6 +167,7 @@ class World {
   MonoTime now_;
   uint64_t last_conn_ = 0, last_worker_ = 0, last_session_ = 0;
   std::vector<TakeHold> asked_;
+  std::deque<LeaseId> begun_;
   std::set<uint64_t> conns_;  // of which no end was told
   std::map<SessionId, uint64_t> epochs_;
   int64_t posted_ms_ = 0, device_ns_max_ = 0;

@@ -50,13 +50,20 @@ class Host final : public DriverHost {
 
 class Writes final : public WriteQueue {
  public:
-  void Post(std::vector<Charge>, Refused) override {}
+  void Post(std::vector<Charge> more, Refused) override {
+    charges.insert(charges.end(), more.begin(), more.end());
+  }
   void Hold(HoldRequest request, std::function<void(HoldAnswer)> then) override {
     jobs.push_back([request, then] { then({request.to_ms, absl::OkStatus()}); });
   }
   void EndHold(LeaseId) override {}
   void Write(SessionRow row) override { rows.push_back(std::move(row)); }
-  void Grant(LeaseRow row) override { leases.push_back(std::move(row)); }
+  void Grant(LeaseRow row) override {
+    if (!refuses_lease.ok())
+      jobs.push_back([this, session = row.lease.session] { not_written_(session, refuses_lease); });
+    leases.push_back(std::move(row));
+  }
+  void OnNotWritten(NotWritten then) override { not_written_ = std::move(then); }
   void KeepReceipts(std::vector<proto::Receipt> more, ReceiptRefused refused) override {
     for (const proto::Receipt& receipt : more) {
       receipts.push_back(receipt);
@@ -72,10 +79,15 @@ class Writes final : public WriteQueue {
   absl::Status trouble() const override { return trouble_; }
   std::vector<SessionRow> rows;
   std::vector<LeaseRow> leases;
+  std::vector<Charge> charges;
   std::vector<proto::Receipt> receipts;
   absl::Status receipts_refused;  // what becomes of each
+  absl::Status refuses_lease;     // for good
   Jobs jobs;
   absl::Status trouble_;
+
+ private:
+  NotWritten not_written_;
 };
 
 class Auth final : public ClientAuth {

@@ -68,6 +68,62 @@ TEST(CoreFunds, ASessionIsLive_WhenItsExecutorAndItsHoldAreThere) {
   }
 }
 
+// A disk that stands still is our fault: the client cannot work yet, and the worker does not count.
+TEST(CoreFunds, ALeaseIsMetered_OnceItsRowIsOnDisk) {
+  FundsWorld w;
+  w.asks_disk = true;
+  const SessionId id = w.Open(1);
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  w.Answer(w.Asked(), kHoldMs);
+  const auto pass = [&](double seconds) {
+    w.PassUntil(id, seconds, /*busy=*/false, [] { return false; });
+  };
+  pass(30);
+  EXPECT_EQ(w.core.BillOf(id).ms, 0);
+  EXPECT_FALSE(w.core.IsWritten({id, 1}));
+  w.Tell(LeaseWritten{{id, 2}});
+  EXPECT_FALSE(w.core.IsWritten({id, 1})) << "that is another one";
+  w.Tell(LeaseWritten{{id, 1}});
+  EXPECT_TRUE(w.core.IsWritten({id, 1}));
+  pass(7);
+  w.Tell(LeaseWritten{{id, 1}});
+  pass(7);
+  w.Tell(ClientClosed{ConnId{1}});
+  EXPECT_NEAR(static_cast<double>(w.posted_ms), 14'000, 1);
+}
+
+TEST(CoreFunds, ALeaseThatEndsBeforeItIsWritten_IsFree) {
+  FundsWorld w;
+  w.asks_disk = true;
+  const SessionId id = w.Open(1);
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  w.Answer(w.Asked(), kHoldMs);
+  w.PassUntil(id, 5, /*busy=*/true, [] { return false; });
+  w.Tell(ClientClosed{ConnId{1}});
+  w.Tell(LeaseWritten{{id, 1}});
+  EXPECT_EQ(w.posted_ms, 0);
+}
+
+TEST(CoreFunds, ARowThatIsNeverWritten_EndsItsSession_AndCostsNothing) {
+  FundsWorld w;
+  w.asks_disk = true;
+  const SessionId id = w.Open(1);
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  w.Answer(w.Asked(), kHoldMs);
+  w.now_ns += kSecondNs;
+  w.Tell(RowNotWritten{id, absl::DataLossError("the file is damaged")});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_TRUE(absl::IsInternal(w.Get<EndClient>()->why)) << w.Get<EndClient>()->why;
+  EXPECT_EQ(w.Get<EndClient>()->bill.amount, MicroUsd{});
+  ASSERT_NE(w.Get<EndHold>(), nullptr);
+  EXPECT_EQ(w.Get<EndHold>()->lease, (LeaseId{id, 1}));
+  EXPECT_FALSE(w.core.Has(id));
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  EXPECT_EQ(w.posted_ms, 0);
+  w.Tell(RowNotWritten{id, absl::DataLossError("the file is damaged")});
+  EXPECT_TRUE(w.actions.empty()) << "its last row";
+}
+
 TEST(CoreFunds, ARefusedHold_EndsAnOpening) {
   FundsWorld w;
   const SessionId id = w.Open(1);

@@ -24,7 +24,7 @@ struct World {
   void Tell(const Event& event) {
     actions = core.On(event, MonoTime{now_ns});
     ASSERT_EQ(core.CheckInvariants(), "");
-    if (!asks_money) FundAll();
+    AnswerAll();
     history.insert(history.end(), actions.begin(), actions.end());
     for (const Action& action : actions) {
       if (const auto* post = std::get_if<Post>(&action)) {
@@ -32,17 +32,25 @@ struct World {
       }
     }
   }
-  // As a ledger without limits does, so that tests of other things see no money.
-  void FundAll() {
+  // As a ledger without limits and a disk without delay do, so that tests of other things see
+  // neither.
+  void AnswerAll() {
     for (size_t i = 0; i < actions.size(); ++i) {
       const auto* hold = std::get_if<TakeHold>(&actions[i]);
-      if (hold == nullptr) continue;
-      const HoldAnswered answered{
-          hold->request.lease.session, hold->number, {hold->request.to_ms, absl::OkStatus()}};
-      for (Action& action : core.On(answered, MonoTime{now_ns}))
+      const auto* lease = std::get_if<WriteLease>(&actions[i]);
+      Event answer;
+      if (hold != nullptr && !asks_money)
+        answer = HoldAnswered{hold->request.lease.session, hold->number,
+                              {hold->request.to_ms, absl::OkStatus()}};
+      else if (lease != nullptr && lease->end.empty() && !asks_disk)
+        answer = LeaseWritten{lease->lease};
+      else
+        continue;
+      for (Action& action : core.On(answer, MonoTime{now_ns}))
         actions.push_back(std::move(action));
       ASSERT_EQ(core.CheckInvariants(), "");
     }
+    if (asks_money) return;
     std::erase_if(actions, [](const Action& action) {
       return std::holds_alternative<TakeHold>(action) || std::holds_alternative<EndHold>(action);
     });
@@ -103,6 +111,7 @@ struct World {
   int64_t now_ns = 0;
   int64_t posted_ms = 0;
   bool asks_money = false;  // the test answers TakeHold itself
+  bool asks_disk = false;   // likewise WriteLease
   std::vector<Action> actions, history;
 };
 

@@ -330,6 +330,31 @@ TEST_F(GroupRunsTest, AKnownRun_IsAnotherIfAnythingThatCountsDiffers) {
   EXPECT_NE(name_of(true, true, put()), state) << "its value is whole";
   EXPECT_NE(name_of(true, false, in_parts), state) << "its input is cut";
   EXPECT_EQ(name_of(true, false, put()), state);
+  name_of(true, true, put());
+  const uint64_t whole = handle;
+  const std::string read = name_of(false, false, whole);
+  EXPECT_NE(name_of(true, false, whole), read) << "what is only read is not replaced";
+}
+
+// What a Run ends, and what it carries where, is known whether the memory of devices is or not.
+TEST_F(GroupRunsTest, ARepetition_IsWrittenForWhatItCarriesWhere) {
+  proto::ClientFrame put = Put(1, 1), repeated = Run(2, 1, 2);
+  Pass(put);
+  proto::Run& run = *repeated.mutable_items(0)->mutable_run();
+  run.set_repeat(3);
+  run.add_carry();  // output 0 into input 0
+  run.add_donate(0);
+  Pass(repeated);
+  GraphUse use{.graph_id = graph_.id.ToBytes(),
+               .mesh = shard::Mesh{{2}},
+               .inputs = {shard::Layout{}},
+               .state = {true},
+               .results = {shard::Layout{}},
+               .donated = {true},
+               .carried_to = {0}};
+  EXPECT_NE(sharder_.Find(kTenant, use), nullptr);
+  use.carried_to = {};
+  EXPECT_EQ(sharder_.Find(kTenant, use), nullptr);
 }
 
 TEST_F(GroupRunsTest, AGraphThatWasNotSent_EndsTheSession) {

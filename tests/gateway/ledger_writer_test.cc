@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gateway/accounts/session_rows.h"
 #include "gateway/ledger/ledger.h"
@@ -90,6 +91,29 @@ TEST_F(LedgerWriterTest, WhatNobodyWaitsFor_IsDurableAllTheSame) {
   const int before = syncs_;
   Post(0);
   EXPECT_TRUE(outboard::test::Eventually([&] { return syncs_ > before; }));
+}
+
+// Before those are told that wait for it.
+TEST_F(LedgerWriterTest, RowThatIsRefusedForGood_IsReported) {
+  std::vector<std::pair<SessionId, absl::StatusCode>> reported;
+  writer_.OnNotWritten([&](SessionId session, const absl::Status& why) {
+    reported.emplace_back(session, why.code());
+  });
+  LeaseRow lease{.lease = DeviceOf(1).lease, .tenant = kAnna, .devices = 1, .worker = "w"};
+  writer_.Grant(lease);
+  EXPECT_TRUE(AwaitWritten().ok());
+  EXPECT_TRUE(reported.empty());
+  lease.lease = DeviceOf(2).lease;
+  lease.devices = 0;
+  writer_.Grant(lease);
+  SessionRow row;  // of nobody
+  row.session = DeviceOf(3).lease.session;
+  writer_.Write(row);
+  EXPECT_TRUE(AwaitWritten().ok());
+  const std::vector<std::pair<SessionId, absl::StatusCode>> due = {
+      {DeviceOf(2).lease.session, absl::StatusCode::kInvalidArgument},
+      {DeviceOf(3).lease.session, absl::StatusCode::kInvalidArgument}};
+  EXPECT_EQ(reported, due);
 }
 
 // To try it again says nothing: Linux tells of a write that was lost once.

@@ -273,6 +273,12 @@ class ReceiptsTest : public LyingWorkerTest {
     signing::Sign(key_, receipt);
     return receipt;
   }
+  static proto::ClientFrame CloseFrame() {
+    proto::ClientFrame close;
+    close.set_epoch(1);
+    close.add_items()->mutable_close();
+    return close;
+  }
   // At once, as the last one of a lease.
   void Tell(const proto::Receipt& receipt) {
     proto::WorkerEvent event;
@@ -298,10 +304,7 @@ TEST_F(ReceiptsTest, WorkerIsToldOfItsLeases_AndTheyNameTheirDevices) {
   ASSERT_EQ(writes_.leases.size(), 1u);
   EXPECT_EQ(writes_.leases[0].physical_devices,
             std::vector<std::string>{signing::PhysicalDevice(key_.public_key(), 0)});
-  proto::ClientFrame close;
-  close.set_epoch(1);
-  close.add_items()->mutable_close();
-  client_port_.OnFrame(std::move(close));
+  client_port_.OnFrame(CloseFrame());
   RunAll(host_.jobs);
   RunAll(writes_.jobs);
   EXPECT_TRUE(LastChange()->ends());
@@ -326,6 +329,63 @@ TEST_F(ReceiptsTest, WorkerIsToldOfALeaseOnceThatIsOnDisk) {
   EXPECT_FALSE(is_told());
   RunAll(writes_.jobs);
   EXPECT_TRUE(is_told());
+  other_port.OnGone();
+  second_port.OnGone();
+}
+
+// The worker counts from when it is told: it would be blamed for a wait that is ours.
+TEST_F(ReceiptsTest, WhileTheRowOfALeaseWaitsForTheDisk_ItIsNotCharged) {
+  ClientEnd other;
+  ClientPort other_port(&driver_, &host_, &auth_, &other, {});
+  WorkerEnd second;
+  WorkerPort second_port(&driver_, &second);
+  Join(second_port, 's', signing::SigningKey::Make().public_key());
+  Open(other_port, OpenFrame());
+  ASSERT_NE(second.assign(), nullptr);
+  const std::string session = second.assign()->session_id();
+  ASSERT_TRUE(Attach(next_port_, *second.assign()).ok());
+  for (const auto& write : std::exchange(writes_.jobs, {})) write();
+  const auto pass = [&](int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      Tick(1000);
+      Beat(second_port, session);
+    }
+  };
+  pass(90);
+  EXPECT_TRUE(next_.sent.empty()) << "its client waits, too";
+  RunAll(writes_.jobs);
+  EXPECT_FALSE(next_.sent.empty());
+  pass(5);
+  other_port.OnFrame(CloseFrame());
+  int64_t charged_ms = 0;
+  for (const Charge& charge : writes_.charges)
+    if (charge.device.lease.session.Bytes() == session)
+      charged_ms += charge.to_ms - charge.from_ms;
+  EXPECT_EQ(charged_ms, 5000) << "since the row is there";
+  other_port.OnGone();
+  second_port.OnGone();
+}
+
+TEST_F(ReceiptsTest, LeaseThatIsNeverOnDisk_EndsItsSession_AndItsWorkerHearsNothing) {
+  ClientEnd other;
+  ClientPort other_port(&driver_, &host_, &auth_, &other, {});
+  WorkerEnd second;
+  WorkerPort second_port(&driver_, &second);
+  Join(second_port, 's', signing::SigningKey::Make().public_key());
+  Open(other_port, OpenFrame());
+  ASSERT_NE(second.assign(), nullptr);
+  writes_.refuses_lease = absl::DataLossError("the file is damaged");
+  ASSERT_TRUE(Attach(next_port_, *second.assign()).ok());
+  RunAll(writes_.jobs);
+  RunAll(host_.jobs);
+  ASSERT_EQ(other.ends.size(), 1u);
+  EXPECT_TRUE(absl::IsInternal(other.ends[0])) << other.ends[0];
+  for (const proto::ServerFrame& frame : other.sent)
+    for (const proto::ServerItem& item : frame.items()) EXPECT_FALSE(item.has_opened());
+  for (const proto::GatewayCommand& command : second.sent)
+    EXPECT_FALSE(command.has_lease_change() && !command.lease_change().ends());
+  EXPECT_TRUE(writes_.charges.empty());
+  EXPECT_EQ(writes_.rows.back().state, SessionRowState::kLost);
   other_port.OnGone();
   second_port.OnGone();
 }

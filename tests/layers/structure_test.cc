@@ -271,22 +271,33 @@ TEST(Structure, TypeNames_HaveOneMeaning) {
 
 // ---- numbered invariants
 
-// Labels of a list of invariants, as "//   G1  A slot is held by", that are in another file's list
-// too: whoever reads "G1" elsewhere must know which list is meant.
-Strings RepeatedInvariants(const std::vector<Source>& sources) {
-  static const std::regex kEntry("^//(?: |   )([A-Z]{1,2}[0-9]{1,2})( {1,2})[^ ]");
-  std::map<std::string, std::set<std::string>> files;  // by label
+// The files whose lists of invariants have each label, as "//   G1  A slot is held by". A label
+// that two lists have is wrong: whoever reads "G1" elsewhere must know which list is meant.
+using FilesOfLabels = std::map<std::string, std::set<std::string>>;
+FilesOfLabels Invariants(const std::vector<Source>& sources) {
+  static const std::regex kEntry("^ *//( |   )([A-Z]{1,2}[0-9]{1,2})( {1,2})(?! )(\\w*)");
+  static const std::set<std::string> kOfSentences = {"",    "and", "are", "as", "in",
+                                                     "is",  "of",  "or",  "to", "with"};
+  FilesOfLabels files;
   for (const Source& source : sources) {
     std::istringstream lines(source.text);
     std::string line;
     std::smatch entry;
-    while (std::getline(lines, line))
-      // "// L5 and L7 of an entry" is a sentence: in a list the label stands in a column.
-      if (std::regex_search(line, entry, kEntry) && (line[3] == ' ' || entry[2].length() == 2))
-        files[entry[1]].insert(source.path);
+    while (std::getline(lines, line)) {
+      if (!std::regex_search(line, entry, kEntry)) continue;
+      // "// L5 and L7 of an entry" is a sentence: in a list the label stands in a column. A label
+      // of three letters fills it.
+      if (entry[1].length() > 1 || entry[3].length() == 2 ||
+          (entry[2].length() > 2 && kOfSentences.count(entry[4]) == 0))
+        files[entry[2]].insert(source.path);
+    }
   }
+  return files;
+}
+
+Strings RepeatedInvariants(const std::vector<Source>& sources) {
   Strings repeated;
-  for (const auto& [label, where] : files)
+  for (const auto& [label, where] : Invariants(sources))
     if (where.size() > 1) {
       std::string all = label + " is defined in";
       for (const std::string& path : where) all += " " + path;
@@ -301,7 +312,67 @@ TEST(Structure, RepeatedInvariant_Fires) {
   EXPECT_EQ(RepeatedInvariants({one, {"b.h", "//   GX1 A relay.\n"}}).size(), 1u);
   EXPECT_EQ(RepeatedInvariants({one, {"b.h", "// G1  A relay.\n"}}).size(), 1u);
   EXPECT_TRUE(RepeatedInvariants({one, {"b.h", "//   G2  A relay.\n"}}).empty());
+  EXPECT_EQ(RepeatedInvariants({one, {"b.h", "// GX1 A relay.\n"}}).size(), 1u);
+  EXPECT_EQ(RepeatedInvariants({one, {"b.h", "  //   G1  A relay.\n"}}).size(), 1u);
+  EXPECT_EQ(RepeatedInvariants({one, {"b.h", "  // GX1 A relay.\n"}}).size(), 1u);
   EXPECT_TRUE(RepeatedInvariants({one, {"b.h", "// G1 of a.cc.\n  // G1\n"}}).empty());
+  EXPECT_TRUE(RepeatedInvariants({one, {"b.h", "// GX1 and GX2 of a.cc.\n  // GX1.\n"}}).empty());
+}
+
+// Where a comment names invariants of a file, "R6 of gateway/data_path/relay.cc", "E8, E9 and E7 of
+// executor_core.cc", "L1 to L9 are the invariants of ledger.h": those that are in no list of such a
+// file. Counts the references.
+Strings LostInvariants(const std::vector<Source>& sources, int& references) {
+  static const std::regex kBreak("\n *// *");
+  static const std::regex kNamed(
+      "((?:[A-Z]{1,2}[0-9]{1,2}(?:, | and | to ))*[A-Z]{1,2}[0-9]{1,2}) "
+      "(?:are the invariants )?(?:of|in) ([a-z0-9_/]+\\.(?:cc|h))\\b");
+  static const std::regex kLabel("[A-Z]{1,2}[0-9]{1,2}");
+  const FilesOfLabels files = Invariants(sources);
+  Strings lost;
+  for (const Source& source : sources) {
+    const std::string text = std::regex_replace(source.text, kBreak, " ");
+    for (std::sregex_iterator m(text.begin(), text.end(), kNamed), end; m != end; ++m) {
+      const std::string labels = (*m)[1], file = (*m)[2];
+      for (std::sregex_iterator l(labels.begin(), labels.end(), kLabel); l != end; ++l) {
+        ++references;
+        const auto at = files.find(l->str());
+        if (at == files.end() || std::none_of(at->second.begin(), at->second.end(),
+                                              [&](const std::string& path) {
+                                                return path == file || EndsWith(path, "/" + file);
+                                              }))
+          lost.push_back(source.path + " names " + l->str() + " of " + file +
+                         ", whose list of invariants lacks it");
+      }
+    }
+  }
+  return lost;
+}
+
+TEST(Structure, LostInvariant_Fires) {
+  const Source one{"a/a.cc", "//   G1  A slot.\n//   G2  A seat.\n"};
+  int references = 0;
+  EXPECT_TRUE(LostInvariants({one, {"b.h", "// Held (G1 of a/a.cc).\n"}}, references).empty());
+  EXPECT_TRUE(LostInvariants({one, {"b.h", "  // Held: G1 and\n  // G2 of a.cc.\n"}}, references)
+                  .empty());
+  EXPECT_EQ(references, 3);
+  EXPECT_EQ(LostInvariants({one, {"b.h", "// G1, G3 of a.cc.\n"}}, references).size(), 1u);
+  const Source sentence{"b.h", "// G1 to G9\n// are the invariants of a.cc."};
+  EXPECT_EQ(LostInvariants({one, sentence}, references).size(), 1u);
+  EXPECT_EQ(LostInvariants({one, {"b.h", "// G1 of b.cc.\n"}}, references).size(), 1u);
+}
+
+TEST(Structure, InvariantsThatCommentsName_AreThere) {
+  std::vector<Source> sources = AllSources();
+  // This file's are examples.
+  sources.erase(std::remove_if(sources.begin(), sources.end(),
+                               [](const Source& source) {
+                                 return EndsWith(source.path, "layers/structure_test.cc");
+                               }),
+                sources.end());
+  int references = 0;
+  EXPECT_EQ(Joined(LostInvariants(sources, references)), "");
+  EXPECT_GT(references, 15);
 }
 
 TEST(Structure, InvariantNumbers_HaveOneMeaning) {

@@ -16,8 +16,8 @@
 namespace outboard::test {
 namespace {
 
-// The proxy before a worker has to know the worker's port before it starts. Ports from 32,768 on are
-// those that the system gives to others at any time.
+// The proxy before a worker has to know the worker's port before it starts. Ports from 32,768 on
+// are those that the system gives to others at any time.
 constexpr int kPortsFrom = 20'000, kPorts = 10'000;
 
 absl::StatusOr<int> FreePort() {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -70,7 +69,7 @@ class ShelfTest : public ::testing::TestWithParam<ShelfLinks> {
     ASSERT_EQ(one.size(), static_cast<size_t>(steps));
     ASSERT_EQ(many.size(), one.size());
     for (size_t i = 0; i < one.size(); ++i)
-      EXPECT_NEAR(many[i], one[i], 1e-4 * std::abs(one[i])) << "step " << i;
+      EXPECT_NEAR(many[i], one[i], test::LossTolerance(one[i])) << "step " << i;
   }
 
   std::unique_ptr<test::Shelf> shelf_;

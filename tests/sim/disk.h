@@ -114,11 +114,12 @@ class SimulatedWrites final : public gateway::WriteQueue {
     disk_->receipts.LeaseEnds(lease);
   }
   void KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRefused refused) override {
-    AddWrite([this, receipts = std::move(receipts), refused = std::move(refused)] {
-      const std::vector<absl::Status> kept = disk_->receipts.Keep(receipts, turn_);
+    AddWrite([disk = disk_, turn = turn_, planted = planted_, receipts = std::move(receipts),
+              refused = std::move(refused), alive = std::weak_ptr<bool>(alive_)] {
+      const std::vector<absl::Status> kept = disk->receipts.Keep(receipts, turn);
       for (size_t i = 0; i < kept.size(); ++i)
-        if (!kept[i].ok() &&
-            !(absl::IsAborted(kept[i]) && planted_ == Planted::kBelievesConflict))
+        if (!kept[i].ok() && !alive.expired() &&
+            !(absl::IsAborted(kept[i]) && planted == Planted::kBelievesConflict))
           refused(receipts[i], kept[i]);
     });
   }

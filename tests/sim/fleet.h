@@ -95,13 +95,15 @@ class Fleet {
 
   // G13.
   void LookAtStored(gateway::SessionId session, bool is_saved) {
-    std::optional<std::pair<uint64_t, uint64_t>> applied;  // by the last placement
+    std::optional<uint64_t> applied;  // by the last placement; those before it were replaced
     for (const auto& worker : workers_)
-      if (const auto of_this = worker->Applied(session)) applied = std::max(applied, of_this);
+      if (const auto of_this = worker->Applied(session);
+          of_this && of_this->first == gateway_.LastPlacement(session))
+        applied = of_this->second;
     if (is_saved) {
       world_.Count("put away, saved");
-      if (applied && gateway_.KeptSeq(session) < applied->second)
-        world_.Broken("item ", applied->second, " is applied, and the session was put away at ",
+      if (applied && gateway_.KeptSeq(session) < *applied)
+        world_.Broken("item ", *applied, " is applied, and the session was put away at ",
                       gateway_.KeptSeq(session));
       return;
     }

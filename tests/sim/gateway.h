@@ -214,6 +214,11 @@ class Gateway {
     const auto found = kept_.find(session);
     return found == kept_.end() ? 0 : found->second;
   }
+  // The last that an executor was assigned to.
+  uint64_t LastPlacement(gateway::SessionId session) const {
+    const auto found = assigned_.find(session);
+    return found == assigned_.end() ? 0 : found->second;
+  }
   // True if its executor was asked for a snapshot long enough ago, or could not be asked. Several
   // are asked again and again, and not before their client has opened all of them.
   bool HadTimeToSave(gateway::SessionId session) const {
@@ -408,7 +413,12 @@ class Gateway {
           alive->process_->host.Enter([alive] { alive->Gone(); });
       };
     }
-    void Send(proto::GatewayCommand command) override { connection->SendDown(std::move(command)); }
+    void Send(proto::GatewayCommand command) override {
+      if (command.has_assign())
+        gateway_->assigned_[*gateway::SessionId::FromBytes(command.assign().session_id())] =
+            command.assign().placement();
+      connection->SendDown(std::move(command));
+    }
     void End(absl::Status) override {
       if (!std::exchange(connection->acceptor.open, false)) return;
       connection->Break();
@@ -578,7 +588,7 @@ class Gateway {
   // gateway.
   std::map<std::string, uint64_t> done_;
   std::map<std::string, std::pair<uint64_t, uint64_t>> told_;
-  std::map<gateway::SessionId, uint64_t> kept_;
+  std::map<gateway::SessionId, uint64_t> kept_, assigned_;
   std::map<std::string, int64_t> replays_;  // by session: since when
   uint64_t applied_ = 0;                    // of the last Opened
   // State that survives a crash.

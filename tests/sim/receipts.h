@@ -5,7 +5,7 @@
 //   W1  an honest worker is never set aside, nor taken for a liar
 //   W2  a worker that contradicts what it signed gets no lease, and those it has end
 //   W3  what is kept of a device was signed by the worker that leases it out, and is its last word
-//   W4  an honest worker signs for what its devices are charged, from when their lease is on disk
+//   W4  an honest worker signs for what its devices are charged
 //
 // What is charged is not the workers' to say: M1 to M8 (books.h) hold whatever they sign.
 #pragma once
@@ -70,16 +70,16 @@ class Receipts final : public gateway::WorkerQuarantine {
     const Worker& worker = workers_.at(name);
     if (KnowsOfLies(worker, turn))
       world_->Broken("W2: ", name, " gets a lease after it contradicted itself");
-    leases_[row.lease] = {name, world_->now()};
+    leases_[row.lease] = name;
   }
   void LeaseEnds(const gateway::LeaseId& lease) { running_.erase(lease); }
   void Charged(const gateway::Charge& charge, uint64_t turn) {
     const auto at = leases_.find(charge.device.lease);
     if (at == leases_.end()) return;
     charged_ms_[charge.device] = charge.to_ms;
-    const Worker& worker = workers_.at(at->second.worker);
+    const Worker& worker = workers_.at(at->second);
     if (KnowsOfLies(worker, turn) && world_->now() - worker.caught_at > kEndsWithin)
-      world_->Broken("W2: a lease of ", at->second.worker, " goes on after it contradicted itself");
+      world_->Broken("W2: a lease of ", at->second, " goes on after it contradicted itself");
   }
   void Offence(std::string_view worker, std::string_view kind) {
     const Lie lie = has_begun() ? workers_.at(NodeOf(worker)).lie : Lie::kNone;
@@ -103,8 +103,6 @@ class Receipts final : public gateway::WorkerQuarantine {
     for (uint32_t i = 0; i < row.physical_devices.size(); ++i)
       named_[{row.lease, i}] = row.physical_devices[i];
     running_.insert(row.lease);
-    Lease& lease = leases_.at(row.lease);
-    lease.written_after_ms = (world_->now() - lease.began) / kMs;
   }
   std::vector<absl::Status> Keep(const std::vector<proto::Receipt>& receipts, uint64_t turn) {
     const std::vector<absl::Status> kept = ValueOrDie(rows_->Keep(receipts));
@@ -134,7 +132,7 @@ class Receipts final : public gateway::WorkerQuarantine {
   std::optional<gateway::LeaseId> OneOfOthers(const std::string& name) {
     std::vector<gateway::LeaseId> others;
     for (const gateway::LeaseId& lease : running_)
-      if (leases_.contains(lease) && leases_.at(lease).worker != name) others.push_back(lease);
+      if (leases_.contains(lease) && leases_.at(lease) != name) others.push_back(lease);
     if (others.empty()) return std::nullopt;
     return others[world_->Draw() % others.size()];
   }
@@ -153,12 +151,11 @@ class Receipts final : public gateway::WorkerQuarantine {
         world_->Broken("W3: the last receipt of a device is not kept");
     }
     for (const auto& [device, charged_ms] : charged_ms_) {
-      const Lease& lease = leases_.at(device.lease);
-      if (workers_.at(lease.worker).lie != Lie::kNone) continue;
+      if (workers_.at(leases_.at(device.lease)).lie != Lie::kNone) continue;
       const auto last = last_.find(device);
       const auto signed_ms =
           last == last_.end() ? 0 : static_cast<int64_t>(last->second.usable_ms());
-      if (charged_ms - signed_ms > kSlackMs + lease.written_after_ms)
+      if (charged_ms - signed_ms > kSlackMs)
         world_->Broken("W4: an honest worker signed ", signed_ms, " ms of ", charged_ms);
       if (signed_ms > 0) world_->Count("signed for");
     }
@@ -174,10 +171,6 @@ class Receipts final : public gateway::WorkerQuarantine {
     uint64_t known_to = 0;  // the last gateway that saw it, or read who is set aside
     int64_t caught_at = 0;
     bool is_written = false;
-  };
-  struct Lease {
-    std::string worker;
-    int64_t began = 0, written_after_ms = 0;
   };
 
   // Without entries, made once.
@@ -232,7 +225,7 @@ class Receipts final : public gateway::WorkerQuarantine {
   std::unique_ptr<gateway::ReceiptRows> rows_;
   std::map<std::string, Worker> workers_;  // by name
   std::vector<gateway::SetAsideWorker> aside_;
-  std::map<gateway::LeaseId, Lease> leases_;
+  std::map<gateway::LeaseId, std::string> leases_;  // whose worker it is
   std::set<gateway::LeaseId> running_;
   std::set<std::string> signed_;
   std::map<gateway::LeasedDevice, std::string> named_;

@@ -74,7 +74,7 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
 // Programs that idle, go away, crash and are killed, on workers that do, too: no lease is left, and
 // the money is exact.
 TEST(SessionSim, TwoHundredSessionsOverEightWorkers_LeakNothing) {
-  constexpr uint64_t kNamed = 7;  // of the worlds whose programs die, and are followed by others
+  constexpr uint64_t kNamed = 25;  // of the worlds whose programs die, and are followed by others
   Fleet fleet(kNamed, Planted::kNone,
               {.workers = 8, .clients = 200, .faults = 10, .check_every = 500});
   EXPECT_EQ(fleet.Run(), "") << fleet.world().trace();

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "base/check.h"
 #include "runtime/collective/sockets.h"
 #include "tests/support/temp_folder.h"
@@ -121,6 +122,27 @@ std::string ReceiveAll(int fd, size_t bytes) {
   const ssize_t count = recv(fd, got.data(), bytes, MSG_WAITALL);
   got.resize(count < 0 ? 0 : static_cast<size_t>(count));
   return got;
+}
+
+TEST(GroupLinks, WhatIsAdvertised_IsAsGivenOrWhereItListens) {
+  const auto here = ListenHere();
+  EXPECT_EQ(here->advertised(), here->address());
+  for (const char* mapped : {"10.0.0.7:4000", "[fd00::7]:4000"}) {
+    const auto links = ValueOrDie(GroupLinks::Listen("127.0.0.1:0", mapped));
+    EXPECT_EQ(links->advertised(), mapped);
+    EXPECT_NE(links->address(), mapped);
+  }
+}
+
+// Workers would be told of it, and find nobody there.
+TEST(GroupLinks, AnAdvertisedAddressThatIsNone_IsRefused) {
+  for (const char* none : {"10.0.0.7:0", "box:4000", "10.0.0.7", "0.0.0.0:4000", "[fd00::7:4000"}) {
+    const absl::Status refused = GroupLinks::Listen("127.0.0.1:0", none).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << none;
+    EXPECT_TRUE(absl::StartsWith(refused.message(), "--advertise-data-address: ")) << refused;
+  }
+  const absl::Status refused = GroupLinks::Listen("box:0").status();
+  EXPECT_TRUE(absl::StartsWith(refused.message(), "--data-address: ")) << refused;
 }
 
 TEST(GroupLinks, RanksOnTwoWorkers_GatherAsOnOne) {

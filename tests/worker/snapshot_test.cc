@@ -1,5 +1,6 @@
-// E8, E9 and E7 of executor_core.cc: a session that begins with a snapshot and is sent the items
-// behind it gives the answers, and comes to the state, of the one that was never disturbed.
+// E8 and E9 of executor_core.cc, E7 of session_state.cc: a session that begins with a snapshot and
+// is sent the items behind it gives the answers, and comes to the state, of the one that was never
+// disturbed.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -353,8 +353,15 @@ GroupLinks::GroupLinks() : impl_(std::make_unique<Impl>()) {}
 GroupLinks::~GroupLinks() = default;
 absl::StatusOr<std::unique_ptr<GroupLinks>> GroupLinks::Listen(const std::string& address,
                                                                const std::string& advertised) {
+  const auto of_flag = [](const char* flag, const absl::Status& bad) {
+    return absl::Status(bad.code(), absl::StrCat(flag, ": ", bad.message()));
+  };
+  if (!advertised.empty())
+    if (const absl::Status bad = wire::ParseDataAddress(advertised).status(); !bad.ok())
+      return of_flag("--advertise-data-address", bad);
   std::unique_ptr<GroupLinks> made(new GroupLinks());
-  OB_RETURN_IF_ERROR(made->impl_->Begin(address));
+  if (const absl::Status bad = made->impl_->Begin(address); !bad.ok())
+    return of_flag("--data-address", bad);
   made->advertised_ = advertised.empty() ? made->address() : advertised;
   return made;
 }

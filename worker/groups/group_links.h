@@ -26,8 +26,9 @@ namespace outboard::worker {
 class GroupLinks {
  public:
   // `address`: of this host, as in wire/data_address.h; port 0: the system chooses. `advertised`,
-  // of the same form: where other workers reach it, if that differs (a container's mapped port).
-  // Errors: INVALID_ARGUMENT  no such address
+  // of the same form with a port: where other workers reach it, if that differs (a container's
+  // mapped port). Errors name the worker's option that is to be changed:
+  //         INVALID_ARGUMENT  no such address; `advertised` is none
   //         UNAVAILABLE       it is in use; no thread or descriptor
   static absl::StatusOr<std::unique_ptr<GroupLinks>> Listen(const std::string& address,
                                                             const std::string& advertised = "");
