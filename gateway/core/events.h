@@ -316,7 +316,7 @@ struct HoldAnswered {  // answers TakeHold
   uint64_t number = 0;  // of that TakeHold
   HoldAnswer answer;
 };
-struct LeaseWritten {  // its row is on disk, where no crash takes it away: it is metered from now on
+struct LeaseWritten {  // its row is on disk, where no crash takes it away: metered from now on
   LeaseId lease;
 };
 struct RowNotWritten {  // a row of the session, or of a lease of it, will never be on disk
