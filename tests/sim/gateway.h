@@ -211,13 +211,11 @@ class Gateway {
   std::function<void(gateway::SessionId, bool is_saved)> on_stored;
   // The last item of the snapshots that its executors wanted kept.
   uint64_t KeptSeq(gateway::SessionId session) const {
-    const auto found = kept_.find(session);
-    return found == kept_.end() ? 0 : found->second;
+    return kept_.contains(session) ? kept_.at(session) : 0;
   }
   // The last that an executor was assigned to.
   uint64_t LastPlacement(gateway::SessionId session) const {
-    const auto found = assigned_.find(session);
-    return found == assigned_.end() ? 0 : found->second;
+    return assigned_.contains(session) ? assigned_.at(session) : 0;
   }
   // True if its executor was asked for a snapshot long enough ago, or could not be asked. Several
   // are asked again and again, and not before their client has opened all of them.
