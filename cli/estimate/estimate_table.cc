@@ -64,7 +64,7 @@ std::string EstimateTable(const RecordedWork& work, const std::vector<ClassEstim
                                absl::StrCat(Usd(of.micro_usd->low), " to ",
                                             Usd(of.micro_usd->high)),
                                of.is_measured         ? "  (measured)"
-                               : of.of.is_unmeasured ? "  (no such device was ever measured)"
+                               : of.of.rates_on_paper ? "  (rates on paper)"
                                                      : ""));
   }
   return text;
@@ -83,11 +83,11 @@ std::string EstimateJson(const RecordedWork& work, const std::vector<ClassEstima
     absl::StrAppend(
         &text, first ? "" : ", ",
         absl::StrFormat(
-            "{\"class\": %s, %s, %s, \"measured\": %s, \"on_paper\": %s, \"gflops\": %s, "
+            "{\"class\": %s, %s, %s, \"measured\": %s, \"rates_on_paper\": %s, \"gflops\": %s, "
             "\"memory_gb_per_s\": %s, \"run_per_hour_micro_usd\": %d, \"unknown\": %s}",
             of.of.name.empty() ? "null" : Quoted(of.of.name), RangeJson("seconds", of.seconds),
             RangeJson("micro_usd", of.micro_usd), of.is_measured ? "true" : "false",
-            of.of.is_unmeasured ? "true" : "false",
+            of.of.rates_on_paper ? "true" : "false",
             of.of.gflops > 0 ? absl::StrFormat("%.6g", of.of.gflops) : "null",
             of.of.memory_gb_per_s > 0 ? absl::StrFormat("%.6g", of.of.memory_gb_per_s) : "null",
             of.of.run_per_hour_micro_usd, of.unknown.empty() ? "null" : Quoted(of.unknown)));

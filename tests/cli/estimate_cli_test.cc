@@ -1,15 +1,20 @@
 // `outboard estimate` as a user has it: real processes, prices from a file.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "cli/estimate/estimate_table.h"
 #include "cli/estimate/recorded_run.h"
-#include "cli/estimate/unmeasured.h"
+#include "cli/estimate/rates_on_paper.h"
+#include "compiler/target.h"
+#include "gateway/prices/price_list.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
+#include "worker/devices/device_info.h"
 
 namespace outboard {
 namespace {
@@ -37,12 +42,28 @@ bool Has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+// Of a class in the command's JSON; 0: it says none.
+double SecondsOf(const std::string& name, const std::string& json) {
+  const std::string before = "\"class\": \"" + name + "\", \"seconds\": ";
+  const size_t at = json.find(before);
+  return at == std::string::npos ? 0 : std::strtod(json.c_str() + at + before.size(), nullptr);
+}
+
+// The first example of JSON on a page of docs/.
+std::string JsonOnPage(const std::string& page) {
+  const std::string text = test::ReadFile(OUTBOARD_SOURCE_DIR "/docs/" + page);
+  const size_t fence = text.find("```json\n");
+  OB_CHECK(fence != std::string::npos);
+  const size_t begin = fence + 8;
+  return text.substr(begin, text.find("```", begin) - begin);
+}
+
 TEST_F(EstimateCliTest, AProgram_IsEndedAfterItsSteps_AndPricedForEachClass) {
   const test::Ended ended =
       Run({"--steps", "12", "--json", "--prices", prices(), "--", LINEAR_PROGRAM});
   ASSERT_EQ(ended.code, 0) << ended.out << ended.err;
   EXPECT_TRUE(Has(ended.out, "{\"steps\": 12, ")) << ended.out;
-  EXPECT_TRUE(Has(ended.out, "\"class\": \"quick\", \"seconds\": 0.")) << ended.out;
+  EXPECT_GT(SecondsOf("quick", ended.out), 0) << ended.out;
   EXPECT_TRUE(Has(ended.out, "\"class\": \"silent\", \"seconds\": null")) << ended.out;
   EXPECT_TRUE(Has(ended.out, "does not say its rates")) << ended.out;
   const test::Ended table = Run({"--steps", "12", "--prices", prices(), "--", LINEAR_PROGRAM});
@@ -55,7 +76,7 @@ TEST_F(EstimateCliTest, ToItsEnd_AndItsExitCodeIsTold) {
   const test::Ended ended = Run({"--json", "--prices", prices(), "--", LINEAR_PROGRAM});
   EXPECT_EQ(ended.code, 1);
   EXPECT_TRUE(Has(ended.err, "ended with 1 after ")) << ended.err;
-  EXPECT_TRUE(Has(ended.out, "\"class\": \"quick\", \"seconds\": 0.")) << ended.out;
+  EXPECT_GT(SecondsOf("quick", ended.out), 0) << ended.out;
 }
 
 TEST_F(EstimateCliTest, CtrlC_EndsTheProgram_AndTheEstimateIsOfItsStepsSoFar) {
@@ -67,7 +88,7 @@ TEST_F(EstimateCliTest, CtrlC_EndsTheProgram_AndTheEstimateIsOfItsStepsSoFar) {
   ASSERT_TRUE(test::Eventually([&] { return Has(estimate.err(), "runs, "); })) << estimate.err();
   EXPECT_EQ(estimate.Stop(SIGINT), 0) << estimate.err();
   EXPECT_TRUE(Has(estimate.err(), "was interrupted after ")) << estimate.err();
-  EXPECT_TRUE(Has(estimate.out(), "\"class\": \"quick\", \"seconds\": 0.")) << estimate.out();
+  EXPECT_GT(SecondsOf("quick", estimate.out()), 0) << estimate.out();
 }
 
 TEST_F(EstimateCliTest, WrongUsage_NamesTheParameter) {
@@ -118,43 +139,91 @@ TEST_F(EstimateCliTest, AProgramThatComputesNothing_OrIsNone_IsAnError) {
 TEST_F(EstimateCliTest, AmdClasses_HaveTimeAndMoneyWithAWideRange) {
   const std::string file = folder_ / "amd.json";
   std::ofstream(file) << R"({"classes": [
-    {"name": "instinct", "hardware": ["amd:gfx942*"], "usd_per_hour": {"run": 2.1}},
-    {"name": "radeon", "hardware": ["amd:gfx1100"], "usd_per_hour": {"run": 0.4}},
-    {"name": "silent", "hardware": ["amd:gfx90a"], "usd_per_hour": {"run": 1}}]})";
+    {"name": "instinct", "hardware": ["amd; amd blocks of 256 gfx942*"],
+     "usd_per_hour": {"run": 2.1}},
+    {"name": "radeon", "hardware": ["amd blocks of 256 gfx1100*"], "usd_per_hour": {"run": 0.4}},
+    {"name": "silent", "hardware": ["amd blocks of 256 gfx90a*"], "usd_per_hour": {"run": 1}}]})";
   const test::Ended table = Run({"--steps", "12", "--prices", file, "--", LINEAR_PROGRAM});
   ASSERT_EQ(table.code, 0) << table.err;
-  EXPECT_TRUE(Has(table.out, "(no such device was ever measured)")) << table.out;
+  EXPECT_TRUE(Has(table.out, "(rates on paper)")) << table.out;
   EXPECT_TRUE(Has(table.out, "silent         unknown")) << table.out;
   const test::Ended json = Run({"--steps", "12", "--json", "--prices", file, "--", LINEAR_PROGRAM});
-  EXPECT_TRUE(Has(json.out, "\"class\": \"instinct\", \"seconds\": 0.")) << json.out;
-  EXPECT_TRUE(Has(json.out, "\"on_paper\": true, \"gflops\": 81700")) << json.out;
-  EXPECT_TRUE(Has(json.out, "\"on_paper\": true, \"gflops\": 30700")) << json.out;
+  ASSERT_EQ(json.code, 0) << json.err;
+  EXPECT_GT(SecondsOf("instinct", json.out), 0) << json.out;
+  EXPECT_TRUE(Has(json.out, "\"rates_on_paper\": true, \"gflops\": 81700")) << json.out;
+  EXPECT_TRUE(Has(json.out, "\"rates_on_paper\": true, \"gflops\": 30700")) << json.out;
 }
 
-TEST(FillUnmeasured, OnlyWhereAllHardwareIsOfItsKind) {
+TEST(FillRatesOnPaper, OnlyWhereAllHardwareIsOfItsKind) {
   const auto filled = [](const std::vector<std::string>& hardware, double gflops = 0) {
     session::DeviceClass of{.gflops = gflops};
-    cli::FillUnmeasured(hardware, of);
+    cli::FillRatesOnPaper(hardware, of);
     return of;
   };
-  for (const char* hardware : {"x86-64*", "cuda:sm_90*", "amd:gfx9", "amd:gfx1100x", "amd*", "*"}) {
-    EXPECT_FALSE(filled({hardware}).is_unmeasured) << hardware;
-    EXPECT_EQ(filled({hardware}).gflops, 0) << hardware;
-    EXPECT_FALSE(filled({"amd:gfx942", hardware}).is_unmeasured) << hardware;
+  const std::string cdna = "amd blocks of 256 gfx942*", rdna = "amd blocks of 256 gfx1100*";
+  for (const char* other :
+       {"x86-64*", "cuda; cuda blocks of 256 NVIDIA H100*", "amd blocks of 256 gfx9*",
+        "amd blocks of 256 gfx1100x*", "amd blocks of 256 gfx942", "amd blocks of gfx942*",
+        "amd blocks of 256*", "amd blocks of 256", "amd:gfx942", "amd*", "*", ""}) {
+    EXPECT_FALSE(filled({other}).rates_on_paper) << other;
+    EXPECT_EQ(filled({other}).gflops, 0) << other;
+    EXPECT_FALSE(filled({cdna, other}).rates_on_paper) << other;
   }
-  EXPECT_FALSE(filled({}).is_unmeasured);
-  EXPECT_TRUE(filled({"amd:gfx942"}).is_unmeasured);
-  EXPECT_EQ(filled({"amd:gfx942", "amd:gfx1100*"}).gflops, 30700) << "the least of both";
-  const session::DeviceClass said = filled({"amd:gfx942*"}, 90000);
+  EXPECT_FALSE(filled({}).rates_on_paper);
+  EXPECT_TRUE(filled({cdna}).rates_on_paper);
+  EXPECT_EQ(filled({cdna, rdna}).gflops, 30700) << "the least of both";
+  // As the compiler's targets and a worker spell it, whole or as a beginning.
+  for (const std::string arch : {"gfx942", "gfx1100"}) {
+    const std::string fingerprint = AmdTarget(arch, 304).Fingerprint();
+    const double gflops = arch == "gfx942" ? 81700 : 30700;
+    EXPECT_EQ(filled({fingerprint}).gflops, gflops) << fingerprint;
+    EXPECT_EQ(filled({"amd; " + fingerprint}).gflops, gflops) << fingerprint;
+    const size_t end = fingerprint.find(arch) + arch.size();
+    EXPECT_EQ(filled({fingerprint.substr(0, end) + "*"}).gflops, gflops) << fingerprint;
+    EXPECT_EQ(filled({fingerprint.substr(0, end + 3) + "*"}).gflops, gflops) << fingerprint;
+  }
+  const session::DeviceClass said = filled({cdna}, 90000);
   EXPECT_EQ(said.gflops, 90000) << "what the file says";
   EXPECT_EQ(said.memory_gb_per_s, 2650);
-  EXPECT_TRUE(said.is_unmeasured) << "by nobody, all the same";
+  EXPECT_TRUE(said.rates_on_paper) << "by nobody measured, all the same";
   // The range is a factor of four to both sides.
   const session::RecordedWork work{.runs = 1, .steps = 1, .kernels = {{1e12, 0, 1e9, 1}}};
   const session::ClassEstimate estimate = session::EstimateFor(said, work);
   ASSERT_TRUE(estimate.seconds.has_value());
   EXPECT_DOUBLE_EQ(estimate.seconds->high, 4 * estimate.seconds->expected);
   EXPECT_DOUBLE_EQ(estimate.seconds->low, estimate.seconds->expected / 4);
+}
+
+// The examples match hardware that there is: devices as workers describe them, and the compiler's
+// target.
+TEST(PricesOnPages, MatchHardware) {
+  const auto prices = gateway::ParsePriceList(JsonOnPage("prices.md"));
+  ASSERT_TRUE(prices.ok()) << prices.status();
+  const runtime::DeviceProperties h100{.kind = "cuda",
+                                       .name = "NVIDIA H100 80GB HBM3",
+                                       .threads = 132,
+                                       .form = CompiledKernel::Form::kPtx,
+                                       .is_processor = false,
+                                       .local_memory_bytes = 48 << 10,
+                                       .work_group_size_max = 1024,
+                                       .compute_capability = 90};
+  const std::string gpu = worker::DescribeGpu(h100).hardware_class;
+  const gateway::PriceClass* of = prices->ClassOf(gpu, 85'000'000'000);
+  ASSERT_NE(of, nullptr) << gpu;
+  EXPECT_EQ(of->name, "large") << gpu;
+  const std::string processor = worker::DescribeDevice("cpu", 0).hardware_class;
+  of = prices->ClassOf(processor, 0);
+  ASSERT_NE(of, nullptr) << processor;
+  EXPECT_EQ(of->name, "small") << processor;
+
+  const auto on_paper = gateway::ParsePriceList(JsonOnPage("estimates.md"));
+  ASSERT_TRUE(on_paper.ok()) << on_paper.status();
+  const std::string amd = "amd; " + AmdTarget("gfx942", 304).Fingerprint();
+  of = on_paper->ClassOf(amd, 0);
+  ASSERT_NE(of, nullptr) << amd;
+  session::DeviceClass filled;
+  cli::FillRatesOnPaper(of->hardware, filled);
+  EXPECT_TRUE(filled.rates_on_paper);
 }
 
 TEST(ReadRecords, TheLastRecordOfEachSessionCounts) {

@@ -72,7 +72,7 @@ ClassEstimate EstimateFor(const DeviceClass& of, const RecordedWork& work) {
     const double expected =
         waits ? device + work.client_s : std::max(device, work.client_s);
     estimate.seconds =
-        Around(expected, of.is_unmeasured ? kUnmeasuredRangeFactor : kGraphRangeFactor);
+        Around(expected, of.rates_on_paper ? kRatesOnPaperRangeFactor : kGraphRangeFactor);
     estimate.micro_usd = PriceOf(of, *estimate.seconds, 1);
   }
   return estimate;

@@ -26,10 +26,12 @@ struct DeviceClass {
   double memory_gb_per_s = 0;            // 0: not said
   uint64_t memory_bytes = 0;             // at least; 0: not said
   uint64_t run_per_hour_micro_usd = 0;   // of each device
-  bool is_unmeasured = false;  // no device of this kind was ever measured: its rates are on paper
+  // No worker serves its hardware, so its rates are a data sheet's or the price file's word.
+  bool rates_on_paper = false;
 };
 
-// `low` to `high` holds nine of ten programs that were measured.
+// `low` to `high` holds nine of ten programs that were measured. With `rates_on_paper` it
+// is a guess that nothing has tested.
 struct EstimateRange {
   double expected = 0, low = 0, high = 0;
 };
@@ -44,9 +46,8 @@ struct ClassEstimate {
 
 // The part of `expected` by which a range goes to both sides: of graphs alone as a factor.
 inline constexpr double kGraphRangeFactor = 2.0;
-// The same where nobody has measured such a device: neither its rates, nor what kernels reach of
-// them.
-inline constexpr double kUnmeasuredRangeFactor = 4.0;
+// The same with rates on paper: neither they nor what kernels reach of them has been tested.
+inline constexpr double kRatesOnPaperRangeFactor = 4.0;
 inline constexpr double kMeasuredRange = 0.1;
 
 // Of graphs alone.
