@@ -16,8 +16,11 @@ struct HostPort {
   uint16_t port = 0;
 };
 
-// Nothing: it is no HOST:PORT. Port 0, where the system chooses, is one.
+// Nothing: it is no HOST:PORT. Port 0, where the system chooses, is one. A port has at most five
+// digits.
 std::optional<HostPort> SplitHostPort(std::string_view text);
+// Why SplitHostPort gives nothing for `text`, in words that follow a colon.
+const char* WhyNoHostPort(std::string_view text);
 std::string ToString(const HostPort& place);
 
 }  // namespace outboard

@@ -55,13 +55,13 @@ absl::StatusOr<ListenAt> Resolve(const std::string& listen) {
                                                    "; write HOST:PORT"));
   };
   const std::optional<HostPort> place = SplitHostPort(listen);
-  if (!place.has_value()) return wrong("there is no host or no port");
+  if (!place.has_value()) return wrong(WhyNoHostPort(listen));
   const std::string port = std::to_string(place->port);
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   if (getaddrinfo(place->host.c_str(), port.c_str(), &hints, &found) != 0)
-    return wrong("there is no such host or port");
+    return wrong("there is no such host");
   char text[INET6_ADDRSTRLEN] = "";
   ListenAt at{.host = place->host, .address_bytes = found->ai_addrlen};
   std::memcpy(&at.address, found->ai_addr, found->ai_addrlen);

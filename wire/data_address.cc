@@ -10,15 +10,16 @@
 namespace outboard::wire {
 
 absl::StatusOr<sockaddr_storage> ParseDataAddress(const std::string& text, int port_min) {
-  const auto wrong = [&](const char* why) {
+  const auto wrong = [&](absl::string_view why) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", text.substr(0, kDataAddressBytesMax), "\" is no data address: ", why,
                      "; write 10.0.0.7:4000 or [fd00::7]:4000"));
   };
   if (text.size() > kDataAddressBytesMax) return wrong("too long");
   const std::optional<HostPort> place = SplitHostPort(text);
-  if (!place.has_value()) return wrong("it is no host with a port up to 65535");
-  if (place->port < port_min) return wrong("its port is too low");
+  if (!place.has_value()) return wrong(WhyNoHostPort(text));
+  if (place->port < port_min)
+    return wrong(absl::StrCat("its port, ", place->port, ", is below ", port_min));
   sockaddr_storage address{};
   if (text.starts_with('[')) {
     auto& six = reinterpret_cast<sockaddr_in6&>(address);

@@ -1,4 +1,6 @@
 // The list of passes; each is a file in passes/.
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/program/expand.h"
@@ -49,7 +51,10 @@ absl::StatusOr<Program> RunPasses(absl::StatusOr<Program> lowered, bool lanes,
     OB_RETURN_IF_ERROR(after("hoist guards", Phase::kFinal));
     OB_RETURN_IF_ERROR(proof::CheckInRange(program));
   }
-  program = BranchAroundRareWork(program);
+  // Nothing is printed that was not proved as it is.
+  if (Program branched = BranchAroundRareWork(program);
+      branched.code.size() == program.code.size() || proof::CheckInRange(branched).ok())
+    program = std::move(branched);
   OB_RETURN_IF_ERROR(after("branch around rare work", Phase::kFinal));
   return program;
 }

@@ -310,8 +310,28 @@ TEST(HostPort, IsTakenApart_AndPutTogether) {
     EXPECT_EQ(ToString(*place), text);
   }
   for (const char* const bad : {"", ":", "box", "box:", ":80", "box:65536", "box:-1", "box:+1",
-                                "box:8x", "::1:80", "[::1", "[]:80", "[::1]80", "[a]b:80"})
+                                "box:8x", "::1:80", "[::1", "[]:80", "[::1]80", "[a]b:80",
+                                "box:0000006667"})
     EXPECT_FALSE(SplitHostPort(bad).has_value()) << bad;
+}
+
+TEST(HostPort, WhatIsNone_SaysWhy) {
+  for (const auto& [bad, why] : std::vector<std::pair<std::string, std::string>>{
+           {"", "no port"},
+           {"box", "no port"},
+           {":80", "no host"},
+           {"box:", "its port is no number"},
+           {"box:70000", "its port is no number"},
+           {"box:http", "its port is no number"},
+           {"box:0000006667", "its port is no number"},
+           {"[::1]:70000", "its port is no number"},
+           {"::1:9464", "in brackets"},
+           {"[]:80", "a bracket too many or too few"},
+           {"[box:80", "a bracket too many or too few"}}) {
+    EXPECT_FALSE(SplitHostPort(bad).has_value()) << bad;
+    EXPECT_NE(std::string(WhyNoHostPort(bad)).find(why), std::string::npos)
+        << bad << ": " << WhyNoHostPort(bad);
+  }
 }
 
 TEST(BootScript, WordsForTheKernel_AreWords) {

@@ -80,6 +80,14 @@ TEST(MetricsServer, BadAddress_SaysWhatIsWrong) {
     EXPECT_EQ(MetricsServer::Start({.listen = listen}).status().code(),
               absl::StatusCode::kInvalidArgument)
         << listen;
+  for (const auto& [listen, why] : std::vector<std::pair<std::string, std::string>>{
+           {"127.0.0.1:70000", "its port is no number"},
+           {"127.0.0.1:http", "its port is no number"},
+           {":9667", "no host"},
+           {"box", "no port"}}) {
+    const std::string message(MetricsServer::Start({.listen = listen}).status().message());
+    EXPECT_NE(message.find(why), std::string::npos) << message;
+  }
   const auto server = Start();
   EXPECT_EQ(MetricsServer::Start({.listen = server->address()}).status().code(),
             absl::StatusCode::kUnavailable);

@@ -408,7 +408,15 @@ TEST(GroupLinks, AnAddressOfAnotherHost_IsRefused) {
         "255.255.255.255:1", "224.0.0.1:5", "1.2.3:4", "", "203.0.113.9:0"})
     EXPECT_EQ(GroupLinks::Listen(address).status().code(), absl::StatusCode::kInvalidArgument)
         << address;
-  EXPECT_FALSE(wire::ParseDataAddress("127.0.0.1:0").ok()) << "of a partner";
+  for (const auto& [address, why] : std::vector<std::pair<std::string, std::string>>{
+           {"127.0.0.1:0", "its port, 0, is below 1"},  // of a partner
+           {"10.0.0.7:70000", "its port is no number from 0 to 65535"},
+           {"10.0.0.7:0000006667", "its port is no number from 0 to 65535"},
+           {"10.0.0.7", "no port"},
+           {"fd00::7:4000", "in brackets"}}) {
+    const absl::Status refused = wire::ParseDataAddress(address).status();
+    EXPECT_NE(refused.message().find(why), absl::string_view::npos) << refused;
+  }
   EXPECT_EQ(wire::DataAddressText(ValueOrDie(wire::ParseDataAddress("[fd00::7]:4000"))),
             "[fd00::7]:4000");
 }

@@ -1,7 +1,7 @@
 // Invariants; those of SessionState's own are stated in session_state.cc
 //   E1  Sequenced items are applied in the order 1, 2, 3 ... each once. Items at or below
 //       applied_seq_ are skipped, a gap ends the session.
-//   E2, E3, E7  handles, donations and versions of kernels: session_state.cc
+//   E2, E3, E7, E10  handles, donations, versions of kernels: session_state.cc
 //   E4  Every value asked for, and every failure, is retained until it is acknowledged, and sent
 //       again after a reconnection.
 //   E5  While the first of waiting_ lacks its graph or blob, no later item is applied.
