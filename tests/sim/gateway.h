@@ -448,6 +448,9 @@ class Gateway {
           auth(&host, &gateway->keys_, gateway->planted_),
           driver(Options(gateway->disk_.books.price_per_hour()), &host, &writes, &blobs, &auth,
                  PlantedIn(gateway->planted_)) {
+      host.is_signed = [receipts = &gateway->disk_.receipts](const proto::Receipt& receipt) {
+        return receipts->IsSigned(receipt);
+      };
       driver.SetObserver(&observer);
       OB_CHECK_OK(driver.SetQuarantine(&gateway->disk_.receipts));
       writes.on_replaced = [gateway, this] {
@@ -594,7 +597,7 @@ class Gateway {
   Disk disk_;
   std::map<std::string, std::string> checkpoints_;  // roots by name
   ExpectedResults expected_;
-  test::MemoryStore blobs_;
+  test::MemoryStore blobs_{test::BlobNames::kInOrder};
 };
 
 }  // namespace outboard::sim
