@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -253,7 +254,9 @@ absl::Status Database::SetUp() {
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenCopy(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream read;
+  read << file.rdbuf();
+  std::string bytes = std::move(read).str();
   if (!file || bytes.size() < kHeaderBytes)
     return absl::NotFoundError("storage: there is no data file to copy");
   // The versions of the file's format, for writers and readers: 2 has a log beside the file, which

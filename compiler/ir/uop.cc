@@ -42,7 +42,7 @@ class Arena {
  private:
   void Grow(size_t bytes) {
     const size_t size = std::max<size_t>(bytes, 64 << 10);
-    blocks_.push_back(std::make_unique<uint64_t[]>(size / 8));
+    blocks_.push_back(std::make_unique_for_overwrite<uint64_t[]>(size / 8));
     next_ = reinterpret_cast<char*>(blocks_.back().get());
     left_ = size;
   }

@@ -83,6 +83,7 @@ class GatewayCore {
   size_t session_count() const { return sessions_.size(); }
   // What an account used before this core was made, decayed to `now`: its place in the queue.
   void RememberUse(TenantId account, double device_s, MonoTime now) {
+    ++changes_;
     queue_.RememberUse(account, device_s, now);
   }
   size_t worker_count() const { return workers_.size(); }
@@ -93,7 +94,8 @@ class GatewayCore {
   FleetView Look(MonoTime now) const;
 
   // Checks the numbered invariants of core.cc; returns "" or a description of the violation. For
-  // tests and simulators.
+  // tests and simulators, which may ask after each event of theirs: what was found to hold is
+  // looked at anew once something has happened to the core.
   std::string CheckInvariants() const;
 
  private:
@@ -414,6 +416,8 @@ class GatewayCore {
   DevicePools pools_;                 // of workers_, but for those that are stale
   std::set<WorkerId> stale_workers_;
   MonoTime told_queue_;
+  uint64_t changes_ = 1;
+  mutable uint64_t held_at_ = 0;  // the change after which all invariants were found to hold
   std::map<TenantId, std::vector<WorkerId>> warm_;  // the last that served it, latest first
   std::map<TenantId, absl::Status> refused_;  // accounts whose charges the ledger refuses
 };

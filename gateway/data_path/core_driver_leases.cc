@@ -146,6 +146,10 @@ void CoreDriver::Do(gateway::Post& action) {
   if (!action.charges.empty()) writes_->Post(std::move(action.charges), refuse);
 }
 
+bool DriverHost::IsSigned(const proto::Receipt& receipt) {
+  return signing::CheckReceipt(receipt).ok();
+}
+
 // Signatures are checked on another thread.
 void CoreDriver::OnReceipts(WorkerId id, std::vector<proto::Receipt> receipts, bool is_last) {
   {
@@ -155,7 +159,7 @@ void CoreDriver::OnReceipts(WorkerId id, std::vector<proto::Receipt> receipts, b
   host_->Post([this, id, receipts = std::move(receipts), is_last] {
     std::vector<bool> good;
     for (const proto::Receipt& receipt : receipts)
-      good.push_back(signing::CheckReceipt(receipt).ok());
+      good.push_back(host_->IsSigned(receipt));
     std::lock_guard lock(mutex_);
     if (stopping_) return;
     for (size_t i = 0; i < receipts.size(); ++i) NoteReceipt(id, receipts[i], good[i]);

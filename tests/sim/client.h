@@ -413,8 +413,8 @@ class Client {
     request.graph_id = graph.id.bytes;
     request.graph = std::make_shared<std::string>(graph.bytes);
     request.inputs = {Some(), Some()};
-    const std::vector<std::string_view> inputs = {values_.at(request.inputs[0]),
-                                                  values_.at(request.inputs[1])};
+    const uint64_t inputs[] = {HashOf(values_.at(request.inputs[0])),
+                               HashOf(values_.at(request.inputs[1]))};
     std::vector<std::string> results;
     for (uint32_t i = 0; i < 2 - which; ++i) {
       results.push_back(ValueOf(graph.id.ToBytes(), i, inputs));
@@ -443,8 +443,8 @@ class Client {
   void ExpectOfRanks(const EncodedGraph& graph, const session::RunRequest& request) {
     for (uint32_t rank = 0; rank < devices_ && devices_ > 1; ++rank) {
       std::map<uint64_t, std::string>& values = of_ranks_[rank];
-      const std::vector<std::string_view> inputs = {values.at(request.inputs[0]),
-                                                    values.at(request.inputs[1])};
+      const uint64_t inputs[] = {HashOf(values.at(request.inputs[0])),
+                                 HashOf(values.at(request.inputs[1]))};
       std::vector<std::string> results;
       for (uint32_t i = 0; i < request.outputs.size(); ++i) {
         results.push_back(ValueOf(graph.id.ToBytes(), i, inputs, rank));

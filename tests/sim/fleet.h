@@ -2,6 +2,8 @@
 // money.
 #pragma once
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -22,6 +24,12 @@ inline constexpr int64_t kFaultsUntil = 40 * kSecond;
 // Afterwards: longer than the longest of the waits that follow each other when all is lost.
 inline constexpr int64_t kCalm = 900 * kSecond;
 
+// Large values come and go in each world: what the allocator gave back to the kernel would be asked
+// for again at once, page by page.
+inline bool KeepFreedMemory() {
+  return mallopt(M_MMAP_THRESHOLD, 32 << 20) == 1 && mallopt(M_TRIM_THRESHOLD, 256 << 20) == 1;
+}
+
 struct FleetSize {
   int workers = 0, clients = 0;  // 0: a few, by chance
   int faults = 1;                // at a time
@@ -32,6 +40,7 @@ class Fleet {
  public:
   Fleet(uint64_t seed, Planted planted, FleetSize size = {})
       : world_(seed), operator_(seed), size_(size), gateway_(&world_, planted) {
+    [[maybe_unused]] static const bool keeps = KeepFreedMemory();
     const int workers = size.workers > 0 ? size.workers : world_.OneIn(3) ? 1 : 3;
     const bool has_groups = seed % 3 == 0;  // other worlds stay what they were
     // With it all of them end, so that little would be seen of what comes after.

@@ -246,8 +246,7 @@ class Gateway {
           process_(process),
           host_(&process->host),
           key_(key),
-          port_(&process->driver, host_, &process->auth, this,
-                {.key = key}) {}
+          port_(&process->driver, host_, &process->auth, this, {.key = key}) {}
     void Begin() {
       inbox_.take = [this](proto::ClientFrame frame) {
         return ended_ || port_.OnFrame(std::move(frame));
@@ -448,6 +447,7 @@ class Gateway {
           auth(&host, &gateway->keys_, gateway->planted_),
           driver(Options(gateway->disk_.books.price_per_hour()), &host, &writes, &blobs, &auth,
                  PlantedIn(gateway->planted_)) {
+      host.is_signed = std::bind_front(&Receipts::IsSigned, &gateway->disk_.receipts);
       driver.SetObserver(&observer);
       OB_CHECK_OK(driver.SetQuarantine(&gateway->disk_.receipts));
       writes.on_replaced = [gateway, this] {
@@ -594,7 +594,7 @@ class Gateway {
   Disk disk_;
   std::map<std::string, std::string> checkpoints_;  // roots by name
   ExpectedResults expected_;
-  test::MemoryStore blobs_;
+  test::MemoryStore blobs_{test::BlobNames::kInOrder};
 };
 
 }  // namespace outboard::sim

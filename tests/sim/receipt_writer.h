@@ -34,7 +34,7 @@ class ReceiptWriter {
   void Restart() { counter_ = std::make_unique<worker::LeaseCounter>(key_); }
 
   void AddTo(proto::Register& entry) const { counter_->AddTo(entry); }
-  // In every third one, unlike in production: in these worlds most of the time is spent on signing.
+  // In every third one, unlike in production: to sign one takes as long as thirty events.
   void AddTo(proto::Heartbeat& beat) {
     if (++beats_ % 3 != 0) return;
     counter_->AddTo(beat, Now());

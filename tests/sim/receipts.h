@@ -95,6 +95,9 @@ class Receipts final : public gateway::WorkerQuarantine {
 
   // What workers sign, truly or not.
   void Signed(const proto::Receipt& receipt) { signed_.insert(receipt.SerializeAsString()); }
+  bool IsSigned(const proto::Receipt& receipt) const {
+    return signed_.contains(receipt.SerializeAsString());
+  }
 
   // ---- what reaches the disk
   void Name(const gateway::LeaseRow& row) {
@@ -196,7 +199,7 @@ class Receipts final : public gateway::WorkerQuarantine {
         {*gateway::SessionId::FromBytes(receipt.session_id()), receipt.grant()}, receipt.device()};
     const auto signer = std::ranges::find_if(
         workers_, [&](const auto& entry) { return entry.second.public_key == receipt.key(); });
-    if (signer == workers_.end() || !signed_.contains(receipt.SerializeAsString()))
+    if (signer == workers_.end() || !IsSigned(receipt))
       world_->Broken("W3: a receipt is kept that its worker did not sign");
     const auto named = named_.find(device);
     if (named == named_.end() || named->second != receipt.physical_device())

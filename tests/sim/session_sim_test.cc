@@ -43,6 +43,7 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
   }
   const auto wanted = static_cast<size_t>(FromEnvironment("OUTBOARD_SIM_SESSIONS", 1000));
   uint64_t seed = 1;
+  int64_t events = 0;
   std::map<std::string, int> counts;
   for (size_t sessions = 0; sessions < wanted; ++seed) {
     Fleet fleet(seed, Planted::kNone);
@@ -50,8 +51,11 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
     ASSERT_EQ(broken, "") << fleet.world().trace() << "\nagain: OUTBOARD_SIM_SEED=" << seed
                           << " tests/session_sim_test";
     sessions += fleet.sessions();
+    events += fleet.world().steps();
     for (const auto& [what, count] : fleet.world().counts()) counts[what] += count;
   }
+  std::printf("%llu worlds, %lld events\n", static_cast<unsigned long long>(seed - 1),
+              static_cast<long long>(events));
   // The worlds were bad enough.
   for (const char* what : {"resumed", "snapshot kept", "from a snapshot", "from the start", "saved",
                            "put away, saved", "slept", "refused money", "refused by a cap",

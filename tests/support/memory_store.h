@@ -5,9 +5,10 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
 #include "tests/support/device.h"
 #include "wire/merkle.h"
 #include "worker/executor/executor_core.h"
@@ -15,9 +16,14 @@
 
 namespace outboard::test {
 
+enum class BlobNames {
+  kHashes,   // as production's
+  kInOrder,  // other bytes have other names: to hash them would take longer than to simulate them
+};
+
 class MemoryStore {
  public:
-  MemoryStore() = default;
+  explicit MemoryStore(BlobNames names = BlobNames::kHashes) : names_(names) {}
   MemoryStore(const MemoryStore&) = delete;
   MemoryStore& operator=(const MemoryStore&) = delete;
 
@@ -25,7 +31,7 @@ class MemoryStore {
   std::string Keep(const worker::PersistRequest& request) {
     std::vector<std::string> roots;
     for (const worker::DeviceArrayPtr& array : request.arrays)
-      roots.push_back(Add(BytesOf(*array)));
+      roots.push_back(AddArray(*array));
     return Add(request.ManifestBytes(roots));
   }
 
@@ -59,17 +65,41 @@ class MemoryStore {
   }
 
  private:
-  // Most of a snapshot is what the one before had; to hash it anew takes longer than all else.
-  std::string Add(std::string_view bytes) {
-    if (const auto known = roots_.find(bytes); known != roots_.end()) return known->second;
-    const std::string root(wire::AsBytes(wire::NameBlob(bytes).root));
-    const auto blob = blobs_.try_emplace(root, bytes).first;
-    roots_.emplace(blob->second, root);
+  // From where it lies.
+  std::string AddArray(const worker::DeviceArray& array) {
+    const int64_t bytes = array.bytes();
+    if (bytes == 0) return Add("");
+    std::string root;
+    OB_CHECK_OK(
+        array.device().Download(array.address(), bytes, bytes, [&](std::string_view whole) {
+          root = Add(whole);
+          return absl::OkStatus();
+        }));
     return root;
   }
 
+  // Most of a snapshot is what the one before had; to hash it anew takes longer than all else.
+  std::string Add(std::string_view bytes) {
+    const auto key = [](std::string_view of) { return absl::string_view(of.data(), of.size()); };
+    if (const auto known = roots_.find(key(bytes)); known != roots_.end()) return known->second;
+    const std::string root = NameOf(bytes);
+    const auto blob = blobs_.try_emplace(root, bytes).first;
+    roots_.emplace(key(blob->second), root);
+    return root;
+  }
+
+  std::string NameOf(std::string_view bytes) const {
+    if (names_ == BlobNames::kHashes)
+      return std::string(wire::AsBytes(wire::NameBlob(bytes).root));
+    std::string name = std::to_string(blobs_.size());
+    name.resize(wire::kHashBytes, '.');
+    return name;
+  }
+
+  const BlobNames names_;
   std::map<std::string, std::string> blobs_;
-  std::unordered_map<std::string_view, std::string> roots_;  // by the bytes, which are in blobs_
+  // By the bytes, which are in blobs_. Absl hashes those of its own kind of view faster.
+  absl::flat_hash_map<absl::string_view, std::string> roots_;
 };
 
 }  // namespace outboard::test

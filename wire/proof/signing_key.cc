@@ -43,7 +43,7 @@ Key PrivateKeyOf(std::string_view seed) {
 }  // namespace
 
 absl::StatusOr<SigningKey> SigningKey::FromSeed(std::string seed) {
-  const Key key = PrivateKeyOf(seed);
+  Key key = PrivateKeyOf(seed);
   std::string public_key(kPublicKeyBytes, '\0');
   size_t length = public_key.size();
   if (seed.size() != kSeedBytes || key == nullptr ||
@@ -51,7 +51,7 @@ absl::StatusOr<SigningKey> SigningKey::FromSeed(std::string seed) {
                                   &length) != 1 ||
       length != kPublicKeyBytes)
     return absl::DataLossError("not a signing key");
-  return SigningKey(std::move(seed), std::move(public_key));
+  return SigningKey(std::move(seed), std::move(public_key), std::move(key));
 }
 
 SigningKey SigningKey::Make() {
@@ -83,12 +83,11 @@ absl::StatusOr<SigningKey> SigningKey::Open(const std::string& path) {
 }
 
 std::string SigningKey::Sign(std::string_view statement) const {
-  const Key key = PrivateKeyOf(seed_);
   const Context context(EVP_MD_CTX_new());
   std::string signature(kSignatureBytes, '\0');
   size_t length = signature.size();
-  OB_CHECK(key != nullptr && context != nullptr);
-  OB_CHECK(EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key.get()) == 1);
+  OB_CHECK(context != nullptr);
+  OB_CHECK(EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, pair_.get()) == 1);
   OB_CHECK(EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signature.data()),
                           &length, Raw(statement), statement.size()) == 1);
   OB_CHECK(length == kSignatureBytes);

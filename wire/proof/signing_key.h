@@ -2,10 +2,14 @@
 // Threads: any; a key does not change.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
+
+struct evp_pkey_st;  // OpenSSL's
 
 namespace outboard::signing {
 
@@ -26,12 +30,13 @@ class SigningKey {
   std::string Sign(std::string_view statement) const;
 
  private:
-  SigningKey(std::string seed, std::string public_key)
-      : seed_(std::move(seed)), public_key_(std::move(public_key)) {}
+  SigningKey(std::string seed, std::string public_key, std::shared_ptr<evp_pkey_st> pair)
+      : seed_(std::move(seed)), public_key_(std::move(public_key)), pair_(std::move(pair)) {}
   static absl::StatusOr<SigningKey> FromSeed(std::string seed);
 
   std::string seed_;  // secret
   std::string public_key_;
+  std::shared_ptr<evp_pkey_st> pair_;  // made of the seed, which takes as long as to sign
 };
 
 // False also for a key or a signature of another length.
