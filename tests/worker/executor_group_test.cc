@@ -99,12 +99,16 @@ TEST(ExecutorGroup, AValueOfARun_IsMadeWholeByTheGraphThatItNames) {
   run.add_outputs(7);
   run.add_fetch(0);
   run.add_whole()->set_graph_id(whole.id.ToBytes());
-  const std::string part =
-      sim::ValueOf(product.id.ToBytes(), 0, {std::string(8, 'x'), std::string(8, 'x')});
+  const auto value_of = [](const GraphId& graph, const std::vector<std::string>& inputs) {
+    std::vector<uint64_t> hashes;
+    for (const std::string& input : inputs) hashes.push_back(sim::HashOf(input));
+    return sim::ValueOf(graph.ToBytes(), 0, hashes);
+  };
+  const std::string sent(8, 'x'), part = value_of(product.id, {sent, sent});
   std::string value;
   for (const proto::ServerItem& answer : zero.On(item))
     if (answer.done().values_size() > 0) value = answer.done().values(0).data();
-  EXPECT_EQ(value, sim::ValueOf(whole.id.ToBytes(), 0, {part}));
+  EXPECT_EQ(value, value_of(whole.id, {part}));
   for (const proto::ServerItem& answer : zero.On(Fetch(3, 7)))
     if (answer.done().values_size() > 0) value = answer.done().values(0).data();
   EXPECT_EQ(value, part) << "what is held stays a part";
