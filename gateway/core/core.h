@@ -94,8 +94,8 @@ class GatewayCore {
   FleetView Look(MonoTime now) const;
 
   // Checks the numbered invariants of core.cc; returns "" or a description of the violation. For
-  // tests and simulators, which may ask after each event of theirs: what was found to hold is
-  // looked at anew once something has happened to the core.
+  // tests and simulators, which call it after each of their events. Where no event has reached the
+  // core since the last check that found nothing, it checks nothing and returns "".
   std::string CheckInvariants() const;
 
  private:

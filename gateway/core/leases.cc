@@ -42,7 +42,8 @@ void GatewayCore::BeginMeter(Session& session, UseState use, uint32_t devices, O
                            session.seats, now_});
 }
 
-// Its worker is told now, too, and counts from then on; a client that waits for this gets to work.
+// The meter starts. The driver tells the worker of the lease at the same moment, and lets a client
+// that waits for it begin.
 void GatewayCore::Handle(const LeaseWritten& event, Out&) {
   Session* const session = Find(event.lease.session);
   if (session == nullptr || event.lease.grant != session->grant || session->is_written) return;

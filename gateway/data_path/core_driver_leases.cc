@@ -44,7 +44,7 @@ WallTime CoreDriver::WallAt(MonoTime at) const {
   return {now.unix_ms - (ago_ns + kNsPerMs - 1) / kNsPerMs};
 }
 
-// A worker is told of a lease once that is on disk, as is its client (D3): a gateway which starts
+// A worker and a client hear of a lease once its row is on disk (D3): a gateway which starts
 // after a crash numbers the next lease as the last one that was not, and one number must not stand
 // for two. It is charged from then on, too, so that both sides count the same time.
 void CoreDriver::Do(WriteLease& action) {
