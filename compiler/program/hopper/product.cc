@@ -304,13 +304,20 @@ class ProductBuilder {
            .src = {a_staged_.shared, b_.Plus(first, b_.Int(product * 2 * kTogether))},
            .imm = {kSwizzled, 0, 0}});
       const TwoTf32 two = SplitRounded(b_, four);
+      const auto bits = [&](ValueId of) {  // WGMMA's registers are integers
+        return b_.Add({.code = Code::kBitcast,
+                       .dtype = DType::kU32,
+                       .lanes = kWgmmaRegistersOfA,
+                       .src = {of}});
+      };
+      const ValueId low = bits(two.low), high = bits(two.high);
       for (int64_t i = 0; i < kWgmmaRegistersOfA; ++i) {
         const auto lane = [&](ValueId of) {
           return b_.Add({.code = Code::kLane, .dtype = DType::kU32, .src = {of}, .imm = {i, 0, 0}});
         };
         const int64_t place = product * kWgmmaRegistersOfA + i;
-        b_.Store(parts, b_.Int(place), lane(two.low));
-        b_.Store(parts, b_.Int(kProducts * kWgmmaRegistersOfA + place), lane(two.high));
+        b_.Store(parts, b_.Int(place), lane(low));
+        b_.Store(parts, b_.Int(kProducts * kWgmmaRegistersOfA + place), lane(high));
       }
     }
   }

@@ -42,9 +42,8 @@ ValueId Element(ProgramBuilder& b, const HopperShape& shape, const HopperOperand
 
 TwoTf32 SplitRounded(ProgramBuilder& b, ValueId four) {
   const ValueId more = With(b, Op::kAdd, Bitcast(b, four, DType::kU32), kHalfOfLast);
-  const ValueId high = With(b, Op::kAnd, more, kTf32Bits);
-  const ValueId low = Minus(b, four, Bitcast(b, high, DType::kF32));
-  return {.low = Bitcast(b, low, DType::kU32), .high = high};
+  const ValueId high = Bitcast(b, With(b, Op::kAnd, more, kTf32Bits), DType::kF32);
+  return {.low = Minus(b, four, high), .high = high};
 }
 
 ValueId LowOfCut(ProgramBuilder& b, ValueId four) {

@@ -26,11 +26,13 @@ namespace outboard::program {
 
 inline constexpr int64_t kThreeProductsStepsMin = 128;
 
+// What a matrix unit reads of f32: x is high + low; of low the unit reads 11 digits.
 struct TwoTf32 {
   ValueId low = -1, high = -1;
 };
 
-// The parts of four f32, rounded, as their bits.
+// The parts of four f32, rounded, for matrix units of any kind. Of an infinity or a NaN one of them
+// is not finite, or both; a NaN may overflow into a zero, and then the low part is one.
 TwoTf32 SplitRounded(ProgramBuilder& b, ValueId four);
 // The low part of four f32 whose high part is what the unit reads of them.
 ValueId LowOfCut(ProgramBuilder& b, ValueId four);

@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "compiler/optimize/operands/mma_tile.h"
+#include "compiler/program/hopper/two_tf32.h"
 #include "compiler/program/lower/amd_fragments.h"
 #include "compiler/program/lower/lowering.h"
 #include "compiler/target.h"
@@ -40,7 +41,7 @@ constexpr int64_t kChunkBytes = 16;
 // Of f32.
 constexpr int64_t kSignOff = 0x7fffffff, kInfinity = 0x7f800000;
 constexpr int64_t kRoundsToInfinity = 0x7f7ff000;  // as what is larger does
-constexpr int64_t kHalfOfLast = 0x1000, kTf32Bits = 0xffffe000;  // of TF32's last digit
+constexpr int64_t kHalfOfLast = 0x1000;            // of TF32's last digit
 
 int64_t TimesOf(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
@@ -359,18 +360,6 @@ class MmaLowering {
     return AsF32(b_.Alu(Op::kWhere, DType::kU32, {finite, more, bits}));
   }
 
-  // Four f32 in two parts. Both parts, or one of them, are not finite if x is not; a NaN may
-  // overflow into a zero, and then the low part is one.
-  struct Parts {
-    ValueId high, low;
-  };
-  Parts Split(ValueId x) {
-    const ValueId more = b_.Alu(Op::kAdd, DType::kU32, {AsU32(x), Splat32(kHalfOfLast)});
-    const ValueId high = AsF32(b_.Alu(Op::kAnd, DType::kU32, {more, Splat32(kTf32Bits)}));
-    const ValueId minus = b_.Alu(Op::kNeg, DType::kF32, {high});
-    return {high, b_.Alu(Op::kAdd, DType::kF32, {x, minus})};
-  }
-
   ValueId Zeros() { return b_.Splat(b_.Const(DType::kF32, 0), 4); }
   ValueId Product(ValueId row, ValueId column, int64_t half, ValueId sum) {
     return b_.Add({.code = Code::kMma,
@@ -411,11 +400,11 @@ class MmaLowering {
   }
 
   void MultiplyParts(const std::vector<ValueId>& rows, const std::vector<ValueId>& columns) {
-    std::vector<Parts> of_rows, of_columns;
-    for (const ValueId row : rows) of_rows.push_back(Split(row));
-    for (const ValueId column : columns) of_columns.push_back(Split(column));
+    std::vector<TwoTf32> of_rows, of_columns;
+    for (const ValueId row : rows) of_rows.push_back(SplitRounded(b_, row));
+    for (const ValueId column : columns) of_columns.push_back(SplitRounded(b_, column));
     EachSum([&](int64_t i, int64_t j, ValueId before) {
-      const Parts &row = of_rows[i], &column = of_columns[j / 2];
+      const TwoTf32 &row = of_rows[i], &column = of_columns[j / 2];
       ValueId sum = Product(row.low, column.high, j % 2, Zeros());
       sum = Product(row.high, column.low, j % 2, sum);
       sum = Product(row.high, column.high, j % 2, sum);

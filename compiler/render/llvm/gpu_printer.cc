@@ -72,6 +72,9 @@ GpuPrinter::GpuPrinter(const program::Program& program, const Target& target,
                        llvm::Module& module)
     : ScopePrinter(module.getContext(), Counters::kNarrow),
       program_(program),
+      divides_registers_(std::ranges::any_of(program.code, [](const Instruction& i) {
+        return i.code == Code::kMaxRegisters;
+      })),
       target_(target),
       module_(module),
       alu_(b_),

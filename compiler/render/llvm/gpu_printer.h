@@ -70,6 +70,7 @@ class GpuPrinter : protected ScopePrinter {
   const program::Instruction& at(ValueId n) const { return program_.code[n]; }
 
   const program::Program& program_;
+  const bool divides_registers_;  // among its warpgroups (MAXREGISTERS)
   const Target& target_;
   llvm::Module& module_;
   AluEmitter alu_;

@@ -92,15 +92,11 @@ void GpuPrinter::OpenBlockMemory() {
 // Where warpgroups divide registers, few are left beside the sums: loads of several passes together
 // would spill.
 bool GpuPrinter::IsKeptRolled(ValueId loop, ValueId end) const {
-  const auto has = [](auto first, auto last, const auto& what) {
-    return std::any_of(first, last, what);
-  };
-  return has(program_.code.begin(), program_.code.end(),
-             [](const Instruction& i) { return i.code == Code::kMaxRegisters; }) &&
-         has(program_.code.begin() + loop, program_.code.begin() + end,
-             [&](const Instruction& i) {
-               return i.code == Code::kLoad && at(i.src[0]).code == Code::kBuffer;
-             });
+  if (!divides_registers_) return false;
+  return std::any_of(program_.code.begin() + loop, program_.code.begin() + end,
+                     [&](const Instruction& i) {
+                       return i.code == Code::kLoad && at(i.src[0]).code == Code::kBuffer;
+                     });
 }
 
 void GpuPrinter::KeepRolled(llvm::BranchInst* back) {
