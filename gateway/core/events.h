@@ -321,7 +321,6 @@ struct LeaseWritten {  // its row is on disk, where no crash takes it away: mete
 };
 struct RowNotWritten {  // a row of the session, or of a lease of it, will never be on disk
   SessionId session;
-  absl::Status why;
 };
 struct PostingRefused {  // the ledger refuses charges of this account: its leases stop
   TenantId tenant;

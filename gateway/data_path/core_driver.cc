@@ -103,9 +103,9 @@ CoreDriver::CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue*
       sharder_(std::make_unique<GraphSharder>()),
       observer_(&nobody),
       core_(options) {
-  writes_->OnNotWritten([this](SessionId session, const absl::Status& why) {
+  writes_->OnNotWritten([this](SessionId session, const absl::Status&) {  // it is logged
     std::lock_guard lock(mutex_);
-    Tell(RowNotWritten{session, why});
+    Tell(RowNotWritten{session});
   });
 }
 

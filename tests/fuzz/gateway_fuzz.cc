@@ -130,7 +130,7 @@ class World {
   Event SomeWritten() {
     const LeaseId lease = begun_.front();
     begun_.pop_front();
-    if (bytes_.OneIn(32)) return RowNotWritten{lease.session, absl::DataLossError("damaged")};
+    if (bytes_.OneIn(32)) return RowNotWritten{lease.session};
     return LeaseWritten{lease};
   }
 

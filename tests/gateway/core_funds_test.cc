@@ -111,7 +111,7 @@ TEST(CoreFunds, ARowThatIsNeverWritten_EndsItsSession_AndCostsNothing) {
   w.Tell(ExecutorAttached{id, WallTime{}});
   w.Answer(w.Asked(), kHoldMs);
   w.now_ns += kSecondNs;
-  w.Tell(RowNotWritten{id, absl::DataLossError("the file is damaged")});
+  w.Tell(RowNotWritten{id});
   ASSERT_NE(w.Get<EndClient>(), nullptr);
   EXPECT_TRUE(absl::IsInternal(w.Get<EndClient>()->why)) << w.Get<EndClient>()->why;
   EXPECT_EQ(w.Get<EndClient>()->bill.amount, MicroUsd{});
@@ -120,7 +120,7 @@ TEST(CoreFunds, ARowThatIsNeverWritten_EndsItsSession_AndCostsNothing) {
   EXPECT_FALSE(w.core.Has(id));
   EXPECT_EQ(w.core.devices_busy(), 0u);
   EXPECT_EQ(w.posted_ms, 0);
-  w.Tell(RowNotWritten{id, absl::DataLossError("the file is damaged")});
+  w.Tell(RowNotWritten{id});
   EXPECT_TRUE(w.actions.empty()) << "its last row";
 }
 
