@@ -38,7 +38,7 @@ double RecomputeForMemory(const CostTable& costs) { return costs.memory_trip; }
 
 double RecomputeForKernel(const CostTable& costs) { return costs.memory_trip + costs.kernel_share; }
 
-double RowsOfTile(const Target& target) {
+double RowsOfUnpacked(const Target& target) {
   constexpr double kOfThread = 8, kOfBlock = 64;
   return target.block_threads > 1 ? kOfBlock : kOfThread;
 }

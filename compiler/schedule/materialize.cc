@@ -66,7 +66,7 @@ class Chooser {
       : graph_(graph),
         sink_(sink),
         costs_(target.costs),
-        rows_of_tile_(optimize::RowsOfTile(target)),
+        rows_of_unpacked_(optimize::RowsOfUnpacked(target)),
         order_(PostOrder(sink)),
         never_(never) {}
 
@@ -82,6 +82,7 @@ class Chooser {
     }
     FindConditions();
     CountUsers();
+    for (const UOp* node : order_) made_of_[node] = MadeOf(node);
     // What a value costs depends on what is kept below it, which is decided after it: the second
     // walk knows the first one's answer.
     for (int walk = 0; walk < 2; ++walk) {
@@ -90,7 +91,6 @@ class Chooser {
         cost_[node] = stored_.contains(node) && !seen_.contains(node) ? 1 : work_[node];
       }
       for (const UOp* node : order_) holds_reduce_[node] = HoldsReduce(node);
-      for (const UOp* node : order_) made_of_[node] = MadeOf(node);
       stored_.clear();
       uses_.clear();
       for (const UOp* result : sink_->src) stored_.insert(result);
@@ -225,7 +225,7 @@ class Chooser {
       if (use.enclosing != Enclosing::kNothing) return true;
     }
     double times = use.times_computed() / elements;
-    if (IsUnpacked(node)) times /= rows_of_tile_;  // once for all rows of a tile
+    if (IsUnpacked(node)) times /= rows_of_unpacked_;
     return (times - 1) * (work_.at(node) - 1) >
            optimize::RecomputeForMemory(costs_);  // one load is needed either way
   }
@@ -253,14 +253,14 @@ class Chooser {
     return all;
   }
 
-  // Weights of 8 or 4 bits as numbers, for example: memory would hold the value in at least twice
-  // the bytes of the inputs that it is made of.
+  // Weights of 8 or 4 bits as numbers, for example: memory would hold the value in more bytes than
+  // the inputs that it is made of.
   bool IsUnpacked(const UOp* node) const {
     const Inputs& of = made_of_.at(node);
     if (!of.few || of.params.empty()) return false;
     double bytes = 0;
     for (const UOp* param : of.params) bytes += Elements(param) * ByteWidth(param->dtype);
-    return 2 * bytes <= Elements(node) * ByteWidth(node->dtype);
+    return bytes < Elements(node) * ByteWidth(node->dtype);
   }
 
   void Read(const UOp* source, double readings, const Places& computed, Enclosing enclosing,
@@ -389,7 +389,7 @@ class Chooser {
   Graph& graph_;
   const UOp* sink_;
   const CostTable& costs_;
-  const double rows_of_tile_;
+  const double rows_of_unpacked_;
   std::vector<const UOp*> order_;
   const absl::flat_hash_set<const UOp*>& never_;
   absl::flat_hash_map<const UOp*, OneHot> one_hot_;
