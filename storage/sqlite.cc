@@ -313,20 +313,17 @@ absl::Status Database::Execute(const char* sql) {
 }
 
 absl::Status Database::Transaction(Mode mode, const std::function<absl::Status()>& body,
-                                   std::string_view failpoint) {
+                                   TransactionFailpoints failpoints) {
   OB_CHECK(sqlite3_get_autocommit(handle_) != 0);
-  const auto pass = [&](const char* where) {
-    if (!failpoint.empty()) PassFailpoint(absl::StrCat(std::string(failpoint), where));
-  };
   OB_RETURN_IF_ERROR(ExecutePrepared(mode == Mode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
-  pass(".begin");
+  if (failpoints.has_any()) PassFailpoint(failpoints.begin());
   absl::Status status;
   if (mode == Mode::kWrite && guard_ != nullptr) status = guard_(*this);
   if (status.ok()) status = body();
   if (status.ok()) {
-    pass(".commit");
+    if (failpoints.has_any()) PassFailpoint(failpoints.commit());
     status = ExecutePrepared("COMMIT");
-    if (status.ok()) pass(".done");
+    if (status.ok() && failpoints.has_any()) PassFailpoint(failpoints.done());
   }
   // A full disk or an I/O error may have rolled back already. A failed rollback is not reported:
   // SQLite ends the transaction all the same.

@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/failpoint.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -116,10 +117,10 @@ class Database {
 
   // Runs `body` between BEGIN and COMMIT; rolls back on any error and returns it. kWrite takes the
   // write lock at once, so that data read by `body` is still current when it writes. Not nestable.
-  // `failpoint` not empty: passes <failpoint>.begin, .commit and .done (base/failpoint.h).
+  // Passes `failpoints` (base/failpoint.h): of "ledger.post", ledger.post.begin, .commit and .done.
   enum class Mode { kRead, kWrite };
   absl::Status Transaction(Mode mode, const std::function<absl::Status()>& body,
-                           std::string_view failpoint = {});
+                           TransactionFailpoints failpoints = {});
 
   // From now on `guard` runs first in each write transaction, which fails with its error.
   using Guard = std::function<absl::Status(Database&)>;

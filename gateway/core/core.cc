@@ -77,7 +77,7 @@ uint32_t GatewayCore::Worker::free() const {
 
 GatewayCore::GatewayCore(CoreOptions options)
     : options_(options),
-      meter_(MeterOptions{.unheard_max_ns = options.lease_ttl_ns}),
+      meter_(MeterOptions{.unheard_max_ns = options.worker_timeout_ns}),
       queue_(options.devices_per_tenant_max) {}
 
 std::vector<Action> GatewayCore::On(const Event& event, MonoTime now) {
@@ -135,7 +135,7 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   std::vector<WorkerId> unheard;
   for (auto& [id, worker] : workers_) {
     if (stood) worker.heard = now_;
-    if (Since(now_, worker.heard) > options_.lease_ttl_ns) unheard.push_back(id);
+    if (Since(now_, worker.heard) > options_.worker_timeout_ns) unheard.push_back(id);
   }
   for (WorkerId id : unheard) {
     LoseWorker(id, "no heartbeat", /*may_return=*/false, out);
