@@ -45,13 +45,16 @@ absl::Status SyncLog(const std::string& path);
 
 // A database's prepared statements that nobody uses at the moment (sqlite.cc).
 class IdleStatements;
+struct IdlePlace;
 
 // One prepared statement. Bind 1..n, then call Step until it returns false. Movable; must not
 // outlive its Database, which keeps it for the next Prepare of the same SQL.
 class Statement {
  public:
   Statement(Statement&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), idle_(std::move(other.idle_)) {}
+      : handle_(std::exchange(other.handle_, nullptr)),
+        place_(other.place_),
+        idle_(std::move(other.idle_)) {}
   Statement& operator=(Statement&&) = delete;
   ~Statement();
 
@@ -80,9 +83,9 @@ class Statement {
 
  private:
   friend class Database;
-  Statement(sqlite3_stmt* handle, std::shared_ptr<IdleStatements> idle)
-      : handle_(handle), idle_(std::move(idle)) {}
+  Statement(sqlite3_stmt* handle, IdlePlace* place, std::shared_ptr<IdleStatements> idle);
   sqlite3_stmt* handle_;
+  IdlePlace* place_;  // in *idle_
   std::shared_ptr<IdleStatements> idle_;
 };
 

@@ -136,14 +136,16 @@ class SimulatedWrites final : public gateway::WriteQueue {
  private:
   bool IsOver() const { return disk_->turn != turn_ && planted_ != Planted::kTwoWriters; }
   // Its job needs no process, but a crash loses it all the same.
-  void AddWrite(std::function<void()> job) {
+  template <typename Job>
+  void AddWrite(Job job) {
     if (planted_ == Planted::kSkipFence) return Add(std::move(job), false);
-    Add([this, job = std::move(job)] {
+    Add([this, job = std::move(job)]() mutable {
       if (!IsOver()) return job();
       if (!std::exchange(is_replaced_, true)) on_replaced();
     });
   }
-  void Add(std::function<void()> job, bool fence = true) {
+  template <typename Job>
+  void Add(Job job, bool fence = true) {
     const int64_t takes_ms = world_->OneIn(8) ? world_->Between(0, 3000) : world_->Between(0, 20);
     last_ = std::max(last_, world_->now() + takes_ms * kMs);
     if (fence) return host_->After(last_ - world_->now(), std::move(job));

@@ -355,9 +355,10 @@ class Gateway {
           process_(process),
           port_(&process->driver, this) {}
     void Begin() {
-      connection->acceptor.on_message = [self = weak_from_this()](const proto::WorkerEvent& event) {
+      connection->acceptor.on_message = [self = weak_from_this()](proto::WorkerEvent event) {
         if (const auto alive = self.lock())
-          alive->process_->host.Enter([alive, event] { alive->port_.OnEvent(event); });
+          alive->process_->host.Enter(
+              [alive, event = std::move(event)] { alive->port_.OnEvent(event); });
       };
       connection->acceptor.on_lost = [self = weak_from_this()] {
         if (const auto alive = self.lock())
@@ -401,7 +402,7 @@ class Gateway {
           auth(&host, &gateway->keys_, gateway->planted_),
           driver(Options(gateway->disk_.books.price_per_hour()), &host, &writes, &blobs, &auth,
                  PlantedIn(gateway->planted_)) {
-      host.is_signed = std::bind_front(&Receipts::IsSigned, &gateway->disk_.receipts);
+      host.has_stand_in = std::bind_front(&Receipts::HasStandIn, &gateway->disk_.receipts);
       driver.SetObserver(&observer);
       OB_CHECK_OK(driver.SetQuarantine(&gateway->disk_.receipts));
       writes.on_replaced = [gateway, this] {

@@ -17,6 +17,10 @@ template <typename Message>
 class Inbox {
  public:
   void OnMessage(Message message) {
+    if (pauses_ <= 0 && waiting_.empty()) {
+      if (!take(std::move(message))) ++pauses_;
+      return;
+    }
     waiting_.push_back(std::move(message));
     Deliver();
   }

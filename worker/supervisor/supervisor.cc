@@ -4,11 +4,10 @@
 //       ended, and the others end with it.
 //   V2  Executors are started by the thread of Run only (they end with it), and reaped by their
 //       session's thread.
-//   V3  When Join breaks, or its heartbeats are not acknowledged for worker_timeout_ms, the
-//       executors keep their state and Register names them. Those that Welcome does not name end,
-//       and so do all after kOrphanMost without a gateway. Meanwhile the session may have been given
-//       another executor: the attach token tells the two apart, and only the session's own is
-//       accepted.
+//   V3  When Join breaks, or its heartbeats are not acknowledged for worker_timeout_ms, executors
+//       keep their state and Register names them. Those that Welcome does not name end, as do all
+//       after kOrphanMost without a gateway. Meanwhile the session may get another executor: the
+//       attach token tells the two apart, and only the session's own is accepted.
 //
 //   session:  Assign --start--> running --Join breaks--> orphaned
 //             orphaned --Welcome names it, Attach--> running
