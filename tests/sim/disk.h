@@ -123,12 +123,17 @@ class SimulatedWrites final : public gateway::WriteQueue {
           refused(receipts[i], kept[i]);
     });
   }
+  void Cork() override { ++corks_; }
+  void Uncork() override {
+    if (--corks_ > 0) return;
+    for (std::function<void()>& job : std::exchange(corked_, {})) Add(std::move(job));
+  }
   void Then(std::function<void(absl::Status)> job) override {
-    Add([this, job = std::move(job)] {
+    AddBehind([this, job = std::move(job)] {
       job(IsOver() ? absl::CancelledError("replaced") : absl::OkStatus());
     });
   }
-  void ThenOrAtOnce(std::function<void()> job) override { Add(std::move(job)); }
+  void ThenOrAtOnce(std::function<void()> job) override { AddBehind(std::move(job)); }
   absl::Status trouble() const override {
     return is_replaced_ ? absl::CancelledError("replaced") : absl::OkStatus();
   }
@@ -143,6 +148,9 @@ class SimulatedWrites final : public gateway::WriteQueue {
       if (!IsOver()) return job();
       if (!std::exchange(is_replaced_, true)) on_replaced();
     });
+  }
+  void AddBehind(std::function<void()> job) {
+    corks_ > 0 ? corked_.push_back(std::move(job)) : Add(std::move(job));
   }
   template <typename Job>
   void Add(Job job, bool fence = true) {
@@ -159,6 +167,8 @@ class SimulatedWrites final : public gateway::WriteQueue {
   const uint64_t turn_;
   bool is_replaced_ = false;
   int64_t last_ = 0;  // completion time of the last write
+  int corks_ = 0;
+  std::vector<std::function<void()>> corked_;  // those that wait for writes
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
