@@ -151,18 +151,29 @@ absl::StatusOr<std::vector<Charge>> Meter::Lose(const LeasedDevice& device) {
   return End(at);
 }
 
+Meter::Reading Meter::ReadState(const State& state) {
+  const int64_t whole_ms = state.usable_ns / kNsPerMs;
+  return {whole_ms, ChargeAfter(state.price_per_hour, whole_ms)};
+}
+
 Meter::Reading Meter::Read(const LeasedDevice& device) const {
   const auto at = devices_.find(device);
-  if (at == devices_.end()) return {};
-  const int64_t whole_ms = at->second.usable_ns / kNsPerMs;
-  return {whole_ms, ChargeAfter(at->second.price_per_hour, whole_ms)};
+  return at == devices_.end() ? Reading{} : ReadState(at->second);
+}
+
+int64_t Meter::MsOf(const LeaseId& lease) const {
+  int64_t sum_ms = 0;
+  for (auto at = devices_.lower_bound(LeasedDevice{lease, 0});
+       at != devices_.end() && at->first.lease == lease; ++at)
+    sum_ms += at->second.usable_ns / kNsPerMs;
+  return sum_ms;
 }
 
 Meter::Reading Meter::Read(const LeaseId& lease) const {
   Reading sum;
   for (auto at = devices_.lower_bound(LeasedDevice{lease, 0});
        at != devices_.end() && at->first.lease == lease; ++at) {
-    const Reading one = Read(at->first);
+    const Reading one = ReadState(at->second);
     sum.ms += one.ms;
     // Saturates: a reading is for display; the ledger rejects amounts that do not fit.
     const auto total = Add(sum.amount, one.amount);

@@ -463,7 +463,7 @@ void ExecutorCore::SendValue(uint64_t seq, const Answer& answer) {
     for (const int64_t dim : array.dims) value.add_dims(static_cast<uint64_t>(dim));
     value.set_total_bytes(static_cast<uint64_t>(array.bytes()));
     value.set_offset(static_cast<uint64_t>(offset));
-    value.set_data(piece.data(), piece.size());
+    value.mutable_data()->assign(piece);  // one copy
     out_.Write(std::move(item));
     offset += static_cast<int64_t>(piece.size());
     return absl::OkStatus();
