@@ -506,6 +506,17 @@ TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
          b.Do(Code::kGroupCommit);
          b.EndIf(branch);
        }},
+      {"a warp may enter apart",
+       [](ProgramBuilder& b) {
+         const ValueId branch = b.If(b.Less(b.Int(62), b.Special(Grid::kThread, 128)));
+         b.Do(Code::kWarpSync);
+         b.EndIf(branch);
+       }},
+      {"no whole warps",
+       [](ProgramBuilder& b) {
+         b.Special(Grid::kThread, 48);
+         b.Do(Code::kWarpSync);
+       }},
       {"100 registers",
        [](ProgramBuilder& b) {
          b.Special(Grid::kThread, 128);
@@ -543,6 +554,9 @@ TEST(HopperProgram, AWarpgroupsBranch_IsNoneThatItMayEnterApart) {
   const ValueId third = b.If(b.Less(thread, b.Int(128)));
   b.Add({.code = Code::kLdmatrix, .dtype = DType::kF32, .lanes = 4, .src = {tile, b.Int(0)}});
   b.EndIf(third);
+  const ValueId warps = b.If(b.Less(b.Int(95), thread));
+  b.Do(Code::kWarpSync);
+  b.EndIf(warps);
   EXPECT_EQ(CheckProgram(b.Take(0), "test"), absl::OkStatus());
 }
 

@@ -69,7 +69,8 @@ class ShapeFinder {
       return NoViewOf("an operand's index is no sum of its loops");
     HopperOperand operand;
     operand.along_rows = stride(row) == 1 && stride(step) != 1;
-    if (operand.along_rows && width != kTurnedBytes)
+    if (operand.along_rows &&
+        !MayLieAlongRows(product_.dtype, product_.parts == codegen::MmaParts::kThree))
       return NoViewOf("an operand of ", width,
                       " bytes is stored by columns; the unit reads such of ", kTurnedBytes);
     const int inner = operand.along_rows ? row : step, outer = operand.along_rows ? step : row;

@@ -17,8 +17,9 @@
 //   cluster    blocks with tiles below each other copy a part of B each, to all of them
 //   split      blocks of a cluster sum a part of k each; the parts are added in their order, by
 //              each block for some of the columns
-//   three      two warps of the first warpgroup write the low parts of B beside it; A's parts are
-//              made in the registers of those who multiply
+//   three      two warps of the first warpgroup turn B, where it is stored across k, and write its
+//              low parts beside it; A's parts are made in the registers of those who multiply
+//              (tf32_stage.h)
 //   results    leave through shared memory in boxes (results.h), or pair by pair
 #pragma once
 
@@ -34,6 +35,10 @@ namespace outboard::program {
 
 // Size of an element, in bytes, for which wgmma can read operands stored by columns.
 inline constexpr int kTurnedBytes = 2;
+// Returns whether operands may be stored by columns: f32 by three products is turned on the way.
+inline bool MayLieAlongRows(DType dtype, bool three_products) {
+  return ByteWidth(dtype) == kTurnedBytes || three_products;
+}
 
 struct HopperTile {
   int64_t rows = 128;     // of C: 64 for each of two warpgroups
@@ -55,7 +60,7 @@ struct HopperTile {
 struct HopperOperand {
   MappedTensor view;
   int64_t elements = 0;     // of the buffer
-  bool along_rows = false;  // consecutive elements are of consecutive rows, not k; of 16 bits alone
+  bool along_rows = false;  // consecutive elements are of consecutive rows, not k
 };
 
 struct HopperShape {
