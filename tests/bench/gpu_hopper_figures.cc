@@ -7,10 +7,10 @@
 
 #include "absl/strings/match.h"
 #include "base/check.h"
-#include "compiler/program/hopper/product.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "tests/bench/gpu_machine_code.h"
 #include "tests/compiler/ptx_run.h"
+#include "tests/compiler/whole_product.h"
 
 namespace outboard::bench {
 namespace {

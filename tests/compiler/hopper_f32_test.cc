@@ -10,13 +10,13 @@
 #include <random>
 
 #include "absl/strings/match.h"
-#include "compiler/program/hopper/product.h"
 #include "compiler/program/hopper/two_tf32.h"
 #include "compiler/program/interpret.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/ptx_run.h"
+#include "tests/compiler/whole_product.h"
 
 namespace outboard::program {
 namespace {

@@ -9,12 +9,12 @@
 
 #include "absl/strings/match.h"
 #include "base/check.h"
-#include "compiler/program/hopper/product.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/ptx_run.h"
+#include "tests/compiler/whole_product.h"
 
 namespace outboard::program {
 namespace {

@@ -17,9 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
-#include "compiler/program/hopper/product.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "tests/compiler/ptx_run.h"
+#include "tests/compiler/whole_product.h"
 
 namespace outboard::test {
 namespace {
