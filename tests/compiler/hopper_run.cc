@@ -157,6 +157,20 @@ std::vector<HopperCase> HopperCases() {
          {.columns = 64, .stages = 2, .cluster = 2, .order = 2});
   turned("three products, B across k, sums in two parts", false, true,
          {.m = 128, .n = 128, .k = 256}, {.stages = 2, .split = 2});
+  for (const bool a : {false, true})
+    for (const bool b : {false, true}) {
+      if (!a && !b) continue;
+      HopperCase* const test = narrow(absl::StrCat("across k, remainders, persistent ", a, b),
+                                      DType::kF32, {.m = 200, .n = 72, .k = 144},
+                                      {.columns = 64, .stages = 2, .persistent_blocks = 1});
+      test->product.a_by_columns = a;
+      test->product.b_by_columns = !b;
+    }
+  HopperCase* const across = narrow("256 columns, both across k, cluster", DType::kF32,
+                                    {.m = 256, .n = 256, .k = 96},
+                                    {.columns = 256, .stages = 2, .cluster = 2});
+  across->product.a_by_columns = true;
+  across->product.b_by_columns = false;
   HopperCase& bias = add("bias and relu to bf16", {.m = 120, .n = 192, .k = 64}, {.stages = 2});
   bias.product.c_dtype = DType::kBF16;
   bias.product.buffer_count = 4;

@@ -40,9 +40,11 @@ struct RingOperand {
   bool along_rows = false;
   int64_t depth = 0;  // k of a stage
   int64_t elements() const { return tile_rows * depth; }
+  bool turned = false;  // before it is multiplied
   // Stored by columns, 128 bytes of rows follow each other, then the next k.
   int64_t wide() const { return depth; }
-  int64_t leading() const { return along_rows ? wide() * depth : 0; }
+  int64_t piece() const { return along_rows ? wide() * depth : 0; }
+  int64_t leading() const { return turned ? 0 : piece(); }
 };
 
 class ProductBuilder {
@@ -58,7 +60,10 @@ class ProductBuilder {
         blocks_(BlocksOf(tile, tiles_)),
         depth_(DepthOf(shape.dtype)),
         steps_(Ceil(Ceil(shape.k, depth_), tile.split)),
-        turns_(shape.three_products && shape.b.along_rows),
+        turns_b_(shape.dtype == DType::kF32 && shape.b.along_rows),
+        makes_parts_(shape.three_products || turns_b_),
+        a_in_registers_(shape.three_products ||
+                        (shape.dtype == DType::kF32 && shape.a.along_rows)),
         results_(b, shape.results, stores, shape.m, shape.n,
                  shape.m % tile.rows != 0 || tiles_m_ % OrderOf() != 0,
                  shape.n % tile.columns != 0) {}
@@ -68,11 +73,11 @@ class ProductBuilder {
     OpenBlock();
     const ValueId group = b_.Divide(thread_, kWarpgroupThreads);
     const ValueId produces = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {group, b_.Int(0)}));
-    b_.Do(Code::kMaxRegisters, {}, {turns_ ? kTurnerRegisters : kProducerRegisters, 0, 0});
+    b_.Do(Code::kMaxRegisters, {}, {turns_b_ ? kTurnerRegisters : kProducerRegisters, 0, 0});
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     Produce();
     b_.EndIf(one);
-    if (shape_.three_products) {
+    if (makes_parts_) {
       const ValueId makes = b_.If(b_.Less(b_.Int(kWarpgroupThreads - kPartMakers - 1), thread_));
       MakeParts();
       b_.EndIf(makes);
@@ -82,7 +87,7 @@ class ProductBuilder {
     b_.EndIf(produces);
     const ValueId consumes = b_.If(b_.Less(b_.Int(0), group));
     b_.Do(Code::kMaxRegisters, {},
-          {turns_ ? kConsumerRegistersBeside : kConsumerRegisters, 1, 0});
+          {turns_b_ ? kConsumerRegistersBeside : kConsumerRegisters, 1, 0});
     const ValueId consumer = b_.Plus(group, b_.Int(-1));
     Consume(consumer);
     if (tile_.split > 1) {
@@ -115,7 +120,10 @@ class ProductBuilder {
 
   RingOperand Open(const HopperOperand& operand, int64_t tile_rows, bool shared_by_cluster) {
     RingOperand staged{
-        .tile_rows = tile_rows, .along_rows = operand.along_rows, .depth = depth_};
+        .tile_rows = tile_rows,
+        .along_rows = operand.along_rows,
+        .depth = depth_,
+        .turned = shape_.dtype == DType::kF32};
     MappedTensor view = operand.view;
     view.swizzled = true;
     view.box.assign(view.dims.size(), 1);
@@ -140,12 +148,12 @@ class ProductBuilder {
     if (shape_.three_products)
       low_of_b_ = b_.Alloc(Space::kShared, DType::kF32, tile_.stages * b_staged_.elements());
     barriers_ = b_.Alloc(Space::kBarriers, DType::kU64,
-                         (shape_.three_products ? 3 : 2) * tile_.stages);
+                         (makes_parts_ ? 3 : 2) * tile_.stages);
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     for (int64_t stage = 0; stage < tile_.stages; ++stage) {
       b_.Do(Code::kBarrierInit, {barriers_, Full(b_.Int(stage))}, {1, 0, 0});
       b_.Do(Code::kBarrierInit, {barriers_, Empty(b_.Int(stage))}, {kConsumers * Partners(), 0, 0});
-      if (shape_.three_products)
+      if (makes_parts_)
         b_.Do(Code::kBarrierInit, {barriers_, PartsMade(b_.Int(stage))}, {kPartMakers, 0, 0});
     }
     b_.EndIf(one);
@@ -157,7 +165,7 @@ class ProductBuilder {
 
   ValueId Full(ValueId stage) { return stage; }
   ValueId Empty(ValueId stage) { return b_.Plus(stage, b_.Int(tile_.stages)); }
-  // B's parts are there.
+  // B is turned, and its low parts are there.
   ValueId PartsMade(ValueId stage) { return b_.Plus(stage, b_.Int(2 * tile_.stages)); }
 
   // Stages and phases of step `step` of this block's round `round`: both follow from how many steps
@@ -240,7 +248,7 @@ class ProductBuilder {
       row = b_.Plus(row, b_.Times(rank_, rows_each));
     }
     for (int64_t box = 0; box < boxes; ++box) {
-      const ValueId to = b_.Plus(first, b_.Int(box * operand.leading()));
+      const ValueId to = b_.Plus(first, b_.Int(box * operand.piece()));
       std::vector<ValueId> src = {operand.shared, to, barriers_, Full(stage), operand.map};
       const ValueId rows = b_.Plus(row, b_.Int(box * operand.wide()));
       if (operand.along_rows)
@@ -275,32 +283,38 @@ class ProductBuilder {
     });
   }
 
-  // low * high, high * low and high * high of a stage: what is small is summed first.
-  void MultiplyParts(const StepPlace& place, ValueId added, ValueId parts_of_a,
-                     ValueId consumer) {
+  // A stage whose A is in registers. In three products low * high, high * low and high * high: what
+  // is small is summed first.
+  void MultiplyRegisters(const StepPlace& place, ValueId added, ValueId registers,
+                         ValueId consumer) {
     b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
-    LoadPartsOfA(b_,
+    LoadStageOfA(b_,
                  {a_staged_.shared, b_.Times(place.stage, a_staged_.elements()),
                   a_staged_.along_rows},
-                 consumer, thread_, parts_of_a);
-    b_.Do(Code::kBarrierWait, {barriers_, PartsMade(place.stage), place.parity});
+                 consumer, thread_, shape_.three_products, registers);
+    WaitForParts(place);
     // All have read A before one of them says that the stage is empty.
     b_.Do(Code::kGroupSync);
-    b_.Do(Code::kGroupFence, {added, parts_of_a});
+    b_.Do(Code::kGroupFence, {added, registers});
     const ValueId columns = b_.Times(place.stage, b_staged_.elements());
-    bool first = true;
-    for (const auto& [is_high, of_b] :
-         {std::pair(false, b_staged_.shared), std::pair(true, low_of_b_),
-          std::pair(true, b_staged_.shared)})
+    std::vector<std::pair<int64_t, ValueId>> of = {{0, b_staged_.shared}};  // A's place, and B
+    if (shape_.three_products)
+      of.insert(of.end(), {{kStageRegisters, low_of_b_}, {kStageRegisters, b_staged_.shared}});
+    bool alone = shape_.three_products;
+    for (const auto& [part, of_b] : of)
       for (int64_t product = 0; product < kProducts; ++product) {
-        const int64_t four = (is_high ? kProducts : 0) + product;
         b_.Do(Code::kGroupMma,
-              {added, parts_of_a, b_.Int(four * kWgmmaRegistersOfA), of_b,
+              {added, registers, b_.Int(part + product * kWgmmaRegistersOfA), of_b,
                b_.Plus(columns, b_.Int(product * WgmmaDepth(ByteWidth(DType::kF32))))},
-              {tile_.columns, 0, 0, first ? 1 : 0});
-        first = false;
+              {tile_.columns, 0, 0, alone ? 1 : 0});
+        alone = false;
       }
     b_.Do(Code::kGroupCommit);
+  }
+
+  void WaitForParts(const StepPlace& place) {
+    if (makes_parts_)
+      b_.Do(Code::kBarrierWait, {barriers_, PartsMade(place.stage), place.parity});
   }
 
   // ---- products
@@ -310,13 +324,15 @@ class ProductBuilder {
     const bool by_stage = SumsByStage(shape_);
     const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, elements);
     const ValueId added = by_stage ? b_.Alloc(Space::kPrivate, DType::kF32, elements) : sums;
-    const ValueId parts_of_a = shape_.three_products
-                                   ? b_.Alloc(Space::kPrivate, DType::kU32, kPartRegisters)
-                                   : ValueId{-1};
+    const ValueId registers =
+        a_in_registers_ ? b_.Alloc(Space::kPrivate, DType::kU32,
+                                   (shape_.three_products ? 2 : 1) * kStageRegisters)
+                        : ValueId{-1};
     const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
     const ValueId speaks = b_.Less(in_group, b_.Int(Partners()));
     const auto multiply = [&](const StepPlace& place) {
       b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
+      WaitForParts(place);
       b_.Do(Code::kGroupFence, {added});
       const ValueId rows = b_.Plus(b_.Times(place.stage, a_staged_.elements()),
                                    b_.Times(consumer, kWgmmaRows * depth_));
@@ -324,7 +340,7 @@ class ProductBuilder {
       for (int64_t product = 0; product < kProducts; ++product) {
         const int64_t step = product * WgmmaDepth(ByteWidth(shape_.dtype));
         const auto at = [&](const RingOperand& operand, ValueId first) {
-          return b_.Plus(first, b_.Int(step * (operand.along_rows ? operand.wide() : 1)));
+          return b_.Plus(first, b_.Int(step * (operand.leading() > 0 ? operand.wide() : 1)));
         };
         b_.Do(Code::kGroupMma,
               {added, a_staged_.shared, at(a_staged_, rows), b_staged_.shared,
@@ -346,21 +362,21 @@ class ProductBuilder {
     ForTiles([&](ValueId round, const TilePlace& place) {
       for (int64_t e = 0; e < elements; ++e)
         b_.Store(sums, b_.Int(e), b_.Const(DType::kF32, 0));
-      if (by_stage) {
-        for (int64_t e = 0; e < elements; ++e)
+      if (by_stage || a_in_registers_) {
+        for (int64_t e = 0; by_stage && e < elements; ++e)
           b_.Store(added, b_.Int(e), b_.Const(DType::kF32, 0));
-        // While one warpgroup adds, the unit multiplies for the other.
+        // While one warpgroup adds or loads, the unit multiplies for the other.
         const ValueId step = b_.Loop(steps_);
         const StepPlace at = PlaceOfStep(round, step);
-        if (shape_.three_products) {
-          MultiplyParts(at, added, parts_of_a, consumer);
-          b_.Do(Code::kGroupWait, {added, parts_of_a}, {0, 0, 0});
+        if (a_in_registers_) {
+          MultiplyRegisters(at, added, registers, consumer);
+          b_.Do(Code::kGroupWait, {added, registers}, {0, 0, 0});
         } else {
           multiply(at);
           b_.Do(Code::kGroupWait, {added}, {0, 0, 0});
         }
         release(at.stage);
-        for (int64_t e = 0; e < elements; ++e)
+        for (int64_t e = 0; by_stage && e < elements; ++e)
           b_.Store(sums, b_.Int(e),
                    b_.Alu(Op::kAdd, DType::kF32,
                           {b_.Load(sums, b_.Int(e)), b_.Load(added, b_.Int(e))}));
@@ -444,7 +460,8 @@ class ProductBuilder {
   const int64_t tiles_m_, tiles_n_, tiles_, blocks_;
   const int64_t depth_;  // of a stage
   const int64_t steps_;  // of a block
-  const bool turns_;     // whether B is turned in shared memory
+  const bool turns_b_, makes_parts_;  // whether B is turned, or written otherwise
+  const bool a_in_registers_;
   ResultWriter results_;
   ValueId block_ = -1, thread_ = -1, rank_ = -1, barriers_ = -1;
   ValueId partial_sums_ = -1;  // with `split`
@@ -484,9 +501,9 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
   if (shape.n % 2 != 0) return none_for("of ", shape.n, " columns, an odd number");
   for (const auto& [name, operand] : {std::pair("A", &shape.a), std::pair("B", &shape.b)}) {
     const MappedTensor& view = operand->view;
-    if (operand->along_rows && !MayLieAlongRows(shape.dtype, shape.three_products))
+    if (operand->along_rows && !MayLieAlongRows(shape.dtype))
       return none_for(name, " is stored by columns in elements of ", width,
-                      " bytes; the unit reads such of ", kTurnedBytes);
+                      " bytes; the unit reads no such, and nobody turns it");
     if (view.rank() > MappedTensor::kRankMax)
       return none_for(name, " has ", view.rank(), " dimensions; a view has ",
                       MappedTensor::kRankMax);

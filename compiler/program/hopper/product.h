@@ -17,9 +17,9 @@
 //   cluster    blocks with tiles below each other copy a part of B each, to all of them
 //   split      blocks of a cluster sum a part of k each; the parts are added in their order, by
 //              each block for some of the columns
-//   three      two warps of the first warpgroup turn B, where it is stored across k, and write its
-//              low parts beside it; A's parts are made in the registers of those who multiply
-//              (tf32_stage.h)
+//   f32        two warps of the first warpgroup turn B where it is stored across k. A that is goes
+//              through the registers of those who multiply (tf32_stage.h)
+//   three      the same warps write the low parts of B beside it; A's parts are made in registers
 //   results    leave through shared memory in boxes (results.h), or pair by pair
 #pragma once
 
@@ -32,12 +32,9 @@
 
 namespace outboard::program {
 
-// Size of an element, in bytes, for which wgmma can read operands stored by columns.
-inline constexpr int kTurnedBytes = 2;
-// Returns whether operands may be stored by columns: f32 by three products is turned on the way.
-inline bool MayLieAlongRows(DType dtype, bool three_products) {
-  return ByteWidth(dtype) == kTurnedBytes || three_products;
-}
+// Returns whether operands may be stored by columns: wgmma reads 16 bits so, f32 is turned on the
+// way.
+inline bool MayLieAlongRows(DType dtype) { return ByteWidth(dtype) > 1; }
 
 struct HopperTile {
   int64_t rows = 128;     // of C: 64 for each of two warpgroups

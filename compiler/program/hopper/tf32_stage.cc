@@ -105,7 +105,7 @@ void TurnPieces(ProgramBuilder& b, const StageOfF32& stage, ValueId low, int64_t
         for (int64_t i = 0; i < kTogether; ++i) steps[i] = LaneOf(b, rows[i], j);
         const ValueId column = Four(b, steps);
         StoreFour(b, stage.memory, place(across, j, along), column);
-        StoreFour(b, low, place(across, j, along), LowOfCut(b, column));
+        if (low >= 0) StoreFour(b, low, place(across, j, along), LowOfCut(b, column));
       }
     }
 }
@@ -168,23 +168,23 @@ void MakePartsOfB(ProgramBuilder& b, const StageOfF32& stage, ValueId low, int64
                           : MakeLowParts(b, stage, low, columns, thread);
 }
 
-void LoadPartsOfA(ProgramBuilder& b, const StageOfF32& stage, ValueId consumer, ValueId thread,
-                  ValueId parts) {
+void LoadStageOfA(ProgramBuilder& b, const StageOfF32& stage, ValueId consumer, ValueId thread,
+                  bool in_parts, ValueId registers) {
   for (int64_t product = 0; product < kProductsOfStage; ++product) {
     const ValueId four = stage.along_rows ? LoadAcrossSteps(b, stage, consumer, thread, product)
                                           : LoadAlongSteps(b, stage, consumer, thread, product);
-    const TwoTf32 two = SplitRounded(b, four);
+    const TwoTf32 two = in_parts ? SplitRounded(b, four) : TwoTf32{.high = four};
     const auto bits = [&](ValueId of) {  // WGMMA's registers are integers
       return b.Add({.code = Code::kBitcast,
                     .dtype = DType::kU32,
                     .lanes = kWgmmaRegistersOfA,
                     .src = {of}});
     };
-    const ValueId low = bits(two.low), high = bits(two.high);
+    const ValueId low = in_parts ? bits(two.low) : ValueId{-1}, high = bits(two.high);
     for (int64_t i = 0; i < kWgmmaRegistersOfA; ++i) {
       const int64_t place = product * kWgmmaRegistersOfA + i;
-      b.Store(parts, b.Int(place), LaneOf(b, low, i));
-      b.Store(parts, b.Int(kProductsOfStage * kWgmmaRegistersOfA + place), LaneOf(b, high, i));
+      if (in_parts) b.Store(registers, b.Int(place), LaneOf(b, low, i));
+      b.Store(registers, b.Int((in_parts ? kStageRegisters : 0) + place), LaneOf(b, high, i));
     }
   }
 }

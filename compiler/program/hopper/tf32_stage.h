@@ -1,6 +1,7 @@
-// What threads do to a stage of f32 that is multiplied as three products of TF32 (two_tf32.h).
+// What threads do to a stage of f32 that is multiplied as TF32, once or three times (two_tf32.h).
 //
-// B's low parts lie beside B, and B itself is its high parts. A's parts are in registers. The unit
+// B's low parts lie beside B, and B itself is its high parts. A's parts are in registers; without
+// parts, where it is stored across k, A itself is. The unit
 // reads f32 along k alone: 128 bytes, 32 steps, of each column. A B that is stored across k, in
 // pieces of 32 columns, 32 rows of 128 bytes each, is therefore turned where it is, piece by piece:
 //
@@ -21,9 +22,9 @@ namespace outboard::program {
 
 // Threads that make B's parts: two warps.
 inline constexpr int64_t kPartMakers = 64;
-// Registers of a thread for a stage of A: [low, high][product][4].
+// Registers of a thread for a stage of A: [product][4], of parts [low, high][product][4].
 inline constexpr int64_t kProductsOfStage = MappedTensor::kSwizzleBytes / kWgmmaDepthBytes;
-inline constexpr int64_t kPartRegisters = 2 * kProductsOfStage * kWgmmaRegistersOfA;
+inline constexpr int64_t kStageRegisters = kProductsOfStage * kWgmmaRegistersOfA;
 
 // A stage of an operand in shared memory.
 struct StageOfF32 {
@@ -33,13 +34,13 @@ struct StageOfF32 {
 };
 
 // Turns the columns of a stage that is stored across k, and writes their low parts to the same
-// places of `low`. By the last two warps of the first warpgroup.
+// places of `low`, unless it is -1. By the last two warps of the first warpgroup.
 void MakePartsOfB(ProgramBuilder& b, const StageOfF32& stage, ValueId low, int64_t columns,
                   ValueId thread);
 
-// Loads what the thread has of A's 64 rows of warpgroup `consumer` and writes its parts to private
-// memory.
-void LoadPartsOfA(ProgramBuilder& b, const StageOfF32& stage, ValueId consumer, ValueId thread,
-                  ValueId parts);
+// Loads what the thread has of A's 64 rows of warpgroup `consumer` and writes it to private memory:
+// [product][4], or its parts.
+void LoadStageOfA(ProgramBuilder& b, const StageOfF32& stage, ValueId consumer, ValueId thread,
+                  bool in_parts, ValueId registers);
 
 }  // namespace outboard::program
