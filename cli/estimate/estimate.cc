@@ -15,9 +15,9 @@
 #include "cli/estimate/commands.h"
 #include "cli/estimate/estimate_table.h"
 #include "cli/estimate/recorded_run.h"
-#include "cli/estimate/rates_on_paper.h"
 #include "client/session/address.h"
 #include "client/session/estimate/device_class.h"
+#include "client/session/estimate/rates_on_paper.h"
 #include "client/session/protection.h"
 #include "gateway/prices/price_list.h"
 #include "worker/devices/device_rates.h"
@@ -90,7 +90,7 @@ absl::StatusOr<std::vector<DeviceClass>> ClassesFrom(const Source& source) {
                          .memory_gb_per_s = of.rates.memory_gb_per_s,
                          .memory_bytes = of.memory_bytes,
                          .run_per_hour_micro_usd = static_cast<uint64_t>(of.run.value)});
-      FillRatesOnPaper(of.hardware, classes.back());
+      session::FillRatesOnPaper(of.hardware, classes.back());
     }
     return classes;
   }
