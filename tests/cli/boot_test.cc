@@ -310,8 +310,8 @@ TEST(HostPort, IsTakenApart_AndPutTogether) {
     EXPECT_EQ(ToString(*place), text);
   }
   for (const char* const bad : {"", ":", "box", "box:", ":80", "box:65536", "box:-1", "box:+1",
-                                "box:8x", "::1:80", "[::1", "[]:80", "[::1]80", "[a]b:80", "[[::1]]:80",
-                                "box:0000006667"})
+                                "box:8x", "::1:80", "[::1", "[]:80", "[::1]80", "[a]b:80",
+                                "[[::1]]:80", "box:0000006667"})
     EXPECT_FALSE(SplitHostPort(bad).has_value()) << bad;
 }
 

@@ -1,7 +1,5 @@
 #include "tests/shelf/shelf.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdint>
 #include <stdexcept>

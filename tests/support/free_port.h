@@ -15,7 +15,7 @@ namespace outboard::test {
 // system gives ports to others at any time. Threads: one.
 inline int FreePort(std::string_view host = "127.0.0.1") {
   constexpr int kPortsFrom = 20'000, kPorts = 10'000;
-  constexpr int kApart = 37;  // so that tests side by side, whose pids follow each other, do not meet
+  constexpr int kApart = 37;  // tests side by side, whose pids follow each other, do not meet
   static int next = static_cast<int>(static_cast<long long>(getpid()) * kApart % kPorts);
   const bool v6 = host == "::1";
   for (int tried = 0; tried < kPorts; ++tried) {
