@@ -116,6 +116,23 @@ TEST_F(EnvironmentTest, DevicesAreANumber) {
   unsetenv("CLOUD_DEVICES");
 }
 
+TEST(Devices, AMeshHasAPlaceForEach) {
+  SessionOptions options{.devices = 6};
+  for (const std::vector<uint32_t>& right : {std::vector<uint32_t>{}, {6}, {2, 3}, {1, 6, 1}}) {
+    options.mesh = right;
+    EXPECT_TRUE(options.CheckDevices().ok()) << options.CheckDevices();
+  }
+  for (const std::vector<uint32_t>& wrong :
+       {std::vector<uint32_t>{5}, {2, 2}, {0}, {0xffffffff, 0xffffffff}}) {
+    options.mesh = wrong;
+    EXPECT_EQ(options.CheckDevices().code(), StatusCode::kInvalidArgument);
+    test::ExpectAsDocumented("A mesh that is not of the session's devices",
+                             options.CheckDevices());
+  }
+  options.mesh = {1, 1, 2, 1, 3};
+  EXPECT_EQ(options.CheckDevices().code(), StatusCode::kInvalidArgument) << "of too many axes";
+}
+
 TEST_F(EnvironmentTest, WaitsAreSeconds) {
   unsetenv("CLOUD_QUEUE_S");
   EXPECT_EQ(With("1", nullptr, nullptr)->queue_timeout, std::nullopt);
