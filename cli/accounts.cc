@@ -11,8 +11,10 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/check.h"
+#include "base/printable.h"
 #include "cli/books/account_named.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -280,7 +282,11 @@ int RunKeyList(const AccountFlags& flags) {
 int RunKeyRevoke(const AccountFlags& flags) {
   auto accounts = OpenAccounts(flags);
   if (!accounts.ok()) return Report(accounts.status());
-  return Report((*accounts)->RevokeKey(flags.id, gateway::WallNow()));
+  const absl::Status revoked = (*accounts)->RevokeKey(flags.id, gateway::WallNow());
+  if (!absl::IsNotFound(revoked)) return Report(revoked);
+  return Report(absl::NotFoundError(absl::StrCat("there is no key with the id \"",
+                                                 Printable(flags.id),
+                                                 "\"; `outboard key ls` lists those there are")));
 }
 
 void AddAccount(Command command, AccountFlags& flags, const std::string& help) {

@@ -85,7 +85,8 @@ absl::StatusOr<Pages> PagesOfBooks(const AccountFlags& flags) {
   };
   auto books = std::make_shared<Books>();
   OB_ASSIGN_OR_RETURN(const auto accounts, gateway::Accounts::Open(path));
-  OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant, AccountNamed(*accounts, flags.account_name, folder));
+  OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant,
+                      AccountNamed(*accounts, flags.account_name, folder));
   books->tenant = tenant.id;
   OB_ASSIGN_OR_RETURN(books->ledger, gateway::Ledger::Open(path));
   OB_ASSIGN_OR_RETURN(books->receipts, gateway::ReceiptRows::Open(path));
@@ -179,6 +180,9 @@ void PrintChecked(const gateway::InvoiceReport& report, bool json) {
 }
 
 absl::Status Invoice(const AccountFlags& flags) {
+  if (!flags.gateway.empty() && flags.account_name != AccountFlags().account_name)
+    return absl::InvalidArgumentError(
+        "--account is of a data folder; with --gateway the account is that of $CLOUD_KEY");
   OB_ASSIGN_OR_RETURN(const Pages pages,
                       flags.gateway.empty() ? PagesOfBooks(flags) : PagesOfGateway(flags.gateway));
   std::unique_ptr<gateway::InvoiceCheck> check;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/printable.h"
 #include "cli/books/account_named.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -54,13 +55,14 @@ absl::StatusOr<gateway::Tenant> AccountOf(const AccountFlags& flags, const OpenB
 }
 
 // A status that names the argument it is about.
-absl::Status About(const char* what, const absl::Status& status) {
+absl::Status About(const std::string& what, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
 }
 
 absl::StatusOr<MicroUsd> AmountFrom(const char* what, const std::string& text) {
   auto amount = gateway::ParseUsd(text);
-  if (!amount.ok()) return About(what, amount.status());
+  if (!amount.ok())
+    return About(absl::StrCat(what, " \"", Printable(text), "\""), amount.status());
   return amount;
 }
 
@@ -175,7 +177,9 @@ absl::Status CapSet(const AccountFlags& flags) {
     OB_ASSIGN_OR_RETURN(const auto keys, books.accounts->ListKeys());
     bool known = false;
     for (const gateway::ApiKey& key : keys) known |= key.id == name;
-    if (!known) return absl::NotFoundError("there is no key with this id");
+    if (!known)
+      return absl::NotFoundError(absl::StrCat("there is no key with the id \"", Printable(name),
+                                              "\"; `outboard key ls` lists those there are"));
   }
   OB_RETURN_IF_ERROR(books.ledger->SetCap(scope, name, cap));
   OB_ASSIGN_OR_RETURN(const SpendBudget budget, books.ledger->BudgetOf(scope, name));

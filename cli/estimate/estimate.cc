@@ -82,9 +82,11 @@ absl::StatusOr<Source> SourceOf(const EstimateFlags& flags) {
 
 absl::StatusOr<std::vector<DeviceClass>> ClassesFrom(const Source& source) {
   if (!source.prices.empty()) {
-    OB_ASSIGN_OR_RETURN(const gateway::PriceList prices, gateway::ReadPriceList(source.prices));
+    const auto prices = gateway::ReadPriceList(source.prices);
+    if (!prices.ok())
+      return absl::InvalidArgumentError(absl::StrCat("--prices: ", prices.status().message()));
     std::vector<DeviceClass> classes;
-    for (const gateway::PriceClass& of : prices.classes) {
+    for (const gateway::PriceClass& of : prices->classes) {
       classes.push_back({.name = of.name,
                          .gflops = of.rates.gflops,
                          .memory_gb_per_s = of.rates.memory_gb_per_s,
