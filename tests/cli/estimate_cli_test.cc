@@ -133,7 +133,9 @@ TEST_F(EstimateCliTest, AProgramThatComputesNothing_OrIsNone_IsAnError) {
   EXPECT_EQ(none.code, 1) << "2 is wrong usage";
   EXPECT_TRUE(Has(none.err, "no-such-program: No such file")) << none.err;
   const test::Ended no_file = Run({"--prices", folder_ / "none", "--", "true"});
-  EXPECT_NE(no_file.code, 0);
+  EXPECT_EQ(no_file.code, 2);
+  EXPECT_TRUE(Has(no_file.err, "--prices: ")) << no_file.err;
+  EXPECT_TRUE(Has(no_file.err, "No such file")) << no_file.err;
 }
 
 // Kernels compile for these, and no worker serves one.
