@@ -1,4 +1,5 @@
-// The account that a command is about, by its name.
+// The account that a command is about, by its name. Whoever names one that is not there is told
+// which there are: an operator does not have the names of all in mind.
 #pragma once
 
 #include <string>
