@@ -148,7 +148,7 @@ class Appender {
                   last_range_.Int(4) != static_cast<int64_t>(charge.use))) {
       return absl::FailedPreconditionError(absl::StrCat(
           "ledger: device ", device.device, " of session ", device.lease.session.Hex(),
-          " was charged before to another tenant, at another price, for another grant or state"));
+          " was charged before to another account, at another price, for another grant or state"));
     }
     return absl::OkStatus();
   }

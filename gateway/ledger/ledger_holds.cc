@@ -66,7 +66,7 @@ absl::StatusOr<Held> ReadHeld(Database& db, const HoldRequest& request) {
     OB_ASSIGN_OR_RETURN(const bool more, query.Step());
     if (!more) break;
     if (query.Int(0) != request.tenant.value)
-      return absl::InvalidArgumentError("ledger: the lease is another tenant's");
+      return absl::InvalidArgumentError("ledger: the lease is another account's");
     held.is_new = false;
     held.key_id = query.Text(1);
     held.devices.push_back({MicroUsd{query.Int(2)}, query.Int(3)});

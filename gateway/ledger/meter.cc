@@ -37,7 +37,7 @@ absl::Status Meter::Grant(const GrantRequest& request, MonoTime now) {
   OB_RETURN_IF_ERROR(CheckPrice(request.price_per_hour));
   if (request.funded_ms < 0 || request.funded_ms > kLeaseMsMax)
     return absl::OutOfRangeError("funds of a lease are 0 to 68 years of it");
-  if (request.tenant.value <= 0) return absl::OutOfRangeError("a lease needs a tenant");
+  if (request.tenant.value <= 0) return absl::OutOfRangeError("a lease needs an account");
   if (devices_.size() >= kMeteredDevicesMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the meter follows ", kMeteredDevicesMax, " devices at most"));

@@ -117,6 +117,7 @@ class Session:
 
     @property
     def name(self) -> str | None:
+        """The name by which Session.attach enters it; None where it has none."""
         return self.stats.session_name or None
 
     @property

@@ -1,9 +1,5 @@
 #include "tests/shelf/shelf.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdint>
 #include <stdexcept>
@@ -12,30 +8,10 @@
 #include "base/check.h"
 #include "tests/net/fault_proxy.h"
 #include "tests/shelf/network_shelf.h"
+#include "tests/support/free_port.h"
 
 namespace outboard::test {
 namespace {
-
-// The proxy before a worker has to know the worker's port before it starts. Ports from 32,768 on
-// are those that the system gives to others at any time.
-constexpr int kPortsFrom = 20'000, kPorts = 10'000;
-
-absl::StatusOr<int> FreePort() {
-  static int next = getpid() % kPorts;
-  for (int tried = 0; tried < kPorts; ++tried) {
-    const int port = kPortsFrom + next++ % kPorts;
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const sockaddr_in address{.sin_family = AF_INET,
-                              .sin_port = htons(static_cast<uint16_t>(port)),
-                              .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)},
-                              .sin_zero = {}};
-    const bool is_free =
-        fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-    if (fd >= 0) close(fd);
-    if (is_free) return port;
-  }
-  return absl::UnavailableError("no port is free");
-}
 
 class ProxyShelf : public Shelf {
  public:
@@ -56,7 +32,9 @@ class ProxyShelf : public Shelf {
     return proxies_.back()->address();
   }
   absl::StatusOr<std::vector<std::string>> DataAddressOptions(int node) override {
-    OB_ASSIGN_OR_RETURN(const int port, FreePort());
+    // The proxy before a worker has to know the worker's port before it starts.
+    const int port = FreePort();
+    if (port < 0) return absl::UnavailableError("no port is free");
     const std::string listening = absl::StrCat(address(node), ":", port);
     OB_ASSIGN_OR_RETURN(const std::string advertised, ReachedAt(listening));
     return std::vector<std::string>{"--data-address", listening, "--advertise-data-address",

@@ -59,7 +59,9 @@ void BindLosses(nb::module_&, TensorClass& tensor) {
             return binary_crossentropy_logits(x, y, ReductionOf(reduction),
                                               pos_weight.value_or(Tensor()));
           },
-          "Y"_a, "reduction"_a = "mean", "pos_weight"_a = nb::none());
+          "Y"_a, "reduction"_a = "mean", "pos_weight"_a = nb::none(),
+          "binary_crossentropy of sigmoid(x), without overflow; reduced to its mean, its sum, "
+          "or not.");
 }
 
 }  // namespace outboard::python
