@@ -83,7 +83,7 @@ TEST_F(DeviceTransfersTest, ARankThatCannotPlan_IsSaidByAll_AndOneThatLeavesFree
       return group.engine(1).group()->Abort(absl::InternalError("its device has failed"));
     const absl::Status status =
         group.engine(0)
-            .Run(EncodeGraph(sink)->id, sink, group.Upload(0, params[0]), {})
+            .Execute(EncodeGraph(sink)->id, sink, group.Upload(0, params[0]), {})
             .status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_TRUE(absl::StrContains(status.message(), "its device has failed")) << status;

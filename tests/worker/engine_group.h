@@ -141,7 +141,7 @@ class Group {
     results.assign(ranks(), {});
     const GraphId id = EncodeGraph(sink)->id;
     OnAll([&](size_t rank) {
-      auto made = engines_[rank]->Run(id, sink, Upload(rank, params[rank]), bindings, donated);
+      auto made = engines_[rank]->Execute(id, sink, Upload(rank, params[rank]), bindings, donated);
       statuses[rank] = made.status();
       if (!made.ok()) return;
       for (const DeviceArrayPtr& array : *made)

@@ -161,7 +161,7 @@ TEST(GroupEngines, Repetitions_CarryThroughCollectives) {
     repeat.count = 5;
     repeat.carry = {{0, 0}};
     group.OnAll([&](size_t rank) {
-      const auto made = group.engine(rank).RunRepeated(
+      const auto made = group.engine(rank).ExecuteRepeated(
           EncodeGraph(sink)->id, sink, group.Upload(rank, params[rank]), {}, repeat, [] {});
       ASSERT_TRUE(made.ok()) << made.status();
       EXPECT_EQ(test::BytesOf(*(*made)[0]), wanted[rank][0].bytes);
@@ -231,9 +231,10 @@ TEST(GroupEngines, AnAbortedCollective_FreesAllWithOneCause) {
         group.engine(1).group()->Abort(absl::InternalError("its device has failed"));
         return;
       }
-      statuses[rank] = group.engine(rank)
-                           .Run(EncodeGraph(sink)->id, sink, group.Upload(rank, params[rank]), {})
-                           .status();
+      statuses[rank] =
+          group.engine(rank)
+              .Execute(EncodeGraph(sink)->id, sink, group.Upload(rank, params[rank]), {})
+              .status();
     });
     for (const size_t rank : {0, 2}) {
       EXPECT_EQ(statuses[rank].code(), absl::StatusCode::kUnavailable) << statuses[rank];
@@ -272,7 +273,7 @@ TEST(GroupEngines, AGraphForAGroup_OnOneDeviceAloneIsRefused) {
   for (const auto& engine : {MakeCompiledEngine(&compiler, test::MakeDevice(1 << 26, 1), {}),
                              MakeReferenceEngine(test::MakeDevice(1 << 26, 1))}) {
     const auto array = ValueOrDie(engine->NewArray(DType::kI32, {10}));
-    EXPECT_FALSE(engine->Run(EncodeGraph(sink)->id, sink, {array}, {}).ok());
+    EXPECT_FALSE(engine->Execute(EncodeGraph(sink)->id, sink, {array}, {}).ok());
   }
 }
 

@@ -66,8 +66,8 @@ absl::Status SessionState::CheckRun(const proto::Run& run) const {
   return names_.Check(run);
 }
 
-Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph,
-                          const WholeGraphs& whole) {
+Outcome SessionState::ApplyRun(uint64_t seq, const proto::Run& run, const KnownGraph& graph,
+                               const WholeGraphs& whole) {
   telemetry::Count(telemetry::Metric::kWorkerSteps);
   Outcome outcome;
   absl::Status status = graph.status;
@@ -110,8 +110,8 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
                                                   " results, the Run names ", run.outputs_size()));
     } else {
       absl::StatusOr<std::vector<DeviceArrayPtr>> results =
-          RunGraph(seq, graph, *repeat, std::move(inputs), bindings, donated,
-                   outcome.session_error);
+          ExecuteGraph(seq, graph, *repeat, std::move(inputs), bindings, donated,
+                       outcome.session_error);
       if (results.ok())
         outputs = *std::move(results);
       else
@@ -137,7 +137,7 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
   return outcome;
 }
 
-absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
+absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::ExecuteGraph(
     uint64_t seq, const KnownGraph& graph, const std::optional<Repeat>& repeat,
     std::vector<DeviceArrayPtr> inputs, std::span<const Binding> bindings,
     std::span<const int64_t> donated, absl::Status& session_error) {
@@ -150,14 +150,14 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
   const bool is_group = engine_->group() != nullptr;
   if (!being_stored_.expired() && !is_group) again = inputs;
   engine_->SetMakeRoom(!being_stored_.expired() && is_group ? let_go_ : std::function<void()>());
-  const auto run = [&](std::vector<DeviceArrayPtr> with) {
-    if (!repeat) return engine_->Run(graph.id, graph.sink, std::move(with), bindings, donated);
-    return engine_->RunRepeated(graph.id, graph.sink, std::move(with), bindings, *repeat,
-                                [this] { ++repetitions_; });
+  const auto execute = [&](std::vector<DeviceArrayPtr> with) {
+    if (!repeat) return engine_->Execute(graph.id, graph.sink, std::move(with), bindings, donated);
+    return engine_->ExecuteRepeated(graph.id, graph.sink, std::move(with), bindings, *repeat,
+                                    [this] { ++repetitions_; });
   };
-  absl::StatusOr<std::vector<DeviceArrayPtr>> results = run(std::move(inputs));
+  absl::StatusOr<std::vector<DeviceArrayPtr>> results = execute(std::move(inputs));
   if (!is_group && MadeRoom(results.status()))
-    results = run(std::exchange(again, {}));
+    results = execute(std::exchange(again, {}));
   for (KernelVersion& version : engine_->TakeVersions())  // E7
     session_error.Update(kernel_use_log_.Note(seq, std::move(version)));
   return results;
@@ -197,7 +197,7 @@ absl::StatusOr<std::shared_ptr<DeviceArray>> SessionState::ArrayForPut(const pro
   return array;
 }
 
-Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
+Outcome SessionState::ApplyPut(uint64_t seq, const proto::Put& piece) {
   Outcome outcome;
   if (put_ == nullptr) {
     put_ = std::make_unique<PartialPut>();
@@ -231,8 +231,8 @@ Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
   return outcome;
 }
 
-Outcome SessionState::PutBlob(uint64_t seq, const proto::Put& put, std::vector<int64_t> dims,
-                              absl::StatusOr<runtime::DeviceBuffer> contents) {
+Outcome SessionState::ApplyPutBlob(uint64_t seq, const proto::Put& put, std::vector<int64_t> dims,
+                                   absl::StatusOr<runtime::DeviceBuffer> contents) {
   Outcome outcome;
   const uint64_t handle = put.handle();
   absl::Status status = CheckPut(put);
@@ -247,7 +247,7 @@ Outcome SessionState::PutBlob(uint64_t seq, const proto::Put& put, std::vector<i
   return outcome;
 }
 
-Outcome SessionState::Release(const proto::Release& release) {
+Outcome SessionState::ApplyRelease(const proto::Release& release) {
   for (const uint64_t handle : release.handles()) handles_.erase(handle);
   return {};
 }
@@ -259,12 +259,13 @@ absl::StatusOr<DeviceArrayPtr> SessionState::Whole(const WholeGraphs& whole, uin
   OB_RETURN_IF_ERROR(graph->second->status);
   OB_ASSIGN_OR_RETURN(
       std::vector<DeviceArrayPtr> results,
-      engine_->Run(graph->second->id, graph->second->sink, {std::move(array)}, {}, {}));
+      engine_->Execute(graph->second->id, graph->second->sink, {std::move(array)}, {}, {}));
   if (results.size() != 1) return absl::InternalError("a graph for a whole array has one result");
   return std::move(results[0]);
 }
 
-Outcome SessionState::Fetch(uint64_t seq, const proto::Fetch& fetch, const WholeGraphs& whole) {
+Outcome SessionState::ApplyFetch(uint64_t seq, const proto::Fetch& fetch,
+                                 const WholeGraphs& whole) {
   Outcome outcome;
   for (int i = 0; i < fetch.handles_size(); ++i) {
     const auto entry = handles_.find(fetch.handles(i));
@@ -293,8 +294,8 @@ Outcome SessionState::Fetch(uint64_t seq, const proto::Fetch& fetch, const Whole
   return outcome;
 }
 
-Outcome SessionState::Save(uint64_t seq, const proto::Save& save, PersistRequest& request,
-                           const WholeGraphs& whole) {
+Outcome SessionState::ApplySave(uint64_t seq, const proto::Save& save, PersistRequest& request,
+                                const WholeGraphs& whole) {
   std::map<std::string, DeviceArrayPtr> sorted;
   absl::Status status;
   uint64_t cause_seq = seq;
@@ -331,7 +332,7 @@ Outcome SessionState::Save(uint64_t seq, const proto::Save& save, PersistRequest
   return outcome;
 }
 
-Outcome SessionState::Keep(uint64_t seq, const proto::Keep& keep) {
+Outcome SessionState::ApplyKeep(uint64_t seq, const proto::Keep& keep) {
   Outcome outcome;
   absl::Status status;
   for (const proto::Keep::Entry& entry : keep.entries())
@@ -425,7 +426,7 @@ void SessionState::AddTo(PersistRequest& request) const {
 }
 
 absl::Status SessionState::RestoreKernelUses(std::span<const KernelUseRecord> restored) {
-  absl::flat_hash_map<GraphId, const KernelUseRecord*>
+  absl::flat_hash_map<KernelId, const KernelUseRecord*>
       last;  // in use now; those before are history
   for (const KernelUseRecord& entry : restored) {
     OB_RETURN_IF_ERROR(kernel_use_log_.Note(entry.seq, entry.version));

@@ -13,22 +13,19 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
 #include "runtime/device.h"
 #include "worker/compile/kernel_compiler.h"
+#include "worker/compile/kernel_id.h"
 #include "worker/engine/compiled_engine.h"
-#include "worker/engine/execution_plan.h"
-#include "worker/engine/kernels_in_use.h"
-#include "worker/engine/planned_launches.h"
+#include "worker/engine/plans/execution_plan.h"
+#include "worker/engine/plans/kernels_in_use.h"
+#include "worker/engine/plans/planned_launches.h"
 #include "worker/engine/trace.h"
 #include "worker/tuning/tuner.h"
 
 namespace outboard::worker {
-
-// `status`, about that result of the graph. kNoResult, or an OK status: as it is.
-absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result);
 
 struct PlanRequest {
   const UOp* sink;
@@ -47,7 +44,7 @@ struct PlanRequest {
   const SimplerKernels* simpler = nullptr;
   std::vector<SimplerKernel>* made_simpler = nullptr;
 
-  std::optional<Simpler> SimplerOf(const GraphId& kernel) const {
+  std::optional<Simpler> SimplerOf(const KernelId& kernel) const {
     if (simpler == nullptr) return std::nullopt;
     const auto found = simpler->find(kernel);
     return found == simpler->end() ? std::nullopt : std::optional(found->second);
@@ -64,7 +61,7 @@ class PlanMaker {
   absl::StatusOr<std::unique_ptr<ExecutionPlan>> Make(const PlanRequest& request);
 
  private:
-  using Kernels = absl::flat_hash_map<GraphId, std::shared_ptr<KernelInUse>>;
+  using Kernels = absl::flat_hash_map<KernelId, std::shared_ptr<KernelInUse>>;
 
   struct MissingKernel {
     size_t wanted;  // its place in the list of those that the plan wants

@@ -1,4 +1,4 @@
-#include "worker/engine/plan_maker.h"
+#include "worker/engine/plans/plan_maker.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,18 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/copies.h"
-#include "compiler/failed_node.h"
 #include "compiler/ir/print.h"
 #include "compiler/program/online/plan.h"
 
 namespace outboard::worker {
 
 using Clock = std::chrono::steady_clock;
-
-absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result) {
-  if (status.ok() || result == kNoResult) return status;
-  return AboutNode(status, sink, sink->src[result]);
-}
 
 PlanMaker::PlanMaker(KernelCompiler* compiler, runtime::Device* device,
                      const CompiledEngineOptions& options, KernelsInUse* kernels)
@@ -49,14 +43,14 @@ absl::StatusOr<PlanMaker::Missing> PlanMaker::FindMissing(const PlanRequest& req
     const UOp* const ast = WithCopies(graph, schedule.kernels[one.first].ast, one.copies);
     if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(ast, 4000).c_str());
     OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(ast));
-    one.id = encoded.id;
+    one.id = KernelId(encoded.id);
     if (one.copies > 1 && request.SimplerOf(one.id) == Simpler::kOneByOne) {
       one.refused = true;
       continue;
     }
-    const auto [place, fresh] = kernels.try_emplace(encoded.id);
+    const auto [place, fresh] = kernels.try_emplace(one.id);
     if (!fresh) continue;  // a twin
-    place->second = kernels_->Find(encoded.id);
+    place->second = kernels_->Find(one.id);
     if (place->second != nullptr) continue;
     missing.sources.push_back({std::move(encoded.bytes), std::nullopt});
     const std::string copies = one.copies > 1 ? absl::StrCat(one.copies, " x ") : "";
@@ -73,7 +67,7 @@ void PlanMaker::ChooseOpts(const PlanRequest& request, const std::vector<WantedK
   if (is_tuned) tuner_->BeginPlan();
   for (size_t i = 0; i < missing.kernels.size(); ++i) {
     const MissingKernel& kernel = missing.kernels[i];
-    const GraphId& id = wanted[kernel.wanted].id;
+    const KernelId& id = wanted[kernel.wanted].id;
     if (const std::optional<Simpler> simpler = request.SimplerOf(id); simpler.has_value()) {
       if (*simpler != Simpler::kCompilersOpts) missing.sources[i].opts = "";
     } else if (const auto pinned = kernels_->PinnedOpts(id); pinned.has_value()) {
@@ -99,10 +93,10 @@ absl::Status PlanMaker::TakeShared(const PlanRequest& request,
     if (missing.sources[i].opts.has_value())
       mine.push_back({wanted[missing.kernels[i].wanted].id, missing.sources[i].opts});
   OB_ASSIGN_OR_RETURN(const std::vector<KernelVersion> all, request.share(mine));
-  absl::flat_hash_map<GraphId, std::optional<std::string>> chosen;
+  absl::flat_hash_map<KernelId, std::optional<std::string>> chosen;
   for (const KernelVersion& version : all) chosen[version.kernel] = version.opts;
   for (size_t i = 0; i < missing.kernels.size(); ++i) {
-    const GraphId& id = wanted[missing.kernels[i].wanted].id;
+    const KernelId& id = wanted[missing.kernels[i].wanted].id;
     // What a replay requires is the same on all ranks, and so is what one of them cannot make.
     if (request.SimplerOf(id).has_value() || kernels_->PinnedOpts(id).has_value()) continue;
     const auto found = chosen.find(id);
@@ -192,7 +186,7 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
     OB_RETURN_IF_ERROR(about(loaded[o].status(), i));
     if (source.opts != asked[i])
       tell(i, source.opts.has_value() ? Simpler::kPlainLoops : Simpler::kCompilersOpts);
-    const GraphId& id = wanted[missing.kernels[i].wanted].id;
+    const KernelId& id = wanted[missing.kernels[i].wanted].id;
     kernels[id] = kernels_->Add(id, std::move(source), std::move(missing.kernels[i].name),
                                 *std::move(loaded[o]));
     ++added;
