@@ -1,5 +1,6 @@
 // Uploads of arrays, at once (Upload) or deferred: the bytes are on this machine, in a file or a
-// tensor, and are sent to the cloud only when something needs them. Those that one Run, Fetch or Save needs are sent in one transfer.
+// tensor, and are sent to the cloud only when something needs them. Those that one Run, Fetch or
+// Save needs are sent in one transfer.
 //
 // Threads: as a Tensor's. Ownership: the source keeps its file open for as long as it lives.
 #pragma once
