@@ -197,4 +197,19 @@ inline const UOp* Everything(Graph& g, DType dtype, int64_t ranks, int64_t count
                       Make(g, Op::kUnshard, Add(g, x, x), {0, count, stride}))});
 }
 
+// Fails the test unless every collective, over each axis of the group's mesh, has the bytes of the
+// interpreter.
+inline void ExpectEveryCollectiveAsInterpreted(Group& group) {
+  const std::vector<int64_t>& mesh = group.mesh();
+  const auto ranks = static_cast<int64_t>(group.ranks());
+  for (const DType dtype : {DType::kI32, DType::kF32, DType::kBF16}) {
+    Graph g;
+    group.ExpectAsInterpreted(Everything(g, dtype, ranks, mesh.back(), 1),
+                              ParamsFor(group, dtype, {12, 6}, 1, 7));
+    if (mesh.size() == 1) continue;
+    group.ExpectAsInterpreted(Everything(g, dtype, ranks, mesh[0], mesh[1]),
+                              ParamsFor(group, dtype, {12, 6}, 1, 8));
+  }
+}
+
 }  // namespace outboard::worker

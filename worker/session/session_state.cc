@@ -48,7 +48,9 @@ void SessionState::Clear() { handles_.clear(); }
 
 // ---- Run ----------------------------------------------------------------------------------------
 
-absl::Status SessionState::CheckRun(const proto::Run& run) const {
+absl::Status SessionState::CheckRun(uint64_t seq, const proto::Run& run,
+                                    const KnownGraph& graph) const {
+  OB_RETURN_IF_ERROR(graph.status);
   for (const uint32_t device : run.devices())
     if (device != 0) return absl::UnimplementedError("a Run on more than one device");
   std::vector<uint64_t> outputs(run.outputs().begin(), run.outputs().end());
@@ -63,60 +65,54 @@ absl::Status SessionState::CheckRun(const proto::Run& run) const {
     if (i >= static_cast<uint32_t>(run.outputs_size()))
       return absl::InvalidArgumentError(
           absl::StrCat("fetches output ", i, " of ", run.outputs_size()));
-  return names_.Check(run);
+  OB_RETURN_IF_ERROR(names_.Check(run));
+  if (const auto refused = refused_.find(seq); refused != refused_.end()) return refused->second;
+  OB_RETURN_IF_ERROR(RepeatOf(run).status());
+  for (const uint64_t handle : run.outputs())
+    if (handle == 0 || handles_.contains(handle))
+      return absl::InvalidArgumentError(absl::StrCat("output handle ", handle, " is in use"));
+  return absl::OkStatus();
+}
+
+absl::Status SessionState::FindInputs(const proto::Run& run, std::vector<DeviceArrayPtr>& inputs,
+                                      uint64_t& cause_seq) const {
+  for (const uint64_t handle : run.inputs()) {
+    const auto entry = handles_.find(handle);
+    if (entry == handles_.end())
+      return absl::NotFoundError(absl::StrCat("input handle ", handle, " does not exist"));
+    if (entry->second.array == nullptr) {
+      cause_seq = entry->second.cause_seq;
+      return entry->second.status;  // E2: the first cause
+    }
+    inputs.push_back(entry->second.array);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<int64_t> SessionState::EndDonated(const proto::Run& run) {
+  std::vector<int64_t> donated;
+  for (const uint32_t i : run.donate()) {
+    if (i >= static_cast<uint32_t>(run.inputs_size())) continue;
+    if (handles_.erase(run.inputs(i)) > 0) donated.push_back(i);  // E3
+  }
+  return donated;
 }
 
 Outcome SessionState::ApplyRun(uint64_t seq, const proto::Run& run, const KnownGraph& graph,
                                const WholeGraphs& whole) {
   telemetry::Count(telemetry::Metric::kWorkerSteps);
   Outcome outcome;
-  absl::Status status = graph.status;
   uint64_t cause_seq = seq;
-  status.Update(CheckRun(run));
-  if (const auto refused = refused_.find(seq); refused != refused_.end())
-    status.Update(refused->second);
-  const absl::StatusOr<std::optional<Repeat>> repeat = RepeatOf(run);
-  status.Update(repeat.status());
-  for (const uint64_t handle : run.outputs())
-    if (status.ok() && (handle == 0 || handles_.contains(handle)))
-      status = absl::InvalidArgumentError(absl::StrCat("output handle ", handle, " is in use"));
-  std::vector<DeviceArrayPtr> inputs;
-  for (const uint64_t handle : run.inputs()) {
-    const auto entry = handles_.find(handle);
-    if (!status.ok()) break;
-    if (entry == handles_.end()) {
-      status = absl::NotFoundError(absl::StrCat("input handle ", handle, " does not exist"));
-    } else if (entry->second.array == nullptr) {
-      status = entry->second.status;  // E2: the first cause
-      cause_seq = entry->second.cause_seq;
-    } else {
-      inputs.push_back(entry->second.array);
-    }
-  }
-  std::vector<int64_t> donated;
-  for (const uint32_t i : run.donate()) {
-    if (i >= static_cast<uint32_t>(run.inputs_size())) continue;
-    if (handles_.erase(run.inputs(i)) > 0) donated.push_back(i);  // E3
-  }
+  std::vector<DeviceArrayPtr> inputs, outputs, fetched;
+  absl::Status status = CheckRun(seq, run, graph);
+  if (status.ok()) status = FindInputs(run, inputs, cause_seq);
+  const std::vector<int64_t> donated = EndDonated(run);
   names_.Follow(run);  // E10
-  std::vector<DeviceArrayPtr> outputs, fetched;
   if (status.ok()) {
-    std::vector<Binding> bindings;
-    for (const proto::Binding& binding : run.bindings())
-      bindings.push_back({binding.slot(), binding.value()});
-    if (graph.sink->src.size() != static_cast<size_t>(run.outputs_size())) {
-      status =
-          absl::InvalidArgumentError(absl::StrCat("the graph has ", graph.sink->src.size(),
-                                                  " results, the Run names ", run.outputs_size()));
-    } else {
-      absl::StatusOr<std::vector<DeviceArrayPtr>> results =
-          ExecuteGraph(seq, graph, *repeat, std::move(inputs), bindings, donated,
-                       outcome.session_error);
-      if (results.ok())
-        outputs = *std::move(results);
-      else
-        status = results.status();
-    }
+    absl::StatusOr<std::vector<DeviceArrayPtr>> results =
+        ExecuteGraph(seq, graph, run, std::move(inputs), donated, outcome.session_error);
+    status = results.status();
+    if (results.ok()) outputs = *std::move(results);
   }
   for (const uint32_t i : run.fetch()) {
     if (!status.ok()) break;
@@ -138,9 +134,17 @@ Outcome SessionState::ApplyRun(uint64_t seq, const proto::Run& run, const KnownG
 }
 
 absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::ExecuteGraph(
-    uint64_t seq, const KnownGraph& graph, const std::optional<Repeat>& repeat,
-    std::vector<DeviceArrayPtr> inputs, std::span<const Binding> bindings,
-    std::span<const int64_t> donated, absl::Status& session_error) {
+    uint64_t seq, const KnownGraph& graph, const proto::Run& run,
+    std::vector<DeviceArrayPtr> inputs, std::span<const int64_t> donated,
+    absl::Status& session_error) {
+  if (graph.sink->src.size() != static_cast<size_t>(run.outputs_size()))
+    return absl::InvalidArgumentError(absl::StrCat("the graph has ", graph.sink->src.size(),
+                                                   " results, the Run names ",
+                                                   run.outputs_size()));
+  std::vector<Binding> bindings;
+  for (const proto::Binding& binding : run.bindings())
+    bindings.push_back({binding.slot(), binding.value()});
+  OB_ASSIGN_OR_RETURN(const std::optional<Repeat> repeat, RepeatOf(run));
   for (; followed_ < follow_.size() && follow_[followed_].seq <= seq; ++followed_)
     engine_->Pin(follow_[followed_].version);
   // While what is being stored may be what memory lacks, inputs are kept for a second try. In a

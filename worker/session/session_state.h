@@ -108,11 +108,16 @@ class SessionState {
   };
   struct PartialPut;
 
-  absl::Status CheckRun(const proto::Run& run) const;
+  // What can be said of it before its inputs are looked at.
+  absl::Status CheckRun(uint64_t seq, const proto::Run& run, const KnownGraph& graph) const;
+  // Where an input is poison, `cause_seq` is the item that failed first.
+  absl::Status FindInputs(const proto::Run& run, std::vector<DeviceArrayPtr>& inputs,
+                          uint64_t& cause_seq) const;
+  // Ends the handles of donated inputs, and returns the inputs' slots.
+  std::vector<int64_t> EndDonated(const proto::Run& run);
   absl::StatusOr<std::vector<DeviceArrayPtr>> ExecuteGraph(uint64_t seq, const KnownGraph& graph,
-                                                           const std::optional<Repeat>& repeat,
+                                                           const proto::Run& run,
                                                            std::vector<DeviceArrayPtr> inputs,
-                                                           std::span<const Binding> bindings,
                                                            std::span<const int64_t> donated,
                                                            absl::Status& session_error);
   absl::StatusOr<DeviceArrayPtr> Whole(const WholeGraphs& whole, uint32_t index,
