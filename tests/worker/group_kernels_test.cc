@@ -306,8 +306,7 @@ TEST(GroupAgreement, SimplerKernels_AreToldToAllInTheOrderOfRanks) {
       for (size_t i = 0; i < rank; ++i) {
         GraphId hash;
         hash.bytes[0] = static_cast<uint8_t>(10 * rank + i);
-        mine.push_back(
-            {KernelId(hash), i == 0 ? Simpler::kPlainLoops : Simpler::kOneByOne});
+        mine.push_back({KernelId(hash), i == 0 ? Simpler::kPlainLoops : Simpler::kOneByOne});
       }
       const auto all = ShareSimpler(*ranks[rank], mine);
       ASSERT_TRUE(all.ok()) << all.status();
