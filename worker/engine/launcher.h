@@ -47,8 +47,11 @@ class Launcher {
   // Until all that is queued is done. Errors: those of the launches
   absl::Status Wait();
 
-  // Counts the time from `start` to now as the device's.
+  // For the figures of a session: the time from `start` to now is the device's; `plan` is executed.
   void AddDeviceTime(std::chrono::steady_clock::time_point start);
+  void AddExecution(const ExecutionPlan& plan) {
+    stats_->kernels_launched += plan.launches.size();
+  }
 
  private:
   absl::Status TimeOne(KernelInUse& kernel, size_t i, const LaunchArguments& arguments,

@@ -24,6 +24,7 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> PlanExecution::Execute() {
   }
   OB_RETURN_IF_ERROR(CopyPaddedOutputs());
   launcher_.AddDeviceTime(start);
+  launcher_.AddExecution(plan_);
   return std::vector<DeviceArrayPtr>(outputs_.begin(), outputs_.end());
 }
 

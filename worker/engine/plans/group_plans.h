@@ -49,7 +49,9 @@ class GroupPlans {
   // The plan of `wanted`, whose key is `key`. A new one is made by all ranks of `group`, and by
   // none where one cannot begin its first Run. `trace` may be nullptr; `make_room` as
   // Engine::SetMakeRoom has it.
-  // Errors: those of the group and of PlanMaker::Make; on all ranks
+  // Errors, on all ranks: those of PlanMaker::Make, where one rank has one; those of the group
+  //   FAILED_PRECONDITION  ranks have made or replay other kernels, as they were asked to
+  //   ABORTED              they make other kernels, and nothing simpler is left to try
   absl::StatusOr<Found> PlanFor(collective::Collective& group, const PlanKey& key,
                                 const PlanWanted& wanted, ExecutorTrace* trace,
                                 const std::function<void()>& make_room);

@@ -57,7 +57,9 @@ class PlanMaker {
   PlanMaker(KernelCompiler* compiler, runtime::Device* device,
             const CompiledEngineOptions& options, KernelsInUse* kernels);
 
-  // Errors: those of the compiler and the device, about the result that needs the kernel
+  // Errors: those of the compiler and the device, about the result that needs the kernel:
+  //   RESOURCE_EXHAUSTED  a limit of either
+  //   UNIMPLEMENTED       what the compiler does not know
   absl::StatusOr<std::unique_ptr<ExecutionPlan>> Make(const PlanRequest& request);
 
  private:

@@ -1,4 +1,5 @@
-// Which kernels of a schedule a plan launches together, and over which buffers.
+// From the kernels of a schedule to the launches of a plan: which are launched together, over which
+// buffers, and which result of the graph each of them is needed for.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,8 @@ namespace outboard::worker {
 
 inline constexpr int kNoResult = -1;
 
-// `status`, about that result of the graph. kNoResult, or an OK status: as it is.
+// `status`, RESOURCE_EXHAUSTED for example, about that result of the graph, which the user's line
+// is found by. kNoResult, or an OK status: as it is.
 absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result);
 
 // For each of Schedule::buffers the first result that is in it or that is computed from it.
@@ -39,6 +41,7 @@ enum class Simpler : uint8_t {
   kPlainLoops = 2,     // with no Opts
   kOneByOne = 3,       // one that is in several copies: each copy is a launch
 };
+// A kernel, and how it is made.
 struct SimplerKernel {
   KernelId kernel;
   Simpler how = Simpler::kCompilersOpts;
