@@ -76,6 +76,7 @@ class PlanMaker {
     std::vector<KernelSource> sources;
     std::vector<MissingKernel> kernels;
   };
+  class NewKernels;
 
   // Sets the ids of `wanted` and adds their kernels. Kernels of other plans are used again; those
   // of this plan are held by it alone, so that they go with it. One in several copies may be
@@ -92,6 +93,10 @@ class PlanMaker {
                   Missing& missing);
   absl::Status TakeShared(const PlanRequest& request, const std::vector<WantedKernel>& wanted,
                           Missing& missing) const;
+  // Where the device has refused the code of a kernel: loads other code of it, with simpler Opts,
+  // which `source` then has.
+  void LoadSimpler(const MissingKernel& kernel, KernelSource& source,
+                   runtime::LoadedKernel& loaded);
   // Where one with Opts cannot be compiled, without them; `sources` then says so.
   std::vector<absl::StatusOr<CompiledKernel>> Compile(std::vector<KernelSource>& sources);
   schedule::ScheduleOptions ScheduleOptionsOf() const;
