@@ -246,6 +246,13 @@ class SupervisorTest : public ::testing::Test {
     EXPECT_EQ(frame->items(0).opened().device().kind(), "ref");
   }
 
+  static void SendPutAndClose(Attached& session) {
+    session.Send(test::Item::Put(1, 1, "x"));
+    proto::ClientItem close;
+    close.mutable_close();
+    session.Send(close);
+  }
+
   // The bytes of the first value that comes.
   static std::string NextValue(Attached& session) {
     while (const auto frame = session.frames.Pop())
@@ -315,10 +322,7 @@ TEST_F(SupervisorTest, CloseEndsInOrderWithTheLastDone) {
   StartAndRegister();
   const auto a = Assign("session a.......");
   Open(*a);
-  a->Send(test::Item::Put(1, 1, "x"));
-  proto::ClientItem close;
-  close.mutable_close();
-  a->Send(close);
+  SendPutAndClose(*a);
   uint64_t through = 0;
   while (through == 0) {
     const auto frame = a->frames.Pop();
@@ -338,10 +342,7 @@ TEST_F(SupervisorTest, R2_ASlowGatewayGetsTheLastFrames) {
   StartAndRegister();
   const auto a = Assign("session a.......");
   Open(*a);
-  a->Send(test::Item::Put(1, 1, "x"));
-  proto::ClientItem close;
-  close.mutable_close();
-  a->Send(close);
+  SendPutAndClose(*a);
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (Children(getpid()).size() > 1 && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
