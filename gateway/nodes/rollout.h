@@ -19,10 +19,9 @@
 // U3  None begins once one is kReturning.
 // U4  A node counts as kUpdated only where it has joined, which its join test precedes.
 // U5  A node that is not here is not waited for: it stays as it is.
-// U6  Of a node in kReturning that has shown itself since it was last told, by asking what to boot or
-//     by enrolling, the time starts anew at each such sign and is longer: twice within_ms, and twice
-//     as long again after each restart. Nobody switches off a machine on its way back because
-//     within_ms is shorter than a start.
+// U6  A node in kReturning that has shown itself since it was last told, by asking what to boot or
+//     by enrolling, is on its way: its time starts anew at each such sign and is twice within_ms,
+//     and twice as long again after each restart. within_ms may be shorter than a start.
 //
 // Threads: any; pure.
 #pragma once
