@@ -130,9 +130,9 @@ std::string FirstScript() {
          "node.ipxe?serial=${serial:uristring}&uuid=${uuid:uristring}&mac=${netX/mac:hexhyp}\n";
 }
 
-// As in deploy/image/sign. The kernel's tests of its own ciphers are more than half of its start, and
-// nothing of ours uses them: TLS is OpenSSL's, and a module whose signature comes out wrong is not
-// loaded.
+// As in deploy/image/sign. The kernel's tests of its own ciphers are more than half of its start,
+// and nothing of ours uses them: TLS is OpenSSL's, and a module whose signature comes out wrong is
+// not loaded.
 constexpr char kKernelWords[] = "quiet panic=10 cryptomgr.notests";
 
 std::string NodeScript(const BootImage& image, const ScriptOptions& options,

@@ -28,8 +28,8 @@ std::string KeyOf(const std::string& compiler, const KernelSource& kernel) {
       .ToBytes();
 }
 
-// Where several caches have one folder, a request has at least so many kernels, or kKernelsPerThread
-// for each thread that compiles; the next ones may be another cache's.
+// Where several caches have one folder, a request has so many kernels at most, or kKernelsPerThread
+// for each thread that compiles if that is more; the next ones may be another cache's.
 constexpr size_t kCompiledAtOnceMin = 8;
 constexpr size_t kKernelsPerThread = 4;  // with fewer a thread does not start (InProcessCompiler)
 constexpr std::chrono::milliseconds kLookForStop{20};
