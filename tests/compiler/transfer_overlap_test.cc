@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "base/check.h"
-#include "compiler/ir/accessors.h"
+#include "compiler/ir/spec.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/shard/shard.h"

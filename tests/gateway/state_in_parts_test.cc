@@ -141,7 +141,7 @@ void TrainLoaded(const std::function<void()>& after_step) {
   for (const auto& [name, weight] : nn::state_dict(net))
     loaded.emplace_back(
         name, Tensor::from<float>(std::vector<float>(weight.numel()), weight.shape()));
-  nn::load_state_dict(nn::get_state_dict(net), loaded);
+  nn::load_state_dict(nn::state_dict(net), loaded);
   loaded.clear();
   optim::AdamW adam(nn::parameters(net), 1e-3);
   for (int step = 0; step < kSteps; ++step) {
