@@ -34,7 +34,8 @@ std::vector<size_t> OrderKernels(const std::vector<KernelNeeds>& needs) {
     size_t transfers;  // between: 0 or 1
   };
   std::vector<std::vector<Reader>> readers(needs.size());
-  std::vector<size_t> order, waits(needs.size()), transfers(needs.size());
+  // By kernel; sent_at: how many kernels run until the last transfer that it waits for can start.
+  std::vector<size_t> order, waits(needs.size()), transfers(needs.size()), sent_at(needs.size());
   for (size_t i = 0; i < needs.size(); ++i) {
     const auto add = [&](const std::vector<size_t>& kernels, size_t between) {
       for (const size_t kernel : kernels)
@@ -47,17 +48,19 @@ std::vector<size_t> OrderKernels(const std::vector<KernelNeeds>& needs) {
     add(needs[i].senders, 1);
   }
   const std::vector<bool> lead = LeadToTransfers(needs);
-  std::set<std::tuple<size_t, bool, size_t>> ready;
-  const auto is_ready = [&](size_t i) { ready.emplace(transfers[i], !lead[i], i); };
+  std::set<std::tuple<size_t, bool, size_t, size_t>> ready;
+  const auto is_ready = [&](size_t i) { ready.emplace(transfers[i], !lead[i], sent_at[i], i); };
   for (size_t i = 0; i < needs.size(); ++i)
     if (waits[i] == 0) is_ready(i);
   while (!ready.empty()) {
-    const size_t next = std::get<2>(*ready.begin());
+    const size_t next = std::get<3>(*ready.begin());
     ready.erase(ready.begin());
     order.push_back(next);
     for (const Reader& reader : readers[next]) {
       size_t& passed = transfers[reader.kernel];
       passed = std::max(passed, transfers[next] + reader.transfers);
+      size_t& sent = sent_at[reader.kernel];
+      sent = std::max(sent, reader.transfers > 0 ? order.size() : sent_at[next]);
       if (--waits[reader.kernel] == 0) is_ready(reader.kernel);
     }
   }
