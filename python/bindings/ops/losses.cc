@@ -51,7 +51,9 @@ void BindLosses(nb::module_&, TensorClass& tensor) {
           [](const Tensor& x, const Tensor& y, const std::string& reduction) {
             return binary_crossentropy(x, y, ReductionOf(reduction));
           },
-          "Y"_a, "reduction"_a = "mean")
+          "Y"_a, "reduction"_a = "mean",
+          "-(Y log(x) + (1 - Y) log(1 - x)), of probabilities; reduced to its mean, its sum, or "
+          "not.")
       .def(
           "binary_crossentropy_logits",
           [](const Tensor& x, const Tensor& y, const std::string& reduction,
