@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <random>
@@ -168,7 +169,7 @@ class Group {
 
  private:
   const std::vector<int64_t> mesh_;
-  std::vector<MoodyCompiler> compilers_;
+  std::deque<MoodyCompiler> compilers_;  // which cannot be moved
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
