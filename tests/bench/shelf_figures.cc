@@ -310,9 +310,8 @@ void DelayFigures(ShelfLinks links) {
   const GptStep &near = steps[0], &far = steps[1];
   Report("rtt20_round_trips", (far.ms - near.ms) / kRoundTripMs, "",
          absl::StrFormat("%.1f ms apart %.0f ms a step", 2 * kNearMs, near.ms),
-         absl::StrCat(
-             absl::StrFormat("two nodes 20 ms further apart, %.0f ms a step, its loss read", far.ms),
-             NoteOf(links)));
+         absl::StrFormat("two nodes 20 ms further apart, %.0f ms a step, its loss read%s", far.ms,
+                         NoteOf(links)));
 }
 
 }  // namespace

@@ -71,13 +71,6 @@ class GroupedSession : public FakeSession {
       if (array.is_state()) bytes += array.bytes();
     return bytes;
   }
-  // Of all that it stores.
-  uint64_t StoredBytes() {
-    runs_.NoteSnapshot(seq_);
-    uint64_t bytes = 0;
-    for (const proto::GroupArray& array : runs_.TakeNoted(seq_)->arrays()) bytes += array.bytes();
-    return bytes;
-  }
 
  private:
   proto::ClientItem* Next() {
@@ -177,15 +170,13 @@ const std::vector<Program>& Trainings() {
   return trainings;
 }
 
-// After each step, and stored in all.
+// After each step.
 std::vector<double> BytesAfterSteps(const Training& training, shard::Spread spread) {
   const auto session = std::make_shared<GroupedSession>(spread);
   SetSession(session);
   Tensor::manual_seed(1);
   std::vector<double> bytes;
   training([&] { bytes.push_back(static_cast<double>(session->StateBytes())); });
-  std::printf("  %s: all %.0f\n", std::string(shard::Name(spread)).c_str(),
-              static_cast<double>(session->StoredBytes()));
   SetSession(nullptr);
   return bytes;
 }

@@ -1,5 +1,5 @@
-// Limits what each TCP connection of a process sends, by SO_MAX_PACING_RATE: the kernel's TCP spaces
-// its packets, without a queue discipline and without a process between the ends.
+// Limits what each TCP connection of a process sends, by SO_MAX_PACING_RATE: the kernel's TCP
+// spaces its packets, without a queue discipline and without a process between the ends.
 //
 // Of this process, once SetSocketRate has been called; of another one whose environment has
 //

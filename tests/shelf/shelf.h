@@ -11,8 +11,8 @@
 //             (paced_sockets.h). Costs next to nothing; but there is no delay, and each connection
 //             has the rate for itself
 //   proxies   all nodes share the loopback, and a fault proxy stands before each address at which a
-//             node listens. Anywhere; but each connection has the rate for itself, and a proxy takes
-//             part of the cores and passes some Gbit/s at most
+//   proxies   all nodes share the loopback, and a fault proxy stands before each address that a node
+//             listens at. Anywhere; but each connection has the rate for itself, and a proxy takes
 //
 // Errors: UNAVAILABLE, with the command that failed.
 #pragma once

@@ -95,9 +95,9 @@ class StepPlanner {
     if (bytes >= kBucketBytes) Start(open->second);
   }
 
-  // After kernel `k`: starts the buckets that nothing more can join before they are needed. Else the
-  // last gradients of a backward pass would be sent when the first kernel that reads them is next,
-  // behind everything that waits for the others.
+  // After kernel `k`: starts the buckets that nothing more can join before they are needed. Else
+  // the last gradients of a backward pass would be sent when the first kernel that reads them is
+  // next, behind everything that waits for the others.
   void StartFull(int k) {
     std::vector<int> full;
     for (const auto& [kind, bucket] : open_) {
