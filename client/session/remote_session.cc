@@ -357,13 +357,21 @@ absl::StatusOr<std::vector<std::unique_ptr<Session>>> RemoteSession::Fork(int co
   }
   for (std::thread& dialler : diallers) dialler.join();
   for (const absl::Status& status : dialled) OB_RETURN_IF_ERROR(status);  // the others end
-  // Who goes through them one by one waits for none that another one of them is before.
-  std::ranges::stable_sort(forks, {}, [](const auto& fork) { return fork->WaitsBehind(); });
-  return std::vector<std::unique_ptr<Session>>(std::make_move_iterator(forks.begin()),
-                                               std::make_move_iterator(forks.end()));
+  // Those with a device first, then by place in the queue: a loop over them never waits for a later
+  // one. Places are read once, since forks begin meanwhile.
+  using Placed = std::pair<std::optional<uint64_t>, std::unique_ptr<RemoteSession>>;
+  std::vector<Placed> placed;
+  for (auto& fork : forks) {
+    const std::optional<uint64_t> place = fork->PlaceInQueue();
+    placed.emplace_back(place, std::move(fork));
+  }
+  std::ranges::stable_sort(placed, {}, &Placed::first);
+  std::vector<std::unique_ptr<Session>> sorted;
+  for (auto& [place, fork] : placed) sorted.push_back(std::move(fork));
+  return sorted;
 }
 
-std::optional<uint64_t> RemoteSession::WaitsBehind() const {
+std::optional<uint64_t> RemoteSession::PlaceInQueue() const {
   std::lock_guard lock(mutex_);
   return has_begun_ ? std::nullopt : std::optional(core_.sessions_before());
 }

@@ -63,8 +63,8 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   // it gets its device, and begins, by itself; what needs that waits for it (AwaitBegun).
   // `first_handle`: neither an array of its parent's has this one or a higher one, nor will have.
   absl::Status DialFork(uint64_t first_handle);
-  // How many sessions are before it in the queue; nothing: it has begun.
-  std::optional<uint64_t> WaitsBehind() const;
+  // How many sessions are before it in the queue; nullopt: it has its device.
+  std::optional<uint64_t> PlaceInQueue() const;
 
   uint64_t NewHandle() override { return next_handle_.fetch_add(1, std::memory_order_relaxed); }
   absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,

@@ -1,11 +1,14 @@
 // Hints for sessions of several devices: where a value lies. They change no value.
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/lazy/lazy_graph.h"
 #include "client/lazy/node_builder.h"
+#include "client/lazy/sym_expression.h"
 #include "client/tensor/error.h"
 #include "client/tensor/tensor.h"
 #include "compiler/ir/accessors.h"
@@ -27,11 +30,15 @@ Tensor Tensor::shard(std::optional<int64_t> axis, std::optional<int64_t> mesh_ax
     const std::vector<int64_t> dims = rec.Axes({*axis}, x->rank());
     if (!dims.empty()) dim = dims[0];  // a scalar has none to cut
   }
-  if (dim >= 0 && !x->shape[dim].is_const())
-    throw Error(absl::UnimplementedError(absl::StrCat("shard: dimension ", dim, " of ",
-                                                      ShapeToString(x->shape),
-                                                      " has a variable and cannot be cut")),
+  if (dim >= 0 && !x->shape[dim].is_const()) {
+    std::vector<std::string> names;
+    for (const auto& [variable, value] : internal::VariablesIn(size(dim, at)))
+      names.push_back(variable.name());
+    throw Error(absl::UnimplementedError(absl::StrCat(
+                    "shard: dimension ", dim, " of ", ShapeToString(x->shape), " has the VAR ",
+                    absl::StrJoin(names, ", "), " and cannot be cut")),
                 at);
+  }
   const std::pair hint(mesh_axis.value_or(LayoutOf::kAnyAxis), dim);
   Tensor result = FromNode(rec, rec.Make(Op::kLayout, x->dtype, {x}, {hint.first, hint.second}));
   result.value_->layout = hint;

@@ -22,7 +22,7 @@ constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
 // get.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
 // Who turns B holds squares of it.
-constexpr int64_t kTurnerRegisters = 72, kConsumerRegistersBeside = 216;
+constexpr int64_t kTurnerRegisters = 96, kConsumerRegistersBeside = 200;
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Of 8-bit floats the unit adds with few digits, and of f32 by three products it cuts off what f32
 // rounds: sums of a stage are added in f32. They take as many registers as the whole ones.
