@@ -396,13 +396,14 @@ TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
     DType type = DType::kU32;
     int64_t at = 0, leading = 0;
     bool constant = true;
+    DType other = DType::kF32;  // of b
   };
   // 8 registers.
   const auto of_registers = [](ProgramBuilder& b, const Registers& a) {
     const ValueId thread = b.Special(Grid::kThread, 128);
     const ValueId c = b.Alloc(Space::kPrivate, DType::kF32, 32);
     const ValueId registers = b.Alloc(Space::kPrivate, a.type, 8);
-    const ValueId tile = b.Alloc(Space::kShared, DType::kF32, 64 * 32);
+    const ValueId tile = b.Alloc(Space::kShared, a.other, 64 * 128 / ByteWidth(a.other));
     b.Do(Code::kGroupMma, {c, registers, a.constant ? b.Int(a.at) : thread, tile, b.Int(0)},
          {64, a.leading, 0, 0});
   };
@@ -484,6 +485,8 @@ TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
       {"not four at a constant place", [&](ProgramBuilder& b) { of_registers(b, {.at = -4}); }},
       {"a leading distance of registers",
        [&](ProgramBuilder& b) { of_registers(b, {.leading = 1024}); }},
+      {"of registers, and of a type that it has no form for",
+       [&](ProgramBuilder& b) { of_registers(b, {.other = DType::kF8E4M3}); }},
       {"neither transposed, swizzled, nor plain",
        [&](ProgramBuilder& b) { matrix(b, DType::kBF16, 3); }},
       {"neither transposed, swizzled, nor plain",
@@ -573,6 +576,99 @@ TEST(HopperProgram, ProofOfRanges_RefusesWhatIsOutsideOfBlockMemory) {
   EXPECT_EQ(unproved(48), 0u);
   EXPECT_EQ(unproved(64), 1u);
   EXPECT_EQ(unproved(-16), 1u);
+}
+
+// c[i][j] = sum over k < 16 of a[i][k] * b[j][k], of 16 bits: a thread loads its numbers of a from
+// the buffer, two for each register. b, of 64 rows or columns of 64 numbers, is stored by
+// `threads` of the block where the swizzle has them.
+Program ProductOfHalves(DType dtype, bool turned) {
+  constexpr int kDepth = WgmmaDepth(2), kSide = 64;
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(DType::kF32, 0, kSide * kSide);
+  const ValueId left = b.Buffer(dtype, 1, kSide * kDepth);
+  const ValueId right = b.Buffer(dtype, 2, kSide * kSide);
+  const ValueId tile = b.Alloc(Space::kShared, dtype, kSide * kSide);
+  const ValueId thread = b.Special(Grid::kThread, kWarpgroupThreads);
+  const ValueId piece = b.Loop(kSide * kSide / kWarpgroupThreads);
+  const ValueId e = b.Plus(b.Times(piece, kWarpgroupThreads), thread);
+  constexpr int64_t kSwizzled = 1;
+  b.Add({.code = Code::kStore, .src = {tile, e, b.Load(right, e)}, .imm = {kSwizzled, 0, 0}});
+  b.End(piece);
+  b.Do(Code::kProxyFence);
+  b.Do(Code::kGroupSync);
+  const ValueId sums = b.Alloc(Space::kPrivate, DType::kF32, kSide / 2);
+  const ValueId registers = b.Alloc(Space::kPrivate, DType::kU32, kWgmmaRegistersOfA);
+  const ValueId in_warp = b.Modulo(thread, 32);
+  for (int r = 0; r < kWgmmaRegistersOfA; ++r) {
+    Instruction two{.code = Code::kLanes, .dtype = dtype, .lanes = 2};
+    for (int half = 0; half < 2; ++half) {
+      const MatrixPlace of_first = WgmmaOfA(0, 2 * r + half, 2);
+      const ValueId row = b.Plus(b.Plus(b.Times(b.Divide(thread, 32), 16), b.Divide(in_warp, 4)),
+                                 b.Int(of_first.row));
+      const ValueId k = b.Plus(b.Times(b.Modulo(in_warp, 4), 2), b.Int(of_first.column));
+      two.src.push_back(b.Load(left, b.Plus(b.Times(row, kDepth), k)));
+    }
+    const ValueId pair = b.Add(std::move(two));
+    b.Store(registers, b.Int(r),
+            b.Add({.code = Code::kBitcast, .dtype = DType::kU32, .src = {pair}}));
+  }
+  b.Do(Code::kGroupFence, {sums, registers});
+  b.Do(Code::kGroupMma, {sums, registers, b.Int(0), tile, b.Int(0)},
+       {kSide, 0, turned ? kSide * kSide : 0, 1});
+  b.Do(Code::kGroupCommit);
+  b.Do(Code::kGroupWait, {sums, registers}, {0, 0, 0});
+  for (int s = 0; s < kSide / 2; ++s) {
+    const MatrixPlace of_first = WgmmaElement(0, s);
+    const ValueId row = b.Plus(b.Plus(b.Times(b.Divide(thread, 32), 16), b.Divide(in_warp, 4)),
+                               b.Int(of_first.row));
+    const ValueId column = b.Plus(b.Times(b.Modulo(in_warp, 4), 2), b.Int(of_first.column));
+    b.Store(out, b.Plus(b.Times(row, kSide), column), b.Load(sums, b.Int(s)));
+  }
+  return b.Take(3);
+}
+
+TEST(HopperProgram, AProductOfHalvesInRegisters_IsThatOfTheirNumbers) {
+  constexpr int kDepth = WgmmaDepth(2), kSide = 64;
+  for (const DType dtype : {DType::kBF16, DType::kF16})
+    for (const bool turned : {false, true}) {
+      SCOPED_TRACE(testing::Message() << Name(dtype) << (turned ? ", b by columns" : ""));
+      // Small whole numbers: sums are exact. No two rows of a are equal, nor two columns of b.
+      const auto number = [](int i, int k) { return double{(i * 7 + k * 13 + i * k) % 17 - 8.0}; };
+      Buffers start(3);
+      start[0].assign(kSide * kSide * 4, '\xa5');
+      start[1].resize(kSide * kDepth * 2);
+      start[2].resize(kSide * kSide * 2);
+      for (int i = 0; i < kSide; ++i)
+        for (int k = 0; k < kSide; ++k) {
+          if (k < kDepth) StoreFloat(dtype, number(i, k), &start[1][(i * kDepth + k) * 2]);
+          const int at = turned ? k * kSide + i : i * kSide + k;
+          StoreFloat(dtype, number(i + 1, 2 * k), &start[2][at * 2]);
+        }
+      const Program program = ProductOfHalves(dtype, turned);
+      ASSERT_EQ(CheckProgram(program, "test"), absl::OkStatus());
+      const auto expect = [&](const Buffers& got) {
+        for (int i = 0; i < kSide; ++i)
+          for (int j = 0; j < kSide; ++j) {
+            double sum = 0;
+            for (int k = 0; k < kDepth; ++k) sum += number(i, k) * number(j + 1, 2 * k);
+            ASSERT_EQ(LoadFloat(DType::kF32, &got[0][(i * kSide + j) * 4]), sum) << i << " " << j;
+          }
+      };
+      for (const uint32_t seed : {1u, 2u, 3u}) {
+        Buffers got = start;
+        const RunReport report = Interpret(program, got, {}, {.seed = seed});
+        ASSERT_TRUE(report.ok()) << report.message;
+        expect(got);
+      }
+      const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+      ASSERT_TRUE(renderer.ok());
+      const auto kernel = (*renderer)->Render(program, "k", /*no_opt=*/false, nullptr);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      Buffers got = start;
+      const absl::Status ran = test::RunOnPtxMachine(*kernel, got);
+      ASSERT_TRUE(ran.ok()) << ran;
+      expect(got);
+    }
 }
 
 TEST(HopperProgram, OtherTargets_RefuseItByName) {
