@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "absl/strings/match.h"
+#include "compiler/program/hopper/results.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
 #include "compiler/proof/program_range.h"
@@ -579,23 +580,29 @@ TEST(HopperProgram, ProofOfRanges_RefusesWhatIsOutsideOfBlockMemory) {
 }
 
 // c[i][j] = sum over k < 16 of a[i][k] * b[j][k], of 16 bits: a thread loads its numbers of a from
-// the buffer, two for each register. b, of 64 rows or columns of 64 numbers, is stored by
-// `threads` of the block where the swizzle has them.
+// the buffer, two for each register. b is the beginning of 64 rows (`turned`: columns) of 64.
 Program ProductOfHalves(DType dtype, bool turned) {
   constexpr int kDepth = WgmmaDepth(2), kSide = 64;
   ProgramBuilder b;
   const ValueId out = b.Buffer(DType::kF32, 0, kSide * kSide);
   const ValueId left = b.Buffer(dtype, 1, kSide * kDepth);
-  const ValueId right = b.Buffer(dtype, 2, kSide * kSide);
+  const ValueId map = b.Map(b.Buffer(dtype, 2, kSide * kSide),
+                            {.slot = 2,
+                             .element = ElementOf(dtype),
+                             .swizzled = true,
+                             .dims = {kSide, kSide},
+                             .strides = {kSide * 2},
+                             .box = {kSide, kSide}});
   const ValueId tile = b.Alloc(Space::kShared, dtype, kSide * kSide);
+  const ValueId full = b.Alloc(Space::kBarriers, DType::kU64, 1);
   const ValueId thread = b.Special(Grid::kThread, kWarpgroupThreads);
-  const ValueId piece = b.Loop(kSide * kSide / kWarpgroupThreads);
-  const ValueId e = b.Plus(b.Times(piece, kWarpgroupThreads), thread);
-  constexpr int64_t kSwizzled = 1;
-  b.Add({.code = Code::kStore, .src = {tile, e, b.Load(right, e)}, .imm = {kSwizzled, 0, 0}});
-  b.End(piece);
-  b.Do(Code::kProxyFence);
-  b.Do(Code::kGroupSync);
+  const ValueId one = b.If(b.Less(thread, b.Int(1)));
+  b.Do(Code::kBarrierInit, {full, b.Int(0)}, {1, 0, 0});
+  b.Do(Code::kBarrierExpect, {full, b.Int(0)}, {kSide * kSide * 2, 0, 0});
+  b.Do(Code::kBoxLoad, {tile, b.Int(0), full, b.Int(0), map, b.Int(0), b.Int(0)});
+  b.EndIf(one);
+  b.Barrier();
+  b.Do(Code::kBarrierWait, {full, b.Int(0), b.Int(0)});
   const ValueId sums = b.Alloc(Space::kPrivate, DType::kF32, kSide / 2);
   const ValueId registers = b.Alloc(Space::kPrivate, DType::kU32, kWgmmaRegistersOfA);
   const ValueId in_warp = b.Modulo(thread, 32);

@@ -33,14 +33,14 @@ Ways ByGroups(const OnlineTile& tile, bool interpreted = true) {
 }
 
 TEST(OnlineHopper, OneTile) {
-  CheckAttention({.queries = 64, .keys = 64, .width = 64, .dtype = DType::kBF16, .batch = 1},
+  CheckAttention({.queries = 128, .keys = 64, .width = 64, .dtype = DType::kBF16, .batch = 1},
                  ByGroups(kOneGroup));
 }
 
 // Each stage is used three times.
 TEST(OnlineHopper, ARing) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
-    CheckAttention({.queries = 64, .keys = 320, .width = 64, .dtype = dtype, .batch = 1},
+    CheckAttention({.queries = 128, .keys = 320, .width = 64, .dtype = dtype, .batch = 1},
                    ByGroups(kOneGroup));
     if (HasFatalFailure()) return;
   }
@@ -237,32 +237,29 @@ TEST(OnlineHopper, EveryPlantedMistake_IsFoundInEveryOrder) {
   std::printf("%d of %zu planted mistakes found\n", found, Mistakes().size());
 }
 
-// Without Opts: by warpgroups where rows and steps fill a tile and boxes can copy all matrices.
+// Without Opts: by warpgroups where there is a block for each multiprocessor and boxes can copy all
+// matrices.
 TEST(OnlineHopper, ByDefault_WhereItFits) {
-  const auto uses = [](const AttentionShape& shape, const char* arch) {
+  constexpr int kFew = 8;
+  const auto uses = [](const AttentionShape& shape, const char* arch, int multiprocessors) {
     const OneKernel kernel(shape);
     const auto compiled =
-        CompileKernel(kernel.ast(), {.target = CudaTarget(arch, kMultiprocessors)});
+        CompileKernel(kernel.ast(), {.target = CudaTarget(arch, multiprocessors)});
     OB_CHECK_OK(compiled.status());
     return absl::StrContains(compiled->object, "wgmma.mma_async");
   };
   const AttentionShape fits = {.queries = 512, .keys = 512, .width = 64, .dtype = DType::kBF16};
+  EXPECT_TRUE(uses(fits, "sm_90a", kFew));
+  EXPECT_FALSE(uses(fits, "sm_90a", kMultiprocessors)) << "smaller tiles have more blocks";
+  EXPECT_FALSE(uses(fits, "sm_90", kFew));
   AttentionShape other = fits;
-  EXPECT_TRUE(uses(fits, "sm_90a"));
-  EXPECT_FALSE(uses(fits, "sm_90"));
   other.width = 80;
-  EXPECT_FALSE(uses(other, "sm_90a")) << "no whole boxes of columns";
-  other = fits;
-  other.queries = 48;
-  EXPECT_FALSE(uses(other, "sm_90a")) << "rows that fill no tile";
-  other = fits;
-  other.keys = 48;
-  EXPECT_FALSE(uses(other, "sm_90a")) << "steps that fill no tile";
+  EXPECT_FALSE(uses(other, "sm_90a", kFew)) << "no whole boxes of columns";
   other = fits;
   other.causal = true;
   other.dtype = DType::kF16;
   other.width = 128;
-  EXPECT_TRUE(uses(other, "sm_90a"));
+  EXPECT_TRUE(uses(other, "sm_90a", kFew));
 }
 
 TEST(OnlineHopper, OptsThatDoNotFit) {
