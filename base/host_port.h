@@ -19,8 +19,9 @@ struct HostPort {
 // Nothing: it is no HOST:PORT. Port 0, where the system chooses, is one. A port has at most five
 // digits.
 std::optional<HostPort> SplitHostPort(std::string_view text);
-// Why SplitHostPort gives nothing for `text`, in words that follow a colon.
-const char* WhyNoHostPort(std::string_view text);
+// Why SplitHostPort gives nothing for `text`, or a port below `port_min`, in words that follow a
+// colon.
+std::string WhyNoHostPort(std::string_view text, int port_min = 0);
 std::string ToString(const HostPort& place);
 
 }  // namespace outboard

@@ -11,8 +11,11 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/check.h"
+#include "base/printable.h"
+#include "cli/books/account_named.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/connect.h"
@@ -197,7 +200,7 @@ int RunKeyCreate(const AccountFlags& flags) {
   if (!rights.ok()) return Report(rights.status());
   auto accounts = OpenOrMakeAccounts(flags);
   if (!accounts.ok()) return Report(accounts.status());
-  auto tenant = (*accounts)->EnsureTenant(flags.tenant, gateway::WallNow());
+  auto tenant = (*accounts)->EnsureTenant(flags.account_name, gateway::WallNow());
   if (!tenant.ok()) return Report(tenant.status());
   auto key = (*accounts)->CreateKey(tenant->id, flags.name, gateway::WallNow(), *rights);
   if (!key.ok()) return Report(key.status());
@@ -208,15 +211,16 @@ int RunKeyCreate(const AccountFlags& flags) {
                  std::string(fingerprint.status().message()).c_str());
   if (flags.json) {
     std::printf(
-        "{\"id\": \"%s\", \"tenant\": %s, \"name\": %s, \"key\": \"%s\", \"fingerprint\": "
+        "{\"id\": \"%s\", \"account\": %s, \"name\": %s, \"key\": \"%s\", \"fingerprint\": "
         "\"%s\"}\n",
-        key->key.id.c_str(), Quoted(flags.tenant).c_str(), Quoted(flags.name).c_str(), text.c_str(),
+        key->key.id.c_str(), Quoted(flags.account_name).c_str(), Quoted(flags.name).c_str(),
+        text.c_str(),
         fingerprint.ok() ? fingerprint->c_str() : "");
   } else {
     // The key alone on stdout, for `CLOUD_KEY=$(outboard key create)`.
     std::printf("%s\n", text.c_str());
     std::fprintf(stderr, "outboard: key %s of %s in %s; it is shown this once\n",
-                 key->key.id.c_str(), flags.tenant.c_str(), DataFolderOr(flags.data).c_str());
+                 key->key.id.c_str(), flags.account_name.c_str(), DataFolderOr(flags.data).c_str());
     if (fingerprint.ok() && !fingerprint->empty())
       std::fprintf(stderr,
                    "outboard: a client on another machine needs CLOUD_FINGERPRINT=%s beside it\n",
@@ -278,33 +282,50 @@ int RunKeyList(const AccountFlags& flags) {
 int RunKeyRevoke(const AccountFlags& flags) {
   auto accounts = OpenAccounts(flags);
   if (!accounts.ok()) return Report(accounts.status());
-  return Report((*accounts)->RevokeKey(flags.id, gateway::WallNow()));
+  const absl::Status revoked = (*accounts)->RevokeKey(flags.id, gateway::WallNow());
+  if (!absl::IsNotFound(revoked)) return Report(revoked);
+  return Report(absl::NotFoundError(absl::StrCat("there is no key with the id \"",
+                                                 Printable(flags.id),
+                                                 "\"; `outboard key ls` lists those there are")));
 }
 
 void AddAccount(Command command, AccountFlags& flags, const std::string& help) {
-  const Option account = command.Add("--account", &flags.tenant, help).ShowDefault();
-  command.Add("--tenant", &flags.tenant).Hidden().Excludes(account);
+  const Option account = command.Add("--account", &flags.account_name, help).ShowDefault();
+  command.Add("--tenant", &flags.account_name).Hidden().Excludes(account);
 }
 
+namespace {
+
+// Does `change` to the account of that name.
+absl::Status Change(const AccountFlags& flags,
+                    const std::function<absl::Status(Accounts&, const std::string&)>& change) {
+  OB_ASSIGN_OR_RETURN(const std::unique_ptr<Accounts> accounts, OpenAccounts(flags));
+  OB_ASSIGN_OR_RETURN(const gateway::Tenant account,
+                      AccountNamed(*accounts, flags.account_name, DataFolderOr(flags.data)));
+  return change(*accounts, account.name);
+}
+
+}  // namespace
+
 int RunAccountSuspend(const AccountFlags& flags) {
-  auto accounts = OpenAccounts(flags);
-  if (!accounts.ok()) return Report(accounts.status());
-  return Report((*accounts)->SuspendTenant(flags.tenant, gateway::WallNow()));
+  return Report(Change(flags, [](Accounts& accounts, const std::string& name) {
+    return accounts.SuspendTenant(name, gateway::WallNow());
+  }));
 }
 
 int RunAccountResume(const AccountFlags& flags) {
-  auto accounts = OpenAccounts(flags);
-  if (!accounts.ok()) return Report(accounts.status());
-  return Report((*accounts)->ResumeTenant(flags.tenant));
+  return Report(Change(flags, [](Accounts& accounts, const std::string& name) {
+    return accounts.ResumeTenant(name);
+  }));
 }
 
 int RunAccountShareTuning(const AccountFlags& flags) {
   if (flags.on_off != "on" && flags.on_off != "off")
     return Report(absl::InvalidArgumentError(
         absl::StrCat("share-tuning is \"on\" or \"off\", not \"", flags.on_off, "\"")));
-  auto accounts = OpenAccounts(flags);
-  if (!accounts.ok()) return Report(accounts.status());
-  return Report((*accounts)->SetSharesTuning(flags.tenant, flags.on_off == "on"));
+  return Report(Change(flags, [&](Accounts& accounts, const std::string& name) {
+    return accounts.SetSharesTuning(name, flags.on_off == "on");
+  }));
 }
 
 int RunAccountList(const AccountFlags& flags) {

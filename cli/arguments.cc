@@ -3,13 +3,17 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,6 +28,12 @@ constexpr int kWrongUsage = 2;
 CLI::Option* Of(void* option) { return static_cast<CLI::Option*>(option); }
 CLI::App* AppOf(void* app) { return static_cast<CLI::App*>(app); }
 
+// "1e+06" as people write it.
+std::string Plain(const std::string& number) {
+  return number.find('e') == std::string::npos ? number
+                                               : std::to_string(std::llround(std::stod(number)));
+}
+
 // A check of a number whose message does not quote the range of all doubles, as CLI11's does.
 CLI::Validator NumberThat(bool (*fits)(double), const char* what) {
   return CLI::Validator(
@@ -33,6 +43,35 @@ CLI::Validator NumberThat(bool (*fits)(double), const char* what) {
         return "\"" + text + "\" is no number " + what;
       },
       "");
+}
+
+// Of a range, in words: CLI11's own writes 1000000.000000. The help reads it (RangeOf).
+template <typename Number>
+CLI::Validator NumberFrom(Number least, Number most) {
+  std::ostringstream ends[2];
+  ends[0] << least;
+  ends[1] << most;
+  const std::string from = Plain(ends[0].str()), to = Plain(ends[1].str());
+  const char* const kind = std::is_integral_v<Number> ? "whole number" : "number";
+  return CLI::Validator(
+      [=](std::string& text) {
+        Number number{};
+        if (CLI::detail::lexical_cast(text, number) && number >= least && number <= most)
+          return std::string();
+        return "\"" + text + "\" is no " + kind + " from " + from + " to " + to;
+      },
+      "N in [" + from + " - " + to + "]");
+}
+
+// A file or folder that is there.
+CLI::Validator PathThatIsThere() {
+  return CLI::Validator(
+      [](std::string& text) {
+        std::error_code error;
+        if (std::filesystem::exists(text, error)) return std::string();
+        return "\"" + text + "\" is not there";
+      },
+      "PATH");
 }
 
 // Help in lines of 80 columns: an option, what it takes, then its text with range and default.
@@ -64,19 +103,14 @@ class HelpFormatter : public CLI::Formatter {
     if (type.find("PATH") != std::string::npos) return "PATH";
     return kind == "INT" || kind == "UINT" || kind == "FLOAT" ? "N" : kind;
   }
-  // "1e+06" as people write it.
-  static std::string Plain(const std::string& number) {
-    return number.find('e') == std::string::npos ? number
-                                                 : std::to_string(std::llround(std::stod(number)));
-  }
   static std::string RangeOf(const CLI::Option& option) {
     const std::string type = option.get_type_name();
     const size_t begin = type.find(" in ["), middle = type.find(" - ", begin),
                  end = type.find(']', begin);
     if (begin == std::string::npos || middle == std::string::npos || end == std::string::npos)
       return "";
-    return Plain(type.substr(begin + 5, middle - begin - 5)) + " to " +
-           Plain(type.substr(middle + 3, end - middle - 3));
+    return type.substr(begin + 5, middle - begin - 5) + " to " +
+           type.substr(middle + 3, end - middle - 3);
   }
 
   static std::string Row(const std::string& left, const std::string& text) {
@@ -116,15 +150,15 @@ Option& Option::NotNegative() {
   return *this;
 }
 Option& Option::Between(int least, int most) {
-  Of(option_)->check(CLI::Range(least, most));
+  Of(option_)->check(NumberFrom<int64_t>(least, most));
   return *this;
 }
 Option& Option::Between(double least, double most) {
-  Of(option_)->check(CLI::Range(least, most));
+  Of(option_)->check(NumberFrom(least, most));
   return *this;
 }
 Option& Option::ExistingPath() {
-  Of(option_)->check(CLI::ExistingPath);
+  Of(option_)->check(PathThatIsThere());
   return *this;
 }
 Option& Option::Once() {
@@ -241,17 +275,19 @@ std::optional<int> Arguments::Parse(int argc, const char* const* argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     std::string command = app.get_name();
     const CLI::App* at = &app;
+    int depth = 1;  // in argv, of what follows the commands
     while (!at->get_subcommands().empty()) {
       at = at->get_subcommands().front();
       command += " " + at->get_name();
+      ++depth;
     }
     std::string what = error.what();
     // CLI11 does not name the one that is hidden.
     if (error.get_name() == "ExcludesError") what = "two options say the same: give one";
-    const bool has_subcommands =
-        !std::as_const(app).get_subcommands([](const CLI::App*) { return true; }).empty();
-    if (has_subcommands && at == &app && argc > 1 && *argv[1] != '-')
-      what = std::string("there is no subcommand \"") + argv[1] + "\"";
+    // The word behind the commands, where it should be another one.
+    const bool has_subcommands = !at->get_subcommands([](const CLI::App*) { return true; }).empty();
+    if (has_subcommands && depth < argc && *argv[depth] != '-')
+      what = std::string("there is no subcommand \"") + argv[depth] + "\"";
     std::replace(what.begin(), what.end(), '\n', ' ');
     std::fprintf(stderr, "%s: %s; see `%s --help`\n", app.get_name().c_str(), what.c_str(),
                  command.c_str());

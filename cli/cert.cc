@@ -111,6 +111,12 @@ void Print(const Certificate& one) {
 absl::Status Show(const CertFlags& flags) {
   const std::string path =
       !flags.file.empty() ? flags.file : gateway::TlsFolder(DataFolderOr(flags.data)) + "/ca.pem";
+  std::error_code error;
+  if (flags.file.empty() && !std::filesystem::exists(path, error))
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no CA in ", DataFolderOr(flags.data),
+        "; name the gateway's folder with --data (a gateway with TLS makes one, as does `outboard "
+        "cert init`)"));
   OB_ASSIGN_OR_RETURN(std::vector<Certificate> all, ReadChain(path));
   if (flags.fingerprint) {
     std::printf("%s\n", all.back().fingerprint().ToString().c_str());

@@ -71,8 +71,8 @@ struct ServerFlags {
   std::optional<int> snapshot_every_s;  // up, gateway, serve
   int worker_timeout_s = 5;             // likewise
   uint64_t session_memory_bytes = 0;
-  uint64_t quota_bytes = 0;  // per tenant in the store; 0: none
-  // What a tenant or an address may have at a gateway (docs/limits.md).
+  uint64_t quota_bytes = 0;  // per account in the store; 0: none
+  // What an account or an address may have at a gateway (docs/limits.md).
   uint64_t quota_objects = gateway::kStoreObjectsMax;
   int connections_per_address = gateway::kConnectionsPerAddressMax;
   int sessions_per_account = static_cast<int>(gateway::CoreOptions().sessions_per_tenant_max);
@@ -101,7 +101,7 @@ int RunServe(const ServerFlags& flags);
 struct AccountFlags {
   std::string data;
   std::string name = "default";
-  std::string tenant = "default";
+  std::string account_name = "default";
   std::string id;
   std::string gateway;                     // usage: asks this gateway with $CLOUD_KEY
   std::string since;                       // usage: a time; empty: from the beginning
@@ -118,14 +118,15 @@ struct AccountFlags {
   int count = 0;                           // top: pages; 0: until it is ended
 };
 
-// Declares --account, which sets `flags.tenant`. --tenant, as it was called before, is accepted too
-// and is in no help.
+// Declares --account, which sets `flags.account_name`. --tenant, as it was called before, is
+// accepted too and is in no help.
 void AddAccount(Command command, AccountFlags& flags, const std::string& help);
 
 int RunKeyCreate(const AccountFlags& flags);
 int RunKeyList(const AccountFlags& flags);
 int RunKeyRevoke(const AccountFlags& flags);
-// `outboard account`: each on the account `flags.tenant`; a running gateway follows within 5 s.
+// `outboard account`: each on the account `flags.account_name`; a running gateway follows within
+// 5 s.
 int RunAccountSuspend(const AccountFlags& flags);
 int RunAccountResume(const AccountFlags& flags);
 int RunAccountShareTuning(const AccountFlags& flags);  // of sessions that open from then on
@@ -141,8 +142,8 @@ int RunAccountCreditLimit(const AccountFlags& flags);
 int RunCreditAdd(const AccountFlags& flags);
 int RunCapSet(const AccountFlags& flags);  // of the key `id`; empty: of the account
 int RunUsage(const AccountFlags& flags);
-// Prints the entries of `flags.tenant`, or checks them (docs/money.md); exit code 1: they are not
-// what they should be.
+// Prints the entries of `flags.account_name`, or checks them (docs/money.md); exit code 1: they are
+// not what they should be.
 int RunInvoice(const AccountFlags& flags);
 int RunAudit(const AccountFlags& flags);  // of all accounts
 int RunArchive(const AccountFlags& flags);  // moves the closed month `month` to its file

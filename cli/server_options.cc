@@ -193,7 +193,7 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
   options.core.sleep_lead_ns = std::min(options.core.sleep_lead_ns, options.core.sleep_ns / 2);
   options.core.memory_bytes_max = flags.session_memory_bytes;
   options.core.snapshot_ns = flags.snapshot_every_s.value_or(snapshot_every_s) * gateway::kSecondNs;
-  options.core.lease_ttl_ns = flags.worker_timeout_s * gateway::kSecondNs;
+  options.core.worker_timeout_ns = flags.worker_timeout_s * gateway::kSecondNs;
   OB_ASSIGN_OR_RETURN(options.credit_limit,
                       CreditLimitFrom("--credit-limit", flags.credit_limit_usd));
   options.core.price_per_hour = {std::llround(flags.price_per_hour_usd * 1e6)};

@@ -218,7 +218,7 @@ void AddTraceCommand(Arguments& app) {
   const auto file = std::make_shared<std::string>();
   Command trace = app.Subcommand(
       "trace", "Summarise where a program's time went (PROFILE=FILE, docs/latency.md)");
-  trace.Add("file", file.get(), "The trace file").Required();
+  trace.Add("file", file.get(), "The trace file").Required().ExistingPath();
   trace.Runs([file] {
     BlockSignals();
     return RunTrace(*file);

@@ -1,10 +1,12 @@
 // Kernels that one launch computes several times, over other buffers each time.
 //
-// The SINK of a kernel may have an argument: how many copies of it there are. Copy c reads and
+// The first argument of a kernel's SINK says how many copies of it there are. Copy c reads and
 // writes buffers c * slots .. (c + 1) * slots - 1 of the launch, where slots is one past the
 // largest GLOBAL slot. No copy reads or writes what another one writes. Without an argument there
 // is one. The NVPTX renderer alone has a form for more
 // (compiler/render/llvm/launch/nvptx_copies.cc).
+//
+// A second argument, 1, allows TF32 (AllowsTf32 in compiler/ir/accessors.h).
 #pragma once
 
 #include <cstdint>
@@ -29,6 +31,8 @@ constexpr int64_t ParameterBytes(int64_t copies, int64_t slots, int64_t maps) {
          kVarsAndAlignment;
 }
 
+inline constexpr int64_t kTf32Allowed = 1;
+
 inline int64_t CopiesOf(const UOp* sink) { return sink->arg.empty() ? 1 : sink->int_value(); }
 
 // What one of so many copies is planned for: its share of the device, since all run at once.
@@ -41,8 +45,14 @@ inline Target ShareOf(Target target, int64_t copies) {
 inline const UOp* WithCopies(Graph& graph, const UOp* sink, int64_t copies) {
   std::vector<int64_t> arg;
   if (copies > 1 || AllowsTf32(sink)) arg.push_back(copies);
-  if (AllowsTf32(sink)) arg.push_back(1);
+  if (AllowsTf32(sink)) arg.push_back(kTf32Allowed);
   return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src, arg);
+}
+
+// The same kernel, alone, whose products may be of TF32.
+inline const UOp* WithTf32(Graph& graph, const UOp* sink) {
+  constexpr int64_t kOneCopy = 1;
+  return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src, {kOneCopy, kTf32Allowed});
 }
 
 }  // namespace outboard

@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -86,45 +87,71 @@ absl::Status CreatePrivately(const std::string& path) {
   return absl::OkStatus();
 }
 
+// Nobody asks SQLite how much memory it has, and counting takes a lock for each allocation. Where
+// another part of the process began to use SQLite first, it stays as it is.
+void BeginWithoutStatistics() {
+  [[maybe_unused]] static const int result = sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
+
 }  // namespace
+
+// The idle statements of one SQL. Lives as long as its IdleStatements.
+struct IdlePlace {
+  const std::string sql;
+  std::vector<sqlite3_stmt*> idle;
+};
 
 // By their SQL. To compile a statement takes longer than to run most of ours.
 class IdleStatements {
  public:
+  IdlePlace* PlaceOf(std::string_view sql) {
+    if (const auto found = places_.find(sql); found != places_.end()) return found->second.get();
+    auto place = std::make_unique<IdlePlace>(IdlePlace{std::string(sql), {}});
+    IdlePlace* const made = place.get();
+    places_.emplace(made->sql, std::move(place));
+    return made;
+  }
   // nullptr: there is none.
-  sqlite3_stmt* Take(std::string_view sql) {
-    const auto found = statements_.find(std::string(sql));
-    if (found == statements_.end()) return nullptr;
-    sqlite3_stmt* const statement = found->second;
-    statements_.erase(found);
+  sqlite3_stmt* Take(IdlePlace& place) {
+    if (place.idle.empty()) return nullptr;
+    sqlite3_stmt* const statement = place.idle.back();
+    place.idle.pop_back();
+    --count_;
     return statement;
   }
 
-  void Give(sqlite3_stmt* statement) {
-    if (is_closed_ || statements_.size() >= kIdleMax) {
+  void Give(sqlite3_stmt* statement, IdlePlace& place) {
+    if (is_closed_ || count_ >= kIdleMax) {
       sqlite3_finalize(statement);
       return;
     }
     sqlite3_reset(statement);
     sqlite3_clear_bindings(statement);
-    statements_.emplace(sqlite3_sql(statement), statement);
+    place.idle.push_back(statement);
+    ++count_;
   }
 
   // Statements that come back later, against their contract, are not kept.
   void Close() {
     is_closed_ = true;
-    for (const auto& [sql, statement] : statements_) sqlite3_finalize(statement);
-    statements_.clear();
+    for (const auto& [sql, place] : places_) {
+      for (sqlite3_stmt* const statement : place->idle) sqlite3_finalize(statement);
+      place->idle.clear();
+    }
   }
 
  private:
   static constexpr size_t kIdleMax = 128;
-  std::unordered_multimap<std::string, sqlite3_stmt*> statements_;
+  std::unordered_map<std::string_view, std::unique_ptr<IdlePlace>> places_;  // by their sql
+  size_t count_ = 0;
   bool is_closed_ = false;
 };
 
+Statement::Statement(sqlite3_stmt* handle, IdlePlace* place, std::shared_ptr<IdleStatements> idle)
+    : handle_(handle), place_(place), idle_(std::move(idle)) {}
+
 Statement::~Statement() {
-  if (handle_ != nullptr) idle_->Give(handle_);
+  if (handle_ != nullptr) idle_->Give(handle_, *place_);
 }
 
 Statement& Statement::Bind(int index, int64_t value) {
@@ -210,6 +237,7 @@ absl::Status SyncLog(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path,
                                                          const OpenOptions& options) {
+  BeginWithoutStatistics();
   if (options.copied_to_memory) return OpenCopy(path);
   if (options.create && !options.read_only) OB_RETURN_IF_ERROR(CreatePrivately(path));
   sqlite3* handle = nullptr;
@@ -270,7 +298,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenCopy(const std::string& 
   if (result != SQLITE_OK) return ToStatus(nullptr, result);
   auto* const copy = static_cast<unsigned char*>(sqlite3_malloc64(bytes.size()));
   if (copy == nullptr) return absl::ResourceExhaustedError("storage: no memory for a copy");
-  std::copy(bytes.begin(), bytes.end(), copy);
+  std::memcpy(copy, bytes.data(), bytes.size());
   const auto size = static_cast<sqlite3_int64>(bytes.size());
   if (const int loaded = sqlite3_deserialize(
           handle, "main", copy, size, size,
@@ -293,13 +321,14 @@ Database::~Database() {
 }
 
 absl::StatusOr<Statement> Database::Prepare(std::string_view sql) {
-  if (sqlite3_stmt* const idle = idle_->Take(sql)) return Statement(idle, idle_);
+  IdlePlace* const place = idle_->PlaceOf(sql);
+  if (sqlite3_stmt* const idle = idle_->Take(*place)) return Statement(idle, place, idle_);
   sqlite3_stmt* handle = nullptr;
   const int result = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()),
                                         SQLITE_PREPARE_PERSISTENT, &handle, nullptr);
   if (result != SQLITE_OK) return ToStatus(handle_, result);
   OB_CHECK(handle != nullptr);
-  return Statement(handle, idle_);
+  return Statement(handle, place, idle_);
 }
 
 absl::Status Database::ExecutePrepared(std::string_view sql) {
@@ -313,20 +342,17 @@ absl::Status Database::Execute(const char* sql) {
 }
 
 absl::Status Database::Transaction(Mode mode, const std::function<absl::Status()>& body,
-                                   std::string_view failpoint) {
+                                   TransactionFailpoints failpoints) {
   OB_CHECK(sqlite3_get_autocommit(handle_) != 0);
-  const auto pass = [&](const char* where) {
-    if (!failpoint.empty()) PassFailpoint(absl::StrCat(std::string(failpoint), where));
-  };
   OB_RETURN_IF_ERROR(ExecutePrepared(mode == Mode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
-  pass(".begin");
+  if (failpoints.has_any()) PassFailpoint(failpoints.begin());
   absl::Status status;
   if (mode == Mode::kWrite && guard_ != nullptr) status = guard_(*this);
   if (status.ok()) status = body();
   if (status.ok()) {
-    pass(".commit");
+    if (failpoints.has_any()) PassFailpoint(failpoints.commit());
     status = ExecutePrepared("COMMIT");
-    if (status.ok()) pass(".done");
+    if (status.ok() && failpoints.has_any()) PassFailpoint(failpoints.done());
   }
   // A full disk or an I/O error may have rolled back already. A failed rollback is not reported:
   // SQLite ends the transaction all the same.

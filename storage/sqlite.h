@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/failpoint.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -44,13 +45,16 @@ absl::Status SyncLog(const std::string& path);
 
 // A database's prepared statements that nobody uses at the moment (sqlite.cc).
 class IdleStatements;
+struct IdlePlace;
 
 // One prepared statement. Bind 1..n, then call Step until it returns false. Movable; must not
 // outlive its Database, which keeps it for the next Prepare of the same SQL.
 class Statement {
  public:
   Statement(Statement&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), idle_(std::move(other.idle_)) {}
+      : handle_(std::exchange(other.handle_, nullptr)),
+        place_(other.place_),
+        idle_(std::move(other.idle_)) {}
   Statement& operator=(Statement&&) = delete;
   ~Statement();
 
@@ -79,9 +83,9 @@ class Statement {
 
  private:
   friend class Database;
-  Statement(sqlite3_stmt* handle, std::shared_ptr<IdleStatements> idle)
-      : handle_(handle), idle_(std::move(idle)) {}
+  Statement(sqlite3_stmt* handle, IdlePlace* place, std::shared_ptr<IdleStatements> idle);
   sqlite3_stmt* handle_;
+  IdlePlace* place_;  // in *idle_
   std::shared_ptr<IdleStatements> idle_;
 };
 
@@ -116,10 +120,10 @@ class Database {
 
   // Runs `body` between BEGIN and COMMIT; rolls back on any error and returns it. kWrite takes the
   // write lock at once, so that data read by `body` is still current when it writes. Not nestable.
-  // `failpoint` not empty: passes <failpoint>.begin, .commit and .done (base/failpoint.h).
+  // Passes `failpoints` (base/failpoint.h): of "ledger.post", ledger.post.begin, .commit and .done.
   enum class Mode { kRead, kWrite };
   absl::Status Transaction(Mode mode, const std::function<absl::Status()>& body,
-                           std::string_view failpoint = {});
+                           TransactionFailpoints failpoints = {});
 
   // From now on `guard` runs first in each write transaction, which fails with its error.
   using Guard = std::function<absl::Status(Database&)>;

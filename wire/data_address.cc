@@ -17,9 +17,7 @@ absl::StatusOr<sockaddr_storage> ParseDataAddress(const std::string& text, int p
   };
   if (text.size() > kDataAddressBytesMax) return wrong("too long");
   const std::optional<HostPort> place = SplitHostPort(text);
-  if (!place.has_value()) return wrong(WhyNoHostPort(text));
-  if (place->port < port_min)
-    return wrong(absl::StrCat("its port, ", place->port, ", is below ", port_min));
+  if (!place.has_value() || place->port < port_min) return wrong(WhyNoHostPort(text, port_min));
   sockaddr_storage address{};
   if (text.starts_with('[')) {
     auto& six = reinterpret_cast<sockaddr_in6&>(address);

@@ -47,7 +47,7 @@ void AddKey(Arguments& app, const Flags& flags) {
 void AddAccounts(Arguments& app, const Flags& flags) {
   AccountFlags& account = *flags;
   const auto add_name = [&](Command command) {
-    command.Add("name", &account.tenant, "The account, as `account ls` prints it").Required();
+    command.Add("name", &account.account_name, "The account, as `account ls` prints it").Required();
   };
   Command accounts = app.Subcommand("account", "Manage the accounts in a data folder");
   accounts.RequireSubcommand();
@@ -67,7 +67,7 @@ void AddAccounts(Arguments& app, const Flags& flags) {
   AddData(list, account);
   list.Runs(flags, RunAccountList);
   Command create = accounts.Subcommand("create", "Make an account, with a credit limit");
-  create.Add("name", &account.tenant, "Its name").Required();
+  create.Add("name", &account.account_name, "Its name").Required();
   create.Add("--credit-limit", &account.amount,
              "US dollars; none: any amount (default: the gateway's --credit-limit)");
   AddDataAndJson(create, account);

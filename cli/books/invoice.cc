@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/printable.h"
+#include "cli/books/account_named.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/connect.h"
@@ -84,7 +85,8 @@ absl::StatusOr<Pages> PagesOfBooks(const AccountFlags& flags) {
   };
   auto books = std::make_shared<Books>();
   OB_ASSIGN_OR_RETURN(const auto accounts, gateway::Accounts::Open(path));
-  OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant, accounts->FindTenant(flags.tenant));
+  OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant,
+                      AccountNamed(*accounts, flags.account_name, folder));
   books->tenant = tenant.id;
   OB_ASSIGN_OR_RETURN(books->ledger, gateway::Ledger::Open(path));
   OB_ASSIGN_OR_RETURN(books->receipts, gateway::ReceiptRows::Open(path));
@@ -178,6 +180,9 @@ void PrintChecked(const gateway::InvoiceReport& report, bool json) {
 }
 
 absl::Status Invoice(const AccountFlags& flags) {
+  if (!flags.gateway.empty() && flags.account_name != AccountFlags().account_name)
+    return absl::InvalidArgumentError(
+        "--account is of a data folder; with --gateway the account is that of $CLOUD_KEY");
   OB_ASSIGN_OR_RETURN(const Pages pages,
                       flags.gateway.empty() ? PagesOfBooks(flags) : PagesOfGateway(flags.gateway));
   std::unique_ptr<gateway::InvoiceCheck> check;

@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/printable.h"
+#include "cli/books/account_named.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "gateway/accounts/accounts.h"
@@ -48,14 +50,19 @@ absl::StatusOr<OpenBooks> BooksOf(const AccountFlags& flags, bool create) {
   return books;
 }
 
+absl::StatusOr<gateway::Tenant> AccountOf(const AccountFlags& flags, const OpenBooks& books) {
+  return AccountNamed(*books.accounts, flags.account_name, DataFolderOr(flags.data));
+}
+
 // A status that names the argument it is about.
-absl::Status About(const char* what, const absl::Status& status) {
+absl::Status About(const std::string& what, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
 }
 
 absl::StatusOr<MicroUsd> AmountFrom(const char* what, const std::string& text) {
   auto amount = gateway::ParseUsd(text);
-  if (!amount.ok()) return About(what, amount.status());
+  if (!amount.ok())
+    return About(absl::StrCat(what, " \"", Printable(text), "\""), amount.status());
   return amount;
 }
 
@@ -75,7 +82,7 @@ absl::Status PrintAccount(const AccountFlags& flags, const OpenBooks& books,
   if (flags.json) {
     const bool unlimited = budget.credit_limit == gateway::kNoCreditLimit;
     std::printf(
-        "{\"tenant\": %s, \"balance_micro_usd\": %lld, \"held_micro_usd\": %lld, "
+        "{\"account\": %s, \"balance_micro_usd\": %lld, \"held_micro_usd\": %lld, "
         "\"credit_limit_micro_usd\": %s, \"cap_micro_usd\": %s, \"spent_micro_usd\": %lld, "
         "\"suspended\": %s}\n",
         Quoted(tenant.name).c_str(), static_cast<long long>(balance.value),
@@ -105,14 +112,14 @@ absl::Status AccountCreate(const AccountFlags& flags) {
   }
   OB_ASSIGN_OR_RETURN(const OpenBooks books, BooksOf(flags, /*create=*/true));
   OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant,
-                      books.accounts->CreateTenant(flags.tenant, gateway::WallNow()));
+                      books.accounts->CreateTenant(flags.account_name, gateway::WallNow()));
   OB_RETURN_IF_ERROR(books.ledger->SetCreditLimit(tenant.id, limit));
   return PrintAccount(flags, books, tenant);
 }
 
 absl::Status AccountShow(const AccountFlags& flags) {
   OB_ASSIGN_OR_RETURN(const OpenBooks books, BooksOf(flags, /*create=*/false));
-  OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant, books.accounts->FindTenant(flags.tenant));
+  OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant, AccountOf(flags, books));
   return PrintAccount(flags, books, tenant);
 }
 
@@ -122,7 +129,7 @@ absl::Status AccountCreditLimit(const AccountFlags& flags) {
     OB_ASSIGN_OR_RETURN(limit, CreditLimitFrom("the credit limit", flags.amount));
   }
   OB_ASSIGN_OR_RETURN(const OpenBooks books, BooksOf(flags, /*create=*/false));
-  OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant, books.accounts->FindTenant(flags.tenant));
+  OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant, AccountOf(flags, books));
   OB_RETURN_IF_ERROR(books.ledger->SetCreditLimit(tenant.id, limit));
   return PrintAccount(flags, books, tenant);
 }
@@ -130,7 +137,7 @@ absl::Status AccountCreditLimit(const AccountFlags& flags) {
 absl::Status CreditAdd(const AccountFlags& flags) {
   OB_ASSIGN_OR_RETURN(const MicroUsd amount, AmountFrom("the credit", flags.amount));
   OB_ASSIGN_OR_RETURN(const OpenBooks books, BooksOf(flags, /*create=*/false));
-  OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant, books.accounts->FindTenant(flags.tenant));
+  OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant, AccountOf(flags, books));
   const auto posting = books.ledger->Credit(tenant.id, amount,
                                             absl::StrCat("credit/", tenant.id.value, "/", flags.id),
                                             gateway::WallNow());
@@ -141,7 +148,7 @@ absl::Status CreditAdd(const AccountFlags& flags) {
   OB_ASSIGN_OR_RETURN(const MicroUsd balance, books.ledger->Balance(tenant.id));
   if (flags.json) {
     std::printf(
-        "{\"tenant\": %s, \"id\": %s, \"amount_micro_usd\": %lld, \"balance_micro_usd\": %lld, "
+        "{\"account\": %s, \"id\": %s, \"amount_micro_usd\": %lld, \"balance_micro_usd\": %lld, "
         "\"entry\": %lld, \"again\": %s}\n",
         Quoted(tenant.name).c_str(), Quoted(flags.id).c_str(), static_cast<long long>(amount.value),
         static_cast<long long>(balance.value), static_cast<long long>(posting->number),
@@ -163,19 +170,21 @@ absl::Status CapSet(const AccountFlags& flags) {
   BudgetScope scope = BudgetScope::kKey;
   std::string name = flags.id;
   if (name.empty()) {
-    OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant, books.accounts->FindTenant(flags.tenant));
+    OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant, AccountOf(flags, books));
     scope = BudgetScope::kAccount;
     name = absl::StrCat(tenant.id.value);
   } else {
     OB_ASSIGN_OR_RETURN(const auto keys, books.accounts->ListKeys());
     bool known = false;
     for (const gateway::ApiKey& key : keys) known |= key.id == name;
-    if (!known) return absl::NotFoundError("there is no key with this id");
+    if (!known)
+      return absl::NotFoundError(absl::StrCat("there is no key with the id \"", Printable(name),
+                                              "\"; `outboard key ls` lists those there are"));
   }
   OB_RETURN_IF_ERROR(books.ledger->SetCap(scope, name, cap));
   OB_ASSIGN_OR_RETURN(const SpendBudget budget, books.ledger->BudgetOf(scope, name));
-  const char* const what = scope == BudgetScope::kKey ? "key" : "tenant";
-  const std::string& shown = scope == BudgetScope::kKey ? name : flags.tenant;
+  const char* const what = scope == BudgetScope::kKey ? "key" : "account";
+  const std::string& shown = scope == BudgetScope::kKey ? name : flags.account_name;
   if (flags.json) {
     std::printf(
         "{\"%s\": %s, \"cap_micro_usd\": %s, \"spent_micro_usd\": %lld, "

@@ -15,9 +15,9 @@
 #include "cli/estimate/commands.h"
 #include "cli/estimate/estimate_table.h"
 #include "cli/estimate/recorded_run.h"
-#include "cli/estimate/rates_on_paper.h"
 #include "client/session/address.h"
 #include "client/session/estimate/device_class.h"
+#include "client/session/estimate/rates_on_paper.h"
 #include "client/session/protection.h"
 #include "gateway/prices/price_list.h"
 #include "worker/devices/device_rates.h"
@@ -82,15 +82,17 @@ absl::StatusOr<Source> SourceOf(const EstimateFlags& flags) {
 
 absl::StatusOr<std::vector<DeviceClass>> ClassesFrom(const Source& source) {
   if (!source.prices.empty()) {
-    OB_ASSIGN_OR_RETURN(const gateway::PriceList prices, gateway::ReadPriceList(source.prices));
+    const auto prices = gateway::ReadPriceList(source.prices);
+    if (!prices.ok())
+      return absl::InvalidArgumentError(absl::StrCat("--prices: ", prices.status().message()));
     std::vector<DeviceClass> classes;
-    for (const gateway::PriceClass& of : prices.classes) {
+    for (const gateway::PriceClass& of : prices->classes) {
       classes.push_back({.name = of.name,
                          .gflops = of.rates.gflops,
                          .memory_gb_per_s = of.rates.memory_gb_per_s,
                          .memory_bytes = of.memory_bytes,
                          .run_per_hour_micro_usd = static_cast<uint64_t>(of.run.value)});
-      FillRatesOnPaper(of.hardware, classes.back());
+      session::FillRatesOnPaper(of.hardware, classes.back());
     }
     return classes;
   }

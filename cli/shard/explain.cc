@@ -167,7 +167,8 @@ void AddShardCommands(Arguments& app) {
   Command shard_explain = shard.Subcommand(
       "explain", "Show layouts, bytes and predicted time of a graph (docs/many-devices.md)");
   shard_explain.Add("graph", &sharded.file, "A graph that a program wrote with GRAPHS=FOLDER")
-      .Required();
+      .Required()
+      .ExistingPath();
   shard_explain.Add("--devices", &sharded.devices, "How many devices").Positive();
   shard_explain.Add("--mesh", &sharded.mesh, "How they are arranged, as 2x4 (default: one axis)");
   shard_explain.Add("--spread", &sharded.spread, "auto, data, fsdp or tensor").ShowDefault();

@@ -306,7 +306,9 @@ int RunStop(const SweepFlags& flags) {
 }
 
 int RunList() {
-  for (const std::string& id : SweepFolder::List()) {
+  const std::vector<std::string> ids = SweepFolder::List();
+  if (ids.empty()) std::fprintf(stderr, "outboard: there is no sweep yet\n");
+  for (const std::string& id : ids) {
     const absl::StatusOr<SweepFolder> folder = SweepFolder::Open(id);
     if (!folder.ok()) continue;  // removed since
     const absl::StatusOr<SweepPlan> plan = folder->ReadPlan();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client/lazy/node_builder.h"
+#include "client/lazy/realize.h"
 #include "client/lazy/thread_state.h"
 #include "compiler/ir/accessors.h"
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/autograd/backward.h"
 #include "client/lazy/node_builder.h"
+#include "client/lazy/realize.h"
 #include "client/lazy/thread_state.h"
 #include "client/tensor/tensor.h"
 

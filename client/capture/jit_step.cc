@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "client/lazy/node_builder.h"
 #include "client/lazy/realization.h"
+#include "client/lazy/realize.h"
 #include "client/lazy/sym_expression.h"
 #include "client/lazy/thread_state.h"
 #include "client/trace/trace.h"
@@ -114,7 +115,7 @@ void JitStep::OnRead(const std::shared_ptr<TensorState>& value, const At& at) {
   if (IsMade(*value) || (value->lazy() && assigned_.contains(value.get()))) return;
   if (value->lazy()) {
     Leave();
-    Realization({value}, {}, at, /*keep_pins=*/true).Run();
+    Realization({value}, {}, at, /*keep_pins=*/true).Realize();
     Enter();
   }
   AddReader(value);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_builder.h"
+#include "client/lazy/realize.h"
 #include "client/lazy/sym_expression.h"
 #include "client/lazy/thread_state.h"
 #include "compiler/ir/accessors.h"
@@ -163,7 +164,7 @@ std::vector<Tensor> RepeatStep::Finish(std::vector<Tensor> returned) {
   Leave();
   const At at = realized_at_.value_or(at_);
   if (!wanted.empty()) {
-    Realization(std::move(wanted), fetch, at, /*keep_pins=*/false, &repetition_).Run();
+    Realization(std::move(wanted), fetch, at, /*keep_pins=*/false, &repetition_).Realize();
   }
   finished_ = true;
   ThreadState::Get().pending.clear();

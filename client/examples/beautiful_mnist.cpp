@@ -90,38 +90,80 @@ class Progress {
 // Of one step, or of several in one message.
 double LatestOf(const TensorFuture& losses) { return losses.to_vector<double>().back(); }
 
+// The images that no step sees, on which a network is evaluated.
+class HeldOut {
+ public:
+  explicit HeldOut(const Images& data)
+      : images_(Tensor::from_host(data.test_images)),
+        labels_(Tensor::from_host(data.test_labels)),
+        count_(data.test_labels.dims[0] / kEvalBatch * kEvalBatch) {}
+
+  // In percent.
+  double Accuracy(const MnistTrainer& trainer) const { return AccuracyOf(trainer, count_); }
+  // Of a few of them.
+  double Glance(const MnistTrainer& trainer) const {
+    return AccuracyOf(trainer, std::min(kGlance, count_));
+  }
+
+ private:
+  double AccuracyOf(const MnistTrainer& trainer, int64_t count) const {
+    return 100.0 * static_cast<double>(trainer.CountRight(images_, labels_, count, kEvalBatch)) /
+           static_cast<double>(count);
+  }
+
+  const Tensor images_, labels_;
+  const int64_t count_;
+};
+
+// Time and round trips of the steps after the first, without those of evaluations.
+class SteadySteps {
+ public:
+  explicit SteadySteps(const Session& session) : session_(session) {}
+
+  void Start() {
+    runs_ = true;
+    begin_ = Clock::now();
+    trips_before_ = session_.stats().blocking_round_trips;
+  }
+  void Stop() {
+    seconds_ = seconds();
+    trips_ = trips();
+    runs_ = false;
+  }
+  void Add(int64_t steps) { steps_ += steps; }
+
+  bool any() const { return steps_ > 0; }
+  double step_ms() const { return 1000 * seconds() / steps_; }
+  double round_trips_per_step() const { return static_cast<double>(trips()) / steps_; }
+
+ private:
+  double seconds() const { return seconds_ + (runs_ ? SecondsSince(begin_) : 0); }
+  uint64_t trips() const {
+    return trips_ + (runs_ ? session_.stats().blocking_round_trips - trips_before_ : 0);
+  }
+
+  const Session& session_;
+  bool runs_ = false;
+  Clock::time_point begin_;
+  uint64_t trips_before_ = 0, trips_ = 0;
+  double seconds_ = 0;
+  int64_t steps_ = 0;
+};
+
 Outcome Train(const Flags& flags, const Images& data) {
   Progress progress;
   const Session& session = *SessionIfConnected();
   const Tensor train_images = Tensor::from_host(data.train_images);
   const Tensor train_labels = Tensor::from_host(data.train_labels);
-  const Tensor test_images = Tensor::from_host(data.test_images);
-  const Tensor test_labels = Tensor::from_host(data.test_labels);
-  const int64_t held_out = data.test_labels.dims[0] / kEvalBatch * kEvalBatch;
-  const auto accuracy = [&](const MnistTrainer& trainer, int64_t count) {
-    return 100.0 *
-           static_cast<double>(trainer.CountRight(test_images, test_labels, count, kEvalBatch)) /
-           static_cast<double>(count);
-  };
+  const HeldOut held_out(data);
 
   Outcome outcome;
   MnistTrainer trainer(train_images, train_labels, flags.batch);
   const nn::StateDict weights = nn::state_dict(trainer.net());
   if (!flags.load.empty()) nn::load_state_dict(weights, load(flags.load));
-  double steady_seconds = 0;
-  int64_t steady_steps = 0;
-  uint64_t trips = 0;
+  SteadySteps steady(session);
   TensorFuture last;  // read when the next one is on its way, so that the device never waits for us
-  auto begin = Clock::now();
-  uint64_t trips_before = session.stats().blocking_round_trips;
-  const auto stop_clock = [&] {
-    steady_seconds += SecondsSince(begin);
-    trips += session.stats().blocking_round_trips - trips_before;
-  };
-  const auto start_clock = [&] {
-    begin = Clock::now();
-    trips_before = session.stats().blocking_round_trips;
-  };
+  const auto begin = Clock::now();
   int64_t step = 0;
   while (step < flags.steps && !interrupted) {
     const int64_t before = step, count = step == 0 ? 1 : std::min(flags.repeat, flags.steps - step);
@@ -137,45 +179,43 @@ Outcome Train(const Flags& flags, const Images& data) {
       outcome.loss = loss.item();
       outcome.first_step_s = SecondsSince(begin);
       outcome.first_step_from_start_s = SecondsSince(kProcessStart);
-      start_clock();
+      steady.Start();
       continue;
     }
     if (fetched) {
       const TensorFuture earlier = std::exchange(last, loss.fetch());
       if (!earlier.empty()) outcome.loss = LatestOf(earlier);
     }
-    steady_steps += count;
-    outcome.step_ms = 1000 * (steady_seconds + SecondsSince(begin)) / steady_steps;
-    progress.Show(absl::StrFormat(
-        "step %d  loss %.4f  %.1f ms/step  %.2f round trips/step  $%.6f", step, outcome.loss,
-        outcome.step_ms,
-        static_cast<double>(trips + session.stats().blocking_round_trips - trips_before) /
-            steady_steps,
-        session.stats().cost_micro_usd / 1e6));
+    steady.Add(count);
+    outcome.step_ms = steady.step_ms();
+    progress.Show(absl::StrFormat("step %d  loss %.4f  %.1f ms/step  %.2f round trips/step  $%.6f",
+                                  step, outcome.loss, outcome.step_ms,
+                                  steady.round_trips_per_step(),
+                                  session.stats().cost_micro_usd / 1e6));
     if (!evaluates) continue;
 
     outcome.loss = LatestOf(std::exchange(last, TensorFuture()));
-    stop_clock();
+    steady.Stop();
     // A glance is cheap; only where it is promising all held-out images decide.
-    double seen = accuracy(trainer, std::min(kGlance, held_out));
-    if (seen > flags.target_accuracy) seen = outcome.accuracy = accuracy(trainer, held_out);
+    double seen = held_out.Glance(trainer);
+    if (seen > flags.target_accuracy) seen = outcome.accuracy = held_out.Accuracy(trainer);
     progress.Keep(absl::StrFormat("step %d  loss %.4f  accuracy %.2f %%  %.1f ms/step", step,
                                   outcome.loss, seen, outcome.step_ms));
     Report(step, {{"loss", outcome.loss}, {"accuracy", seen}});  // to `outboard sweep`, if it asks
-    start_clock();
+    steady.Start();
     if (outcome.accuracy > flags.target_accuracy) {
       outcome.reached = true;
       break;
     }
   }
   if (!last.empty()) outcome.loss = LatestOf(last);
-  stop_clock();
-  if (steady_steps > 0) {
-    outcome.step_ms = 1000 * steady_seconds / steady_steps;
-    outcome.round_trips_per_step = static_cast<double>(trips) / steady_steps;
+  steady.Stop();
+  if (steady.any()) {
+    outcome.step_ms = steady.step_ms();
+    outcome.round_trips_per_step = steady.round_trips_per_step();
   }
   if (!outcome.reached && !interrupted) {
-    outcome.accuracy = accuracy(trainer, held_out);
+    outcome.accuracy = held_out.Accuracy(trainer);
     outcome.reached = outcome.accuracy > flags.target_accuracy;
     Report(step, {{"loss", outcome.loss}, {"accuracy", outcome.accuracy}});
   }

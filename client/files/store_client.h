@@ -1,4 +1,4 @@
-// Calls of the Store service (proto/store.proto), which stores a tenant's blobs under names.
+// Calls of the Store service (proto/store.proto), which stores an account's blobs under names.
 //
 // Each call blocks for a round trip, at most kAnswerWithin; Set until its content is on the cloud's
 // disk. Threads: any.

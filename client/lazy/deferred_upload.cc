@@ -49,4 +49,17 @@ void Define(std::span<const std::shared_ptr<CloudBuffer>> buffers, const At& at)
   }
 }
 
+std::shared_ptr<CloudBuffer> Upload(DType dtype, const std::vector<int64_t>& dims,
+                                    std::string_view bytes, const At& at) {
+  absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
+  ThrowIfError(session.status(), at);
+  auto buffer = std::make_shared<CloudBuffer>();
+  buffer->handle = (*session)->NewHandle();
+  buffer->dtype = dtype;
+  buffer->dims = dims;
+  ThrowIfError((*session)->Put(buffer->handle, dtype, dims, bytes), at);
+  buffer->session = *std::move(session);
+  return buffer;
+}
+
 }  // namespace outboard::internal

@@ -44,7 +44,7 @@ Realization::Realization(std::vector<std::shared_ptr<TensorState>> values,
       values_(std::move(values)),
       fetch_(fetch) {}
 
-void Realization::Run() {
+void Realization::Realize() {
   Gather();
   if (roots_.empty()) {
     Settle();
@@ -128,8 +128,9 @@ int64_t Realization::ValueOf(const RangedVariable& ranged) const {
 }
 
 const UOp* Realization::MakeSink() {
+  constexpr int64_t kOneCopy = 1, kTf32Allowed = 1;  // as compiler/copies.h reads them
   std::vector<int64_t> arg;
-  if (ThreadState::Get().allow_tf32) arg = {1, 1};  // one copy, and TF32
+  if (ThreadState::Get().allow_tf32) arg = {kOneCopy, kTf32Allowed};
   absl::StatusOr<const UOp*> sink = lazy_graph_->graph().Make(Op::kSink, DType::kVoid, roots_, arg);
   ThrowIfError(sink.status(), at_);
   return *sink;

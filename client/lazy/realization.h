@@ -44,8 +44,8 @@ class Realization {
               const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at, bool keep_pins,
               const Repetition* repetition = nullptr);
 
-  // Its steps, in this order.
-  void Run();
+  // Call once. Its steps are those below, in this order.
+  void Realize();
 
  private:
   void Gather();  // the roots: a node for each value that is to be computed

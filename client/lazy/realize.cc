@@ -1,5 +1,5 @@
-// From tensors that are asked for to one Run: which lazy values belong to it (LazyValues), and what
-// comes before it and after it (RealizeValues). The Run itself is made in realization.cc.
+#include "client/lazy/realize.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -27,22 +27,6 @@ bool MustBeRealised(const TensorState& state) {
   return state.lazy() && state.is_state && (state.requires_grad || state.replaced == nullptr);
 }
 
-}  // namespace
-
-std::shared_ptr<CloudBuffer> Upload(DType dtype, const std::vector<int64_t>& dims,
-                                    std::string_view bytes, const At& at) {
-  absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
-  ThrowIfError(session.status(), at);
-  auto buffer = std::make_shared<CloudBuffer>();
-  buffer->handle = (*session)->NewHandle();
-  buffer->dtype = dtype;
-  buffer->dims = dims;
-  ThrowIfError((*session)->Put(buffer->handle, dtype, dims, bytes), at);
-  buffer->session = *std::move(session);
-  return buffer;
-}
-
-namespace {
 void CheckNotStale(const TensorState& state, const At& at) {
   if (!state.is_stale) return;
   throw Error(absl::FailedPreconditionError(absl::StrCat(
@@ -52,6 +36,7 @@ void CheckNotStale(const TensorState& state, const At& at) {
                   "or zero_grad() where it is a gradient")),
               at);
 }
+
 }  // namespace
 
 const UOp* NodeOfValue(const std::shared_ptr<TensorState>& state,
@@ -67,8 +52,6 @@ const UOp* NodeOfValue(const std::shared_ptr<TensorState>& state,
   return state->lazy() ? LazyNode(*state, lazy_graph, at) : lazy_graph->NodeOf(state->storage, at);
 }
 
-// Of `values`, `fetch`, and this thread's pending assigns and new state: those that are lazy, each
-// once.
 std::vector<std::shared_ptr<TensorState>> LazyValues(
     std::vector<std::shared_ptr<TensorState>> values,
     const std::vector<std::shared_ptr<TensorState>>& fetch) {
@@ -138,7 +121,7 @@ void RealizeValues(std::vector<std::shared_ptr<TensorState>> values,
       here.push_back(state->storage);
   Define(here, at);
   const std::vector<std::shared_ptr<TensorState>> wanted = LazyValues(std::move(values), fetch);
-  if (!wanted.empty()) Realization(wanted, fetch, at, keep_pins).Run();
+  if (!wanted.empty()) Realization(wanted, fetch, at, keep_pins).Realize();
   ThreadState::Get().pending.clear();
   // Values that no Run sends, since they were realised before, are fetched.
   std::vector<std::shared_ptr<CloudBuffer>> asked;

@@ -1,5 +1,5 @@
-// Per-thread state that lasts between operations, besides the LazyGraph, and what a realize or an
-// assign does with it (realize.cc, assign.cc).
+// Per-thread state that lasts between operations, besides the LazyGraph, and what an assign does
+// with it (assign.cc). realize.h does the rest.
 // Errors are thrown as outboard::Error (client/tensor/error.h). Threads: each has its own; nothing
 // here is locked.
 #pragma once
@@ -61,30 +61,8 @@ std::shared_ptr<TensorState> StateOf(const Tensor& tensor, const At& at);
 // Returns the random state, making it if necessary. Throws Error.
 ThreadState& RandomState(const At& at);
 
-// Makes a buffer of the current session with these bytes. Throws Error.
-std::shared_ptr<CloudBuffer> Upload(DType dtype, const std::vector<int64_t>& dims,
-                                    std::string_view bytes, const At& at);
-
 // Assigns `node` to the tensor at the next realize, together with the bindings of its variables.
 void AssignNode(const std::shared_ptr<TensorState>& state, const NodeBuilder& build,
                 const UOp* node);
-
-// Returns the lazy ones of `values`, `fetch`, the pending assigns and new state, each once, in this
-// order.
-std::vector<std::shared_ptr<TensorState>> LazyValues(
-    std::vector<std::shared_ptr<TensorState>> values,
-    const std::vector<std::shared_ptr<TensorState>>& fetch);
-
-// See realize() in client/tensor/tensor.h. Values that are realised already are only fetched. With
-// `keep_pins` no buffer is donated, so that nodes without a TensorState stay valid: for a realize
-// in the middle of an operation.
-void RealizeValues(std::vector<std::shared_ptr<TensorState>> values,
-                   const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at,
-                   bool keep_pins = false);
-
-// Returns the node of `state` in `lazy_graph`, which may be older than the current one. Realises
-// state before its first use.
-const UOp* NodeOfValue(const std::shared_ptr<TensorState>& state,
-                       const std::shared_ptr<LazyGraph>& lazy_graph, const At& at);
 
 }  // namespace outboard::internal

@@ -85,6 +85,10 @@ void keep(const nn::StateDict& state, At at) {
 nn::StateDict kept(At at) {
   absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
   ThrowIfError(session.status(), at);
+  // A fork may wait long for its device, and here the wait can be interrupted.
+  if (const absl::Status waits = (*session)->AwaitWindow();
+      !waits.ok() && (*session)->status().ok())
+    throw Error(waits, at);
   nn::StateDict state;
   for (const session::KeptArray& array : (*session)->Kept()) {
     if (!array.status.ok())

@@ -35,35 +35,13 @@ absl::Status CheckTarget(std::string_view name, std::string_view target, int low
   }
   if (target.find("/") != std::string_view::npos)
     return Wrong(name, target, "write HOST:PORT, without a scheme or a path");
-  size_t host_end = target.rfind(':');
-  if (target.front() == '[') {
-    const size_t bracket = target.find(']');
-    if (bracket == std::string_view::npos) return Wrong(name, target, "a ] is missing");
-    if (bracket + 1 == target.size()) {
-      host_end = std::string_view::npos;
-    } else if (target[bracket + 1] != ':') {
-      return Wrong(name, target, "the port comes right behind the ], as in [::1]:6667");
-    } else {
-      host_end = bracket + 1;
-    }
-  } else if (std::count(target.begin(), target.end(), ':') > 1) {
-    return Wrong(name, target, "an IPv6 address is written in brackets, [::1]:6667");
-  }
-  if (host_end == std::string_view::npos) {
-    return Wrong(name, target,
-                 absl::StrCat("a port is missing; did you mean ", std::string(target), ":",
-                              kDefaultPort, "?"));
-  }
-  const bool is_bracketed = target.front() == '[';
-  const std::string_view host =
-      is_bracketed ? target.substr(1, host_end - 2) : target.substr(0, host_end);
-  if (host.empty()) return Wrong(name, target, "a host is missing before the port");
-  if (host.find_first_of(is_bracketed ? "[]" : ":[]") != std::string_view::npos)
-    return Wrong(name, target, "brackets stand around an IPv6 address alone, as in [::1]:6667");
   const std::optional<HostPort> place = SplitHostPort(target);
   if (!place.has_value() || place->port < lowest_port) {
+    const std::string with_port = absl::StrCat(std::string(target), ":", kDefaultPort);
+    const bool lacks_port = !place.has_value() && SplitHostPort(with_port).has_value();
     return Wrong(name, target,
-                 absl::StrCat("the port is a number from ", lowest_port, " to 65535"));
+                 absl::StrCat(WhyNoHostPort(target, lowest_port),
+                              lacks_port ? absl::StrCat("; did you mean ", with_port, "?") : ""));
   }
   return absl::OkStatus();
 }

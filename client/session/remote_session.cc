@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
@@ -48,6 +49,8 @@ namespace session {
 namespace {
 
 constexpr int kForksMax = 64;  // more than an account may have by default
+// Handles that a parent may still use while its forks have not begun.
+constexpr uint64_t kHandlesPerParent = uint64_t{1} << 32;
 constexpr size_t kReleasesPending = 4096;  // who only drops handles frees memory over there, too
 constexpr std::chrono::seconds kCloseWithin{10}, kCloseLostWithin{1}, kSnapshotWithin{5};
 
@@ -132,6 +135,20 @@ void RemoteSession::operator delete(RemoteSession* session, std::destroying_dele
 
 absl::Status RemoteSession::Dial() {
   const Waiting waiting;
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Link> link, MakeFirstLink());
+  return Open(std::move(link));
+}
+
+absl::Status RemoteSession::DialFork(uint64_t first_handle) {
+  const Waiting waiting;
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Link> link, MakeFirstLink());
+  OB_RETURN_IF_ERROR(AwaitOpened(std::move(link), Until::kPlace));
+  std::lock_guard lock(mutex_);
+  if (!has_begun_) next_handle_ = first_handle;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Link>> RemoteSession::MakeFirstLink() {
   std::string target = options_.target;
   OB_RETURN_IF_ERROR(options_.CheckDevices());
   OB_RETURN_IF_ERROR(options_.CheckNames());
@@ -150,7 +167,7 @@ absl::Status RemoteSession::Dial() {
   if (absl::Status status = WaitConnected(*channel, target, options_.connect_timeout); !status.ok())
     return absl::IsUnavailable(status) ? options_.protection.Explain(target, status) : status;
   if (!options_.protection.UsesTls(target)) teller_.TellOfPlainText(target);
-  return Open(MakeGrpcLink(std::move(channel), options_.key));
+  return MakeGrpcLink(std::move(channel), options_.key);
 }
 
 absl::Status RemoteSession::Open(std::unique_ptr<Link> link) {
@@ -293,7 +310,8 @@ bool RemoteSession::keeps_any() const {
 
 std::vector<KeptArray> RemoteSession::Kept() {
   if (!here()) return {};
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  AwaitBegun(lock, Interruptible::kNo).IgnoreError();  // an ended session has none
   return core_.TakeKept();
 }
 
@@ -326,19 +344,28 @@ absl::StatusOr<std::vector<std::unique_ptr<Session>>> RemoteSession::Fork(int co
     options.devices = core_.devices();
   }
   OB_RETURN_IF_ERROR(options.CheckNames());
+  const trace::Scope scope(options_.trace, "fork", trace_session_);
   const Waiting waiting;
-  std::vector<absl::StatusOr<std::unique_ptr<Session>>> opened;
-  for (int i = 0; i < count; ++i) opened.push_back(absl::UnknownError("not opened"));
-  std::vector<std::thread> openers;  // each waits for an executor that reads the state
-  for (auto& one : opened)
-    openers.emplace_back([&one, &options] { one = Session::Connect(options); });
-  for (std::thread& opener : openers) opener.join();
-  std::vector<std::unique_ptr<Session>> sessions;
-  for (auto& one : opened) {
-    OB_RETURN_IF_ERROR(one.status());  // the others end
-    sessions.push_back(*std::move(one));
+  const uint64_t first_handle = next_handle_ + kHandlesPerParent;
+  std::vector<std::unique_ptr<RemoteSession>> forks;
+  std::vector<absl::Status> dialled(static_cast<size_t>(count));
+  std::vector<std::thread> diallers;  // each waits for an executor that reads the state
+  for (absl::Status& status : dialled) {
+    RemoteSession* const fork =
+        forks.emplace_back(std::make_unique<RemoteSession>(options)).get();
+    diallers.emplace_back([fork, first_handle, &status] { status = fork->DialFork(first_handle); });
   }
-  return sessions;
+  for (std::thread& dialler : diallers) dialler.join();
+  for (const absl::Status& status : dialled) OB_RETURN_IF_ERROR(status);  // the others end
+  // Who goes through them one by one waits for none that another one of them is before.
+  std::ranges::stable_sort(forks, {}, [](const auto& fork) { return fork->WaitsBehind(); });
+  return std::vector<std::unique_ptr<Session>>(std::make_move_iterator(forks.begin()),
+                                               std::make_move_iterator(forks.end()));
+}
+
+std::optional<uint64_t> RemoteSession::WaitsBehind() const {
+  std::lock_guard lock(mutex_);
+  return has_begun_ ? std::nullopt : std::optional(core_.sessions_before());
 }
 
 absl::StatusOr<HostTensor> RemoteSession::Await(uint64_t seq, uint32_t index) {
@@ -366,6 +393,7 @@ void RemoteSession::Forget(uint64_t seq, uint32_t index) {
 absl::Status RemoteSession::Sync() {
   return Traced("wait for all", [&]() -> absl::Status {
     std::unique_lock lock(mutex_);
+    OB_RETURN_IF_ERROR(AwaitBegun(lock));
     core_.Advance(Now());
     core_.FlushReleases();
     Flush();
@@ -417,6 +445,13 @@ absl::Status RemoteSession::EndStream(bool leave) {
   const Waiting waiting;
   std::unique_lock lock(mutex_);
   TellMeasured();  // of a short program
+  if (!has_begun_ && link_ != nullptr && !ended() && !close_called_) {  // a fork without a device
+    closed_ = close_called_ = true;
+    GiveUpOpening(lock, absl::OkStatus());
+    link_->Finish();
+    changed_.notify_all();
+    return absl::OkStatus();
+  }
   if (opened_at_ == Clock::time_point() || std::exchange(close_called_, true))
     return absl::OkStatus();
   // A connection that is just being made again is worth a moment: it stops the meter.
@@ -506,6 +541,7 @@ absl::Status RemoteSession::Wait(std::unique_lock<std::mutex>& lock,
 
 absl::Status RemoteSession::AwaitWindow(std::unique_lock<std::mutex>& lock, uint64_t bytes,
                                         Interruptible interruptible) {
+  OB_RETURN_IF_ERROR(AwaitBegun(lock, interruptible));
   const auto may = [&] { return core_.HasWindow(bytes) || ended(); };
   const auto snapshot = [&] { return core_.AwaitsSnapshot(bytes); };
   if (!may()) {

@@ -12,6 +12,8 @@
 //       stream that has ended (values_ended_) has made that call.
 //   T5  In a fork's child nothing is locked, sent, waited for or destroyed: the threads that would
 //       answer belong to the parent. Every call but NewHandle begins with here().
+//   T6  No item is sent before the session has begun, with the first Opened: that says which items
+//       and handles there are already. Only a fork may wait for it behind Dial (AwaitBegun).
 // Threads and errors: as session.h; Estimates is UNIMPLEMENTED over a link of the caller's. Include
 // it only to implement the session: callers use Session::Connect.
 #pragma once
@@ -57,6 +59,12 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
 
   absl::Status Dial();
   absl::Status Open(std::unique_ptr<Link> link);
+  // As Dial, for a fork: returns as soon as it has its device or a place in the queue. In the queue
+  // it gets its device, and begins, by itself; what needs that waits for it (AwaitBegun).
+  // `first_handle`: neither an array of its parent's has this one or a higher one, nor will have.
+  absl::Status DialFork(uint64_t first_handle);
+  // How many sessions are before it in the queue; nothing: it has begun.
+  std::optional<uint64_t> WaitsBehind() const;
 
   uint64_t NewHandle() override { return next_handle_.fetch_add(1, std::memory_order_relaxed); }
   absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
@@ -138,7 +146,15 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   void NoteDone(const proto::ServerFrame& frame);
   void TellMeasured();
   void OnEnd(absl::Status status) override;
-  absl::Status AwaitOpened(std::unique_ptr<Link> link);
+  // Whether a session that has no device yet, but a place in the queue, is what is waited for.
+  enum class Until { kDevice, kPlace };
+  absl::StatusOr<std::unique_ptr<Link>> MakeFirstLink();
+  absl::Status AwaitOpened(std::unique_ptr<Link> link, Until until = Until::kDevice);
+  bool IsDecided() const;
+  void NoteBegun();
+  void GiveUpOpening(std::unique_lock<std::mutex>& lock, const absl::Status& why);
+  absl::Status AwaitBegun(std::unique_lock<std::mutex>& lock,
+                          Interruptible interruptible = Interruptible::kYes);
   void LoseLink();
   void OpenValues();
   std::unique_ptr<ValuesStream> DropValues();
@@ -153,7 +169,7 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   absl::Status EndStream(bool leave);
   // "estimate ..., actual ..., error ...", for people. Blocks for a round trip.
   std::string EstimateAtEnd() const;
-  absl::Status AwaitDecision(std::unique_lock<std::mutex>& lock);
+  absl::Status AwaitDecision(std::unique_lock<std::mutex>& lock, Until until = Until::kDevice);
   void StopClock();
   void Tell(const std::string& line) { teller_.Tell(line, over_progress_); }
 
@@ -182,6 +198,7 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   std::thread reconnector_;
   bool reconnecting_ = false, link_ended_ = false, stopping_ = false;
   bool close_called_ = false, closed_ = false;
+  bool has_begun_ = false;  // T6
   // For an estimate: what was sent, and when it was done.
   RunLog run_log_;
   StepPace step_times_;

@@ -23,7 +23,9 @@
 //               5 s; then the program goes on, and a worker that is lost before the next snapshot
 //               ends the session
 //     Detach, Fork
-//               as Sync, and then as Close or Connect
+//               as Sync, and then as Close or Connect; Fork not for devices that others have
+//     any call of a fork that waits for its device, but those that ask nobody
+//               until it has it, or for queue_timeout
 //     Resume    as Connect
 //     Close     10 s; 1 s where there is no connection
 // A hook (client/session/waiting.h) can interrupt every wait except those of Run, Close and Stored,
@@ -132,7 +134,8 @@ class Session {
   // Errors: INVALID_ARGUMENT  a name that is empty, too long, not UTF-8, or there twice
   //         UNIMPLEMENTED     of this kind of session
   virtual absl::Status Keep(std::span<const session::KeepEntry> entries) { return NotKept(); }
-  // What had names when this client entered the session; none of a new one. The handles are the
+  // What had names when this client entered the session; none of a new one. Of a fork it waits till
+  // that has begun, as Run does: AwaitWindow before it can be interrupted. The handles are the
   // caller's to release. What has lost its name since comes with FAILED_PRECONDITION.
   virtual std::vector<session::KeptArray> Kept() { return {}; }
 
@@ -175,7 +178,9 @@ class Session {
   virtual absl::Status Resume(std::optional<uint64_t> max_cost_micro_usd) { return NotKept(); }
 
   // Opens `count` sessions that begin with this one's state and names (Kept), as of now; nothing of
-  // it is sent. They share its options, but have no name.
+  // it is sent. They share its options, but have no name. Returns once each has its device or a
+  // place in the queue for one, those with a device first: each begins when it has it, and what
+  // needs it waits for that.
   // Errors: those of Connect; FAILED_PRECONDITION: the gateway takes no snapshots of this session
   virtual absl::StatusOr<std::vector<std::unique_ptr<Session>>> Fork(int count) {
     return NotKept();

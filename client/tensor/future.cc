@@ -10,7 +10,7 @@
 #include "client/lazy/lazy_graph.h"
 #include "client/lazy/node_builder.h"
 #include "client/lazy/pending_value.h"
-#include "client/lazy/thread_state.h"
+#include "client/lazy/realize.h"
 #include "client/ops/index/part_of.h"
 #include "client/tensor/tensor.h"
 

@@ -1,6 +1,8 @@
 // Tensors from numbers and bytes, and what they tell about themselves.
 #include "absl/strings/str_cat.h"
+#include "client/lazy/deferred_upload.h"
 #include "client/lazy/node_expr.h"
+#include "client/lazy/realize.h"
 #include "client/lazy/sym_expression.h"
 #include "client/lazy/thread_state.h"
 #include "client/tensor/tensor.h"

@@ -38,6 +38,11 @@ double RecomputeForMemory(const CostTable& costs) { return costs.memory_trip; }
 
 double RecomputeForKernel(const CostTable& costs) { return costs.memory_trip + costs.kernel_share; }
 
+double RowsOfUnpacked(const Target& target) {
+  constexpr double kOfThread = 8, kOfBlock = 64;
+  return target.block_threads > 1 ? kOfBlock : kOfThread;
+}
+
 int64_t ReusedBytesMax(const Target& target) {
   return std::max<int64_t>(1 << 20, target.l2_bytes / 2);
 }

@@ -30,6 +30,10 @@ inline constexpr double kKernelSizeMax = 4000;
 double RecomputeForMemory(const CostTable& costs);
 double RecomputeForKernel(const CostTable& costs);
 
+// How many rows of a product share what it costs to unpack an element of the other operand from
+// fewer bytes: those of a tile (docs/decisions/180-few-rows-by-packed-weights.md).
+double RowsOfUnpacked(const Target& target);
+
 // Bytes of operands that stay close to a core while they are reused: half of its L2 cache, but at
 // least 1 MiB, since the part that does not fit arrives from the L3 cache in time (measured with L2
 // caches of 1 and 2 MiB: one size is right for both).

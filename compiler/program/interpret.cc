@@ -211,6 +211,7 @@ bool Interpreter::PassTogether() {
           step.src[1] + 2 * MmaPacked(step.what.operand) * static_cast<int32_t>(step.imm),
           step.src[2], step.out);
     }
+    if (step.code == Code::kWarpSync) hopper_->JoinThreads(first, warp);
     if (step.code == Code::kLdmatrix && !LoadMatrices(step, first)) return false;
     for (int t = first; t < first + count; ++t) GoOn(t);
     passed = true;
@@ -330,6 +331,7 @@ void Interpreter::RunThread(int thread, int64_t slice) {
       case Code::kShuffle:
       case Code::kMma:
       case Code::kLdmatrix:
+      case Code::kWarpSync:
         t.state = s.code == Code::kBarrier ? State::kAtBarrier : State::kAtMma;
         t.pc = pc - 1;
         return;

@@ -15,9 +15,8 @@ std::string_view Name(Code code) {
       "LOAD",  "STORE",    "BARRIER",  "COPY",      "COMMIT",  "WAIT",  "SHUFFLE",
       "MMA",   "LDMATRIX", "DOT",      "TILEZERO",  "TILELOAD", "TILESTORE", "TILEDOT",
       "MAP",   "MBINIT",   "MBEXPECT", "MBARRIVE",  "MBWAIT",  "BOXLOAD", "BOXSTORE",
-      "BOXCOMMIT", "BOXWAIT", "PROXYFENCE", "CLUSTERSYNC", "CLUSTERLOAD", "WGFENCE", "WGMMA",
-      "WGCOMMIT", "WGWAIT",
-      "WGSYNC", "MAXREGISTERS"};
+      "BOXCOMMIT", "BOXWAIT", "PROXYFENCE", "WARPSYNC", "CLUSTERSYNC", "CLUSTERLOAD", "WGFENCE",
+      "WGMMA", "WGCOMMIT", "WGWAIT", "WGSYNC", "MAXREGISTERS"};
   return kNames[static_cast<size_t>(code)];
 }
 

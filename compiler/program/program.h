@@ -89,6 +89,7 @@
 //                                      read (1): until their shared memory may be written again
 //   PROXYFENCE                         copies of boxes and WGMMAs, which the thread or who waits
 //                                      for it begins later, see its stores to shared memory
+//   WARPSYNC                           a BARRIER for the threads of a warp
 //   CLUSTERSYNC                        a BARRIER for the threads of all blocks of the cluster, each
 //                                      warpgroup of which may get to another one
 //   CLUSTERLOAD (shared, index, rank)  consecutive elements of that block's memory
@@ -167,6 +168,7 @@ enum class Code : uint8_t {
   kBoxCommit,
   kBoxWait,
   kProxyFence,
+  kWarpSync,
   kClusterSync,
   kClusterLoad,
   kGroupFence,

@@ -21,7 +21,8 @@ class Checker {
       : program_(program),
         phase_(phase),
         threads_(program.Extent(Grid::kThread)),
-        in_groups_(program),
+        in_groups_(program, kWarpgroupThreads),
+        in_warps_(program, kWarpThreads),
         clusters_(program) {}
 
   // The rule that is broken and where; empty where none is.
@@ -47,6 +48,7 @@ class Checker {
     ValueId opener;
     bool varies;           // whether threads may take it differently
     bool varies_in_group;  // whether threads of one warpgroup may
+    bool varies_in_warp;
     std::vector<ValueId> values;
   };
 
@@ -318,7 +320,7 @@ class Checker {
     for (const ValueId s : i.src) varies = varies || varies_[s];
     if (i.code == Code::kLoad && at(i.src[0]).code == Code::kAlloc && !IsShared(i.src[0]))
       varies = threads_ > 1;
-    const bool varies_in_group = in_groups_.Add(n);
+    const bool varies_in_group = in_groups_.Add(n), varies_in_warp = in_warps_.Add(n);
     if (i.code == Code::kEnd || i.code == Code::kEndIf) {
       const Code opener = i.code == Code::kEnd ? Code::kLoop : Code::kIf;
       if (at(i.src[0]).code != opener) return "closes something else";
@@ -341,6 +343,10 @@ class Checker {
       for (const Scope& scope : open_)
         if (scope.varies && (!by_warps || scope.varies_in_group))
           return absl::StrCat("in a scope that threads may enter apart: %", scope.opener);
+    if (i.code == Code::kWarpSync)
+      for (const Scope& scope : open_)
+        if (scope.varies_in_warp)
+          return absl::StrCat("in a scope that a warp may enter apart: %", scope.opener);
     if (IsOfWarpgroup(i.code) || i.code == Code::kClusterSync)
       for (const Scope& scope : open_)
         if (scope.varies_in_group)
@@ -351,7 +357,7 @@ class Checker {
     if (copies_ && hopper_) return "COPY beside instructions of sm_90a";
     varies_[n] = varies;
     if (i.code == Code::kLoop || i.code == Code::kIf)
-      open_.push_back({n, varies, varies_in_group, {}});
+      open_.push_back({n, varies, varies_in_group, varies_in_warp, {}});
     // The end of a scope names its opener, which is to be seen up to there.
     if (HasValue(i.code) || i.code == Code::kIf) {
       visible_[n] = true;
@@ -363,7 +369,7 @@ class Checker {
   const Program& program_;
   Phase phase_;
   int64_t threads_;
-  GroupVariance in_groups_;
+  GroupVariance in_groups_, in_warps_;
   ClusterRules clusters_;
   int tiles_ = 0;
   bool copies_ = false, hopper_ = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/target.h"
 
 namespace outboard::program {
 namespace {
@@ -25,6 +26,8 @@ class HopperRules {
     const Instruction& i = at(n);
     if (IsOfWarpgroup(i.code) && threads_ % kWarpgroupThreads != 0)
       return "in a block of no whole warpgroups";
+    if (i.code == Code::kWarpSync && threads_ % kWarpThreads != 0)
+      return "in a block of no whole warps";
     switch (i.code) {
       case Code::kMap: return Map(i);
       case Code::kBarrierInit:
@@ -54,6 +57,7 @@ class HopperRules {
       case Code::kClusterSync:
       case Code::kBoxCommit:
       case Code::kProxyFence:
+      case Code::kWarpSync:
       case Code::kGroupCommit:
       case Code::kGroupSync: return Nothing(i);
       case Code::kGroupFence: return Accumulators(i);
@@ -217,11 +221,11 @@ std::string BrokenHopperRule(const Program& program, ValueId n) {
   return HopperRules(program).Broken(n);
 }
 
-// A number that is the same for all threads of a warpgroup, whatever those before it have.
-bool GroupVariance::IsWholeGroups(ValueId value) const {
+// Whether the groups that come before the thread of this number, `more` added, are whole.
+bool GroupVariance::IsWholeGroups(ValueId value, int64_t more) const {
   const Instruction& i = program_.code[value];
   return i.code == Code::kConst && i.dtype == DType::kI64 && i.imm[0] > 0 &&
-         i.imm[0] % kWarpgroupThreads == 0;
+         (i.imm[0] + more) % threads_ == 0;
 }
 
 std::string ClusterRules::Broken(ValueId n) {
@@ -258,9 +262,12 @@ bool GroupVariance::Add(ValueId n) {
   bool varies =
       i.code == Code::kSpecial && i.imm[0] == static_cast<int64_t>(Grid::kThread) && i.imm[1] > 1;
   for (const ValueId s : i.src) varies = varies || varies_[s];
-  // thread / 128 and thread < 128.
+  // Of groups of 128: thread / 128, thread < 128 and 127 < thread.
   if (i.code == Code::kAlu && (i.op == Op::kIDiv || i.op == Op::kCmpLt) && is_thread(i.src[0]) &&
-      IsWholeGroups(i.src[1]))
+      IsWholeGroups(i.src[1], 0))
+    varies = false;
+  if (i.code == Code::kAlu && i.op == Op::kCmpLt && is_thread(i.src[1]) &&
+      IsWholeGroups(i.src[0], 1))
     varies = false;
   // What a thread reads from memory of its own may have been written by lanes apart; which
   // warpgroup variables hold is not followed further than this: they are stored where nothing

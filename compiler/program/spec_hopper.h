@@ -12,19 +12,21 @@ namespace outboard::program {
 // Returns the rule that instruction `n`, one of IsHopper, breaks; empty where it breaks none.
 std::string BrokenHopperRule(const Program& program, ValueId n);
 
-// By instruction: whether its value may differ between threads of one warpgroup.
+// By instruction: whether its value may differ between threads of one group of so many consecutive
+// ones: a warpgroup or a warp.
 class GroupVariance {
  public:
-  explicit GroupVariance(const Program& program)
-      : program_(program), varies_(program.code.size()) {}
+  GroupVariance(const Program& program, int64_t threads)
+      : program_(program), threads_(threads), varies_(program.code.size()) {}
 
   // In the order of instructions. Returns whether the value of `n` varies.
   bool Add(ValueId n);
 
  private:
-  bool IsWholeGroups(ValueId value) const;
+  bool IsWholeGroups(ValueId value, int64_t more) const;
 
   const Program& program_;
+  const int64_t threads_;
   std::vector<bool> varies_;
 };
 

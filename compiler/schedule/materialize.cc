@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <bit>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
@@ -61,7 +63,12 @@ class Chooser {
  public:
   Chooser(Graph& graph, const UOp* sink, const Target& target,
           const absl::flat_hash_set<const UOp*>& never)
-      : graph_(graph), sink_(sink), costs_(target.costs), order_(PostOrder(sink)), never_(never) {}
+      : graph_(graph),
+        sink_(sink),
+        costs_(target.costs),
+        rows_of_unpacked_(optimize::RowsOfUnpacked(target)),
+        order_(PostOrder(sink)),
+        never_(never) {}
 
   absl::StatusOr<Choice> Run() {
     order_.pop_back();  // the SINK
@@ -75,6 +82,7 @@ class Chooser {
     }
     FindConditions();
     CountUsers();
+    for (const UOp* node : order_) made_of_[node] = MadeOf(node);
     // What a value costs depends on what is kept below it, which is decided after it: the second
     // walk knows the first one's answer.
     for (int walk = 0; walk < 2; ++walk) {
@@ -216,8 +224,43 @@ class Chooser {
       // Elementwise work between two loops cannot join them.
       if (use.enclosing != Enclosing::kNothing) return true;
     }
-    return (use.times_computed() / elements - 1) * (work_.at(node) - 1) >
+    double times = use.times_computed() / elements;
+    if (IsUnpacked(node)) times /= rows_of_unpacked_;
+    return (times - 1) * (work_.at(node) - 1) >
            optimize::RecomputeForMemory(costs_);  // one load is needed either way
+  }
+
+  // The inputs that a value is made of element by element, by their indices; `few` is false where
+  // there are more than kInputsMax, or where another value is read, too.
+  struct Inputs {
+    bool few = true;
+    absl::InlinedVector<const UOp*, 4> params;
+  };
+  static constexpr size_t kInputsMax = 4;
+
+  Inputs MadeOf(const UOp* node) const {
+    if (node->op == Op::kParam) return {true, {node}};
+    if (node->op == Op::kReduce || node->op == Op::kContiguous) return {false, {}};
+    Inputs all;
+    for (const UOp* s : node->src) {
+      const Inputs& of = made_of_.at(s);
+      all.few = all.few && of.few;
+      if (!all.few) return {false, {}};
+      for (const UOp* param : of.params)
+        if (!absl::c_linear_search(all.params, param)) all.params.push_back(param);
+    }
+    if (all.params.size() > kInputsMax) return {false, {}};
+    return all;
+  }
+
+  // Weights of 8 or 4 bits as numbers, for example: memory would hold the value in more bytes than
+  // the inputs that it is made of.
+  bool IsUnpacked(const UOp* node) const {
+    const Inputs& of = made_of_.at(node);
+    if (!of.few || of.params.empty()) return false;
+    double bytes = 0;
+    for (const UOp* param : of.params) bytes += Elements(param) * ByteWidth(param->dtype);
+    return bytes < Elements(node) * ByteWidth(node->dtype);
   }
 
   void Read(const UOp* source, double readings, const Places& computed, Enclosing enclosing,
@@ -346,6 +389,7 @@ class Chooser {
   Graph& graph_;
   const UOp* sink_;
   const CostTable& costs_;
+  const double rows_of_unpacked_;
   std::vector<const UOp*> order_;
   const absl::flat_hash_set<const UOp*>& never_;
   absl::flat_hash_map<const UOp*, OneHot> one_hot_;
@@ -356,6 +400,7 @@ class Chooser {
   absl::flat_hash_map<const UOp*, double> size_;  // of the kernel that would compute it
   absl::flat_hash_map<const UOp*, int> users_;
   absl::flat_hash_map<const UOp*, bool> holds_reduce_;
+  absl::flat_hash_map<const UOp*, Inputs> made_of_;
   absl::flat_hash_map<const UOp*, Use> uses_;
   absl::flat_hash_set<const UOp*> stored_;
   absl::flat_hash_set<const UOp*> seen_;  // of conditions: never loaded

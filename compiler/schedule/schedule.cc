@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "compiler/copies.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/recorder.h"
@@ -299,7 +300,7 @@ bool SumsProductsOfF32(const UOp* ast) {
 void AllowTf32(Graph& graph, std::vector<FusedKernel>& kernels) {
   for (FusedKernel& kernel : kernels)
     if (SumsProductsOfF32(kernel.ast))
-      kernel.ast = graph.MakeChecked(Op::kSink, DType::kVoid, kernel.ast->src, {1, 1});
+      kernel.ast = WithTf32(graph, kernel.ast);
 }
 
 // Without values of `scores` in memory.

@@ -10,7 +10,7 @@
 
 namespace outboard::gateway {
 
-// `what` appears in the error: "tenant". INVALID_ARGUMENT: not 1 to kNameBytesMax bytes of
+// `what` appears in the error: "account". INVALID_ARGUMENT: not 1 to kNameBytesMax bytes of
 // printable ASCII.
 absl::Status CheckAccountName(std::string_view what, std::string_view name);
 

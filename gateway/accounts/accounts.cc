@@ -56,13 +56,13 @@ absl::StatusOr<Tenant> AddTenant(Database& db, std::string_view name, WallTime n
 
 absl::Status CheckAccountName(std::string_view what, std::string_view name) {
   if (name.empty() || name.size() > kNameBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("the name of a ", std::string(what),
+    return absl::InvalidArgumentError(absl::StrCat("the name of the ", std::string(what),
                                                    " has 1 to ", kNameBytesMax,
                                                    " characters, this one ", name.size()));
   }
   if (!std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; })) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the name of a ", std::string(what), " is printable ASCII"));
+        absl::StrCat("the name of the ", std::string(what), " is not printable ASCII"));
   }
   return absl::OkStatus();
 }
@@ -79,12 +79,13 @@ absl::StatusOr<std::unique_ptr<Accounts>> Accounts::Open(const std::string& path
 }
 
 absl::StatusOr<Tenant> Accounts::CreateTenant(std::string_view name, WallTime now) {
-  OB_RETURN_IF_ERROR(CheckAccountName("tenant", name));
+  OB_RETURN_IF_ERROR(CheckAccountName("account", name));
   absl::MutexLock lock(&mutex_);
   Tenant tenant;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(const std::optional<Tenant> known, TenantNamed(*db_, name));
-    if (known.has_value()) return absl::AlreadyExistsError("a tenant of that name exists already");
+    if (known.has_value())
+      return absl::AlreadyExistsError("an account of that name exists already");
     OB_ASSIGN_OR_RETURN(tenant, AddTenant(*db_, name, now));
     return absl::OkStatus();
   }));
@@ -92,7 +93,7 @@ absl::StatusOr<Tenant> Accounts::CreateTenant(std::string_view name, WallTime no
 }
 
 absl::StatusOr<Tenant> Accounts::EnsureTenant(std::string_view name, WallTime now) {
-  OB_RETURN_IF_ERROR(CheckAccountName("tenant", name));
+  OB_RETURN_IF_ERROR(CheckAccountName("account", name));
   absl::MutexLock lock(&mutex_);
   Tenant tenant;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
@@ -110,7 +111,7 @@ absl::StatusOr<Tenant> Accounts::EnsureTenant(std::string_view name, WallTime no
 absl::StatusOr<Tenant> Accounts::FindTenant(std::string_view name) {
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(std::optional<Tenant> tenant, TenantNamed(*db_, name));
-  if (!tenant.has_value()) return absl::NotFoundError("there is no tenant of that name");
+  if (!tenant.has_value()) return absl::NotFoundError("there is no account of that name");
   return *std::move(tenant);
 }
 
@@ -118,7 +119,7 @@ absl::StatusOr<Tenant> Accounts::GetTenant(TenantId id) {
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(std::optional<Tenant> tenant, TenantWithId(*db_, id));
   if (!tenant.has_value())
-    return absl::NotFoundError(absl::StrCat("there is no tenant ", id.value));
+    return absl::NotFoundError(absl::StrCat("there is no account ", id.value));
   return *std::move(tenant);
 }
 
@@ -150,7 +151,7 @@ absl::Status Accounts::SetSuspended(std::string_view name, std::optional<WallTim
   update.BindText(1, name);
   if (since.has_value()) update.Bind(2, since->unix_ms);
   OB_ASSIGN_OR_RETURN(const bool found, update.Step());
-  if (!found) return absl::NotFoundError("there is no tenant of that name");
+  if (!found) return absl::NotFoundError("there is no account of that name");
   OB_ASSIGN_OR_RETURN(const bool more, update.Step());  // ends the statement and so commits
   OB_CHECK(!more);
   return absl::OkStatus();
@@ -162,7 +163,7 @@ absl::Status Accounts::SetSharesTuning(std::string_view name, bool shares) {
       Statement update,
       db_->Prepare("UPDATE tenant SET shares_tuning = ?2 WHERE name = ?1 RETURNING id"));
   OB_ASSIGN_OR_RETURN(const bool found, update.BindText(1, name).Bind(2, shares ? 1 : 0).Step());
-  if (!found) return absl::NotFoundError("there is no tenant of that name");
+  if (!found) return absl::NotFoundError("there is no account of that name");
   OB_ASSIGN_OR_RETURN(const bool more, update.Step());  // ends the statement and so commits
   OB_CHECK(!more);
   return absl::OkStatus();

@@ -115,7 +115,7 @@ absl::Status MakeRoom(Database& db, TenantId tenant, WallTime now) {
       db.Prepare(absl::StrCat("SELECT COUNT(*) FROM api_key WHERE tenant = ?1 AND ", kStands)));
   OB_ASSIGN_OR_RETURN(const bool counted, count.Bind(1, tenant.value).Bind(2, now.unix_ms).Step());
   if (counted && count.Int(0) >= static_cast<int64_t>(kKeysPerTenantMax)) {
-    return absl::ResourceExhaustedError(absl::StrCat("a tenant has at most ", kKeysPerTenantMax,
+    return absl::ResourceExhaustedError(absl::StrCat("an account has at most ", kKeysPerTenantMax,
                                                      " keys that stand; revoke one first"));
   }
   OB_ASSIGN_OR_RETURN(

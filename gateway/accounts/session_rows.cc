@@ -78,7 +78,7 @@ absl::Status CheckText(std::string_view what, std::string_view text, size_t most
 }
 
 absl::Status CheckRow(const SessionRow& row) {
-  if (row.tenant.value <= 0) return absl::InvalidArgumentError("sessions: a row needs a tenant");
+  if (row.tenant.value <= 0) return absl::InvalidArgumentError("sessions: a row needs an account");
   constexpr auto kMost = static_cast<uint64_t>(INT64_MAX);
   if (row.epoch > kMost || row.snapshot_seq > kMost)
     return absl::InvalidArgumentError("sessions: a number above 2^63");
@@ -111,7 +111,7 @@ absl::Status SessionRows::Put(const SessionRow& row) {
     OB_ASSIGN_OR_RETURN(const std::optional<SessionRow> known, Find(*db_, row.session));
     if (known.has_value()) {
       if (known->tenant != row.tenant)
-        return absl::FailedPreconditionError("sessions: another tenant's session");
+        return absl::FailedPreconditionError("sessions: another account's session");
       if (known->epoch > row.epoch) {
         return absl::AbortedError(
             absl::StrCat("sessions: epoch ", row.epoch, " is over, ", known->epoch, " began"));
@@ -237,7 +237,7 @@ absl::StatusOr<std::vector<SessionRow>> SessionRows::LoseAllLive(WallTime now,
 
 absl::StatusOr<uint64_t> SessionRows::GrantLease(const LeaseRow& row) {
   if (row.tenant.value <= 0 || row.devices == 0) {
-    return absl::InvalidArgumentError("sessions: a lease needs a tenant and a device");
+    return absl::InvalidArgumentError("sessions: a lease needs an account and a device");
   }
   OB_RETURN_IF_ERROR(CheckText("the worker's name", row.worker, kWorkerBytesMax));
   OB_RETURN_IF_ERROR(CheckText("the key's id", row.key_id, kNameBytesMax));

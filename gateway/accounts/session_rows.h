@@ -21,6 +21,7 @@
 #include "gateway/ledger/money.h"
 #include "gateway/ledger/use_state.h"
 #include "storage/sqlite.h"
+#include "storage/table_owner.h"
 
 namespace outboard::gateway {
 
@@ -106,7 +107,7 @@ struct SessionTimesPage {
 // Their entries of the index are some 3 ms of reading.
 inline constexpr int64_t kSessionsReadMax = 10'000;
 
-class SessionRows {
+class SessionRows : public storage::TableOwner {
  public:
   static absl::StatusOr<std::unique_ptr<SessionRows>> Open(
       const std::string& path, const storage::OpenOptions& options = {});
@@ -141,22 +142,13 @@ class SessionRows {
   // kSessionsReadMax sessions, and the leases of those that it returns.
   absl::StatusOr<SessionTimesPage> ListTimes(const SessionTimesQuery& query);
 
-  // A guard of all further writes (storage::Database::GuardWrites); called before them.
-  void GuardWrites(storage::Database::Guard guard) {
-    absl::MutexLock lock(&mutex_);
-    db_->GuardWrites(std::move(guard));
-  }
-
  private:
   absl::Status EndLeases(WallTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::vector<SessionRow>> ReadLive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AddHeldTimes(const SessionTimesQuery& query, std::vector<SessionTimes>& sessions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  explicit SessionRows(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
-
-  absl::Mutex mutex_;
-  std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);
+  explicit SessionRows(std::unique_ptr<storage::Database> db) : TableOwner(std::move(db)) {}
 };
 
 }  // namespace outboard::gateway

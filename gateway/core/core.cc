@@ -56,7 +56,6 @@
 #include "gateway/core/core.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "telemetry/counters.h"
@@ -77,7 +76,7 @@ uint32_t GatewayCore::Worker::free() const {
 
 GatewayCore::GatewayCore(CoreOptions options)
     : options_(options),
-      meter_(MeterOptions{.unheard_max_ns = options.lease_ttl_ns}),
+      meter_(MeterOptions{.unheard_max_ns = options.worker_timeout_ns}),
       queue_(options.devices_per_tenant_max) {}
 
 std::vector<Action> GatewayCore::On(const Event& event, MonoTime now) {
@@ -135,7 +134,7 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   std::vector<WorkerId> unheard;
   for (auto& [id, worker] : workers_) {
     if (stood) worker.heard = now_;
-    if (Since(now_, worker.heard) > options_.lease_ttl_ns) unheard.push_back(id);
+    if (Since(now_, worker.heard) > options_.worker_timeout_ns) unheard.push_back(id);
   }
   for (WorkerId id : unheard) {
     LoseWorker(id, "no heartbeat", /*may_return=*/false, out);
@@ -251,9 +250,13 @@ uint32_t GatewayCore::devices_busy() const {
 std::string GatewayCore::CheckInvariants() const {
   if (held_at_ == changes_) return "";
   std::map<WorkerId, TenantId> accounts;  // of workers that serve one
-  std::map<TenantId, uint32_t> held_by;
+  std::vector<std::pair<TenantId, uint32_t>> held_by;  // few accounts
+  const auto of = [&](TenantId tenant) -> uint32_t& {
+    const auto found = std::ranges::find(held_by, tenant, &std::pair<TenantId, uint32_t>::first);
+    return (found != held_by.end() ? *found : held_by.emplace_back(tenant, 0)).second;
+  };
   size_t held = 0, queued = 0;
-  std::set<std::pair<TenantId, std::string>> names;
+  std::set<std::pair<TenantId, std::string_view>> names;
   for (const auto& [id, s] : sessions_) {
     if (!s.name.empty() && !names.insert({s.tenant, s.name}).second) return "G17: " + id.Hex();
     const auto in = [&](std::initializer_list<State> states) {
@@ -281,11 +284,11 @@ std::string GatewayCore::CheckInvariants() const {
     }
     if (sits && ranks != s.devices_wanted) return "G16: ranks of " + id.Hex();
     held += s.slots_held();
-    if (!IsOnOwn(s)) held_by[s.tenant] += s.slots_held();
+    if (!IsOnOwn(s)) of(s.tenant) += s.slots_held();
     if (s.metered != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();
-    if ((s.metered || s.kept) && !s.is_written && meter_.Read(LeaseId{id, s.grant}).ms > 0)
+    if ((s.metered || s.kept) && !s.is_written && meter_.MsOf({id, s.grant}) > 0)
       return "G3: before it is written: " + id.Hex();
-    if (s.metered && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.slots_held())
+    if (s.metered && meter_.MsOf({id, s.grant}) > s.funds.funded_ms * s.slots_held())
       return "G12: " + id.Hex();
     const bool has_conn = IsSome(s.conn);
     if (in({State::kLive, State::kQueued}) && !has_conn) return "G4: no connection: " + id.Hex();
@@ -299,7 +302,7 @@ std::string GatewayCore::CheckInvariants() const {
     const bool parked = in({State::kParked}) && !Waits(s) && s.use == UseState::kParked;
     if (s.kept && !parked && !(in({State::kStored}) && s.use == UseState::kStored))
       return "G18: " + id.Hex();
-    if (s.kept && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.devices_wanted)
+    if (s.kept && meter_.MsOf({id, s.grant}) > s.funds.funded_ms * s.devices_wanted)
       return "G12: " + id.Hex();
     if (in({State::kStored}) && !s.recoverable) return "G8: " + id.Hex();
     if (s.snapshot_asked.has_value() &&
@@ -311,21 +314,16 @@ std::string GatewayCore::CheckInvariants() const {
   if (queued != queue_.size()) return "G5: the queue has somebody who is gone";
   for (const auto& [tenant, devices] : held_by)
     if (queue_.HeldBy(tenant) != devices) return "G15: what an account holds";
-  std::vector<DevicePool> pools;
-  for (const auto& [id, worker] : workers_)
-    for (DevicePool& pool : PoolsOf(id)) pools.push_back(std::move(pool));
-  std::vector<DevicePool> known = pools_.All();
-  const auto by_worker = [](const DevicePool& a, const DevicePool& b) {
-    return std::tie(a.worker, a.device_class) < std::tie(b.worker, b.device_class);
-  };
-  std::sort(known.begin(), known.end(), by_worker);
-  std::sort(pools.begin(), pools.end(), by_worker);
-  const auto is_stale = [&](const DevicePool& pool) {
-    return stale_workers_.contains(pool.worker);
-  };
-  std::erase_if(known, is_stale);
-  std::erase_if(pools, is_stale);
-  if (known != pools) return "G15: what is free";
+  size_t pools = 0;
+  for (const auto& [id, worker] : workers_) {
+    if (stale_workers_.contains(id)) continue;
+    for (const DevicePool& pool : PoolsOf(id)) {
+      const DevicePool* const known = pools_.Find(id, pool.device_class);
+      if (known == nullptr || *known != pool) return "G15: what is free";
+      ++pools;
+    }
+  }
+  if (pools != pools_.CountBut(stale_workers_)) return "G15: pools of nobody";
   held_at_ = changes_;
   return "";
 }

@@ -116,9 +116,9 @@ struct CoreOptions {
   int64_t disk_after_ns = 600 * kSecondNs;
   // A session that has had no work for so long is HELD, where that has a price of its own.
   int64_t held_after_ns = 5 * kSecondNs;
-  int64_t keep_hold_ms = 600'000;  // as hold_ms, of state that is parked or stored
+  int64_t state_hold_ms = 600'000;  // as hold_ms, of state that is parked or stored
   int64_t heartbeat_ns = 1 * kSecondNs;
-  int64_t lease_ttl_ns = 5 * kSecondNs;  // a worker without a heartbeat for this time is lost
+  int64_t worker_timeout_ns = 5 * kSecondNs;  // a worker without a heartbeat for this time is lost
   uint32_t sessions_per_tenant_max = 64;
   uint32_t devices_per_tenant_max = 0;  // that an account holds at a time; 0: any number
   uint32_t queue_max = 1024;

@@ -47,7 +47,7 @@ void GatewayCore::HoldFor(Session& session, UseState use, uint32_t devices, Out&
   session.funds = {.lease = {session.id, session.grant},
                    .prices = std::vector<MicroUsd>(devices, session.price->Of(use)),
                    .number = session.funds.number};
-  AskHold(session, HoldsDevice(use) ? options_.hold_ms : options_.keep_hold_ms, out);
+  AskHold(session, HoldsDevice(use) ? options_.hold_ms : options_.state_hold_ms, out);
 }
 
 void GatewayCore::AskHold(Session& session, int64_t to_ms, Out& out) {

@@ -56,8 +56,8 @@ void GatewayCore::CheckKept(Session& session, Out& out) {
   const Session::Funds& funds = session.funds;
   if (funds.asked) return;
   const int64_t left_ns = FundsLeftNs(session);
-  if (funds.why.ok() && left_ns < options_.keep_hold_ms * kNsPerMs / 2)
-    return AskHold(session, funds.funded_ms + options_.keep_hold_ms, out);
+  if (funds.why.ok() && left_ns < options_.state_hold_ms * kNsPerMs / 2)
+    return AskHold(session, funds.funded_ms + options_.state_hold_ms, out);
   if (funds.why.ok() || left_ns > 0) return;
   StopKeeping(session, /*lost=*/false, kNoCredit, out);
   session.unpaid = true;

@@ -44,27 +44,24 @@ std::vector<DevicePool> GatewayCore::PoolsOf(WorkerId id) const {
     for (const auto& [session_id, session] : sessions_)
       if (session.SeatOn(id) != nullptr) only = session.tenant;
   }
-  std::map<std::string, DevicePool> pools;
+  std::vector<DevicePool> all;  // few
   for (const Slot& slot : worker.slots) {
-    const auto [it, is_new] = pools.try_emplace(PoolNameOf(slot.device, worker.owner));
-    DevicePool& pool = it->second;
-    if (is_new) {
-      pool.worker = id;
-      pool.device_class = it->first;
-      pool.memory_bytes = slot.device.memory_bytes;
-      pool.only = only;
-      pool.spans = worker.spans;
-      pool.build = worker.build;
-      pool.is_own = worker.owner.has_value();
-    }
-    pool.memory_bytes = std::min(pool.memory_bytes, slot.device.memory_bytes);
-    pool.price_per_hour = std::max(pool.price_per_hour, slot.device.price_per_hour);
+    std::string name = PoolNameOf(slot.device, worker.owner);
+    auto pool = std::ranges::find(all, name, &DevicePool::device_class);
+    if (pool == all.end())
+      pool = all.insert(pool, {.worker = id,
+                               .device_class = std::move(name),
+                               .memory_bytes = slot.device.memory_bytes,
+                               .only = only,
+                               .spans = worker.spans,
+                               .build = worker.build,
+                               .is_own = worker.owner.has_value()});
+    pool->memory_bytes = std::min(pool->memory_bytes, slot.device.memory_bytes);
+    pool->price_per_hour = std::max(pool->price_per_hour, slot.device.price_per_hour);
     if (slot.out || worker.draining || worker.set_aside) continue;
-    ++pool.total;
-    pool.free += slot.free();
+    ++pool->total;
+    pool->free += slot.free();
   }
-  std::vector<DevicePool> all;
-  for (auto& [name, pool] : pools) all.push_back(std::move(pool));
   return all;
 }
 

@@ -24,32 +24,28 @@
 #include "gateway/data_path/core_driver.h"
 
 #include <algorithm>
-#include <string_view>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
+#include "gateway/admission/graph_admission.h"
+#include "gateway/admission/graph_bytes.h"
 #include "gateway/base/limits.h"
 #include "gateway/base/token.h"
 #include "gateway/blobs/blob_uses.h"
 #include "gateway/data_path/core_driver_entries.h"
-#include "gateway/data_path/graph_admission.h"
-#include "gateway/data_path/graph_bytes.h"
 #include "gateway/data_path/host.h"
 #include "gateway/data_path/observer.h"
 #include "gateway/data_path/relay.h"
 #include "gateway/groups/graph_sharder.h"
 #include "gateway/ledger/usage.h"
 #include "proto/cloud.pb.h"
-#include "proto/fleet.pb.h"
 #include "telemetry/counters.h"
-#include "wire/data_address.h"
 #include "wire/limits.h"
-#include "wire/merkle.h"
 #include "wire/status_code.h"
-#include "wire/proof/signing_key.h"
 #include "wire/version.h"
 
 namespace outboard::gateway {
@@ -57,30 +53,11 @@ namespace outboard::gateway {
 namespace {
 
 constexpr uint32_t kRecoverySinceProtocol = 2;
-constexpr uint32_t kTakeSnapshotSinceProtocol = 3;
 
 // Of a driver that nobody watches.
 DriverObserver nobody;
 
-// Other workers are told to connect there: one that is no address of a host counts as none.
-std::string DataAddressOf(const proto::Register& reg) {
-  return wire::ParseDataAddress(reg.data_address()).ok() ? reg.data_address() : "";
-}
-
-// What is kept of a worker's identity. One that shows none is another each time.
-std::string IdentityHash(const std::string& identity, DriverHost& host) {
-  if (identity.size() != kWorkerIdentityBytes)
-    return absl::BytesToHexString(BytesOf(host.DrawToken()));
-  const wire::Hash hash = Sha256("outboard worker" + identity);
-  return absl::BytesToHexString(std::string(wire::AsBytes(hash).substr(0, 16)));
-}
-
-// The core's name of a worker, which another one cannot have: "gpu-3@77aa...".
-std::string KnownIdentity(const std::string& known_as, const std::string& identity) {
-  return absl::StrCat(known_as, "@", identity);
-}
-
-// The same from a row, where it is "gpu-3#12@77aa...": the 12th to join.
+// KnownIdentity of a row, where it is "gpu-3#12@77aa...": the 12th to join.
 std::string IdentityOfRow(const std::string& worker) {
   const size_t at = worker.rfind('@');
   if (at == std::string::npos) return worker;  // of an older gateway: nobody can prove to be it
@@ -188,8 +165,11 @@ void CoreDriver::Remember(const SessionRow& lost) {
 void CoreDriver::Tell(const Event& event) {
   const MonoTime now = planted_.wall_clock ? MonoTime{host_->WallNow().unix_ms * 1'000'000}
                                            : host_->Now();
-  for (Action& action : core_.On(event, now)) {
-    std::visit([this](auto& a) { Do(a); }, action);
+  std::vector<Action> actions = core_.On(event, now);
+  if (!actions.empty()) {
+    writes_->Cork();
+    for (Action& action : actions) std::visit([this](auto& a) { Do(a); }, action);
+    writes_->Uncork();
   }
   changed_.notify_all();
 }
@@ -402,94 +382,6 @@ void CoreDriver::EndValues(Session& session, const absl::Status& why) {
   if (session.values == nullptr) return;
   session.values->End(why);
   SetValues(session, nullptr);
-}
-
-// ---- workers ------------------------------------------------------------------------------------
-
-WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
-                               const Identity* owner, const std::string& node_serial) {
-  std::lock_guard lock(mutex_);
-  const WorkerId id{next_worker_++};
-  const std::string known_as = NameToldBy(reg.name());
-  const std::string name = absl::StrCat(known_as, "#", id.value);
-  const std::string identity = IdentityHash(reg.identity(), *host_);
-  workers_[id] = std::make_unique<Worker>(
-      Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
-             reg.has_collectives(), reg.groups_recover(), DataAddressOf(reg)});
-  if (reg.receipt_key().size() == signing::kPublicKeyBytes)
-    workers_.at(id)->receipt_key = reg.receipt_key();
-  workers_.at(id)->node_serial = node_serial;
-  WorkerJoined event{
-      id, name, {}, KnownIdentity(known_as, identity), {}, reg.one_account(),
-      aside_.contains(identity)};
-  event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
-  if (owner != nullptr) {
-    event.owner = workers_.at(id)->owner = owner->tenant;
-    workers_.at(id)->key_id = owner->key_id;
-  }
-  BeginAllowances(*workers_.at(id));
-  workers_.at(id)->sessions_named = static_cast<size_t>(reg.sessions_size());
-  event.exclusive = reg.exclusive_devices();
-  event.serves_groups = reg.serves_groups();
-  event.has_collectives = reg.has_collectives();
-  event.groups_recover = reg.groups_recover();
-  event.spans = reg.has_collectives() && !workers_.at(id)->data_address.empty();
-  event.build = NameToldBy(reg.version());
-  event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
-  workers_.at(id)->speeds = SpeedsOf(reg);
-  for (const proto::Device& device : reg.devices()) {
-    workers_.at(id)->device_bytes.push_back(device.memory_bytes());
-    event.devices.push_back(SlotOf(device, owner != nullptr));
-    // Checked by CheckJoin; the prices may have changed since.
-    if (prices_ != nullptr && event.devices.back().price_class.empty())
-      event.out.push_back(static_cast<uint32_t>(event.devices.size() - 1));
-  }
-  for (const proto::HeldSession& held : reg.sessions()) {
-    const auto session = SessionId::FromBytes(held.session_id());
-    const auto token = TokenFromBytes(held.attach_token());
-    if (!session || !token || !MayClaim(id, *session, *token)) continue;  // D4
-    event.held.push_back(
-        {*session, {held.devices().begin(), held.devices().end()}, held.placement()});
-  }
-  observer_->OnWorkerJoined(name, event.devices.size(), event.held.size());
-  LookAtIdentity(id);
-  Tell(event);
-  MeasureLinksOf(id, reg);
-  return id;
-}
-
-void CoreDriver::RemoveWorker(WorkerId worker) {
-  std::lock_guard lock(mutex_);
-  const std::string name = NameOf(worker);
-  if (workers_.erase(worker) == 0) return;
-  links_.Left(worker);
-  if (!stopping_) observer_->OnWorkerLeft(name, "its connection ended");
-  TellProgress();
-  Tell(WorkerGone{worker});
-}
-
-void CoreDriver::OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat) {
-  std::lock_guard lock(mutex_);
-  if (!MayName(worker, static_cast<size_t>(beat.sessions_size()))) return;
-  std::vector<SessionId> alive;
-  for (const std::string& bytes : beat.sessions()) {
-    if (auto id = SessionId::FromBytes(bytes)) alive.push_back(*id);
-  }
-  std::vector<uint64_t> memory_bytes(beat.memory_bytes().begin(), beat.memory_bytes().end());
-  for (const SessionId& id : alive) CheckSpoken(worker, id);
-  // One list is of no use where the other has been shortened.
-  if (alive.size() != memory_bytes.size()) memory_bytes.clear();
-  Tell(WorkerHeartbeat{worker, alive, std::move(memory_bytes)});
-  for (const SessionId& id : alive) {
-    const Session* const session = Find(id);
-    if (session != nullptr && session->relay != nullptr) session->relay->SetBill(core_.BillOf(id));
-  }
-}
-
-void CoreDriver::OnDraining(WorkerId worker) {
-  std::lock_guard lock(mutex_);
-  TellProgress();  // what its sessions repeat elsewhere is free up to where their clients saw them
-  Tell(WorkerDraining{worker});
 }
 
 // ---- time ---------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ void CoreDriver::Do(Welcome& action) {
   proto::Welcome& welcome = *command.mutable_welcome();
   welcome.set_worker_id(action.worker.value);
   welcome.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat_ns / 1'000'000));
-  welcome.set_lease_ttl_ms(static_cast<uint32_t>(options_.lease_ttl_ns / 1'000'000));
+  welcome.set_worker_timeout_ms(static_cast<uint32_t>(options_.worker_timeout_ns / 1'000'000));
   welcome.set_protocol(worker->protocol);
   // The socket asks for the fleet secret.
   if (!worker->owner.has_value()) welcome.set_local_socket(local_socket_);

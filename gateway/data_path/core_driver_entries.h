@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/printable.h"
 #include "compiler/shard/shard.h"
-#include "absl/strings/ascii.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/worker_quarantine.h"
 #include "gateway/base/allowance.h"
@@ -27,6 +27,11 @@ namespace outboard::gateway {
 // What a worker says of itself, which is shown to people and sent on as text.
 inline std::string NameToldBy(std::string_view worker) {
   return Printable(worker, kWorkerNameBytesMax);
+}
+
+// The core's name of a worker, which another one cannot have: "gpu-3@77aa...".
+inline std::string KnownIdentity(const std::string& known_as, const std::string& identity) {
+  return absl::StrCat(known_as, "@", identity);
 }
 
 struct CoreDriver::Client {

@@ -49,6 +49,11 @@ class DriverHost {
 class WriteQueue {
  public:
   virtual ~WriteQueue() = default;
+  // What is queued between Cork and the Uncork that belongs to it is taken in as one: all writes
+  // first, in order, and then the jobs of Then and ThenOrAtOnce, which so wait for the disk once.
+  // May be nested; then the last Uncork counts.
+  virtual void Cork() {}
+  virtual void Uncork() {}
   // Calls `refused`, later, for each account whose charges the ledger refuses; those of others are
   // posted.
   using Refused = std::function<void(TenantId, const absl::Status&)>;

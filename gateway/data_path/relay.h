@@ -27,11 +27,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gateway/admission/graph_admission.h"
+#include "gateway/admission/graph_bytes.h"
 #include "gateway/blobs/blob_uses.h"
 #include "gateway/core/events.h"
 #include "gateway/data_path/endpoints.h"
-#include "gateway/data_path/graph_admission.h"
-#include "gateway/data_path/graph_bytes.h"
 #include "gateway/data_path/observer.h"
 #include "gateway/data_path/relay_trace.h"
 #include "gateway/groups/group_runs.h"

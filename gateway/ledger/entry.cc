@@ -74,7 +74,7 @@ absl::Status CheckLines(const std::vector<LedgerLine>& lines) {
 
 absl::Status CheckCharge(const Charge& charge) {
   if (charge.tenant.value <= 0 || !IsAccountName(LedgerAccount::Tenant(charge.tenant).name)) {
-    return absl::InvalidArgumentError(absl::StrCat("charge to tenant ", charge.tenant.value));
+    return absl::InvalidArgumentError(absl::StrCat("charge to account ", charge.tenant.value));
   }
   if (charge.device.lease.grant > static_cast<uint64_t>(INT64_MAX)) {
     return absl::InvalidArgumentError("charge for a grant number of 2^63 or more");

@@ -148,7 +148,7 @@ class Appender {
                   last_range_.Int(4) != static_cast<int64_t>(charge.use))) {
       return absl::FailedPreconditionError(absl::StrCat(
           "ledger: device ", device.device, " of session ", device.lease.session.Hex(),
-          " was charged before to another tenant, at another price, for another grant or state"));
+          " was charged before to another account, at another price, for another grant or state"));
     }
     return absl::OkStatus();
   }
@@ -228,6 +228,12 @@ bool IsRefusal(const absl::Status& status) {
          absl::IsFailedPrecondition(status) || absl::IsOutOfRange(status);
 }
 
+// Of a constant statement that is executed often.
+absl::Status Run(Database& db, std::string_view sql) {
+  OB_ASSIGN_OR_RETURN(Statement statement, db.Prepare(sql));
+  return statement.Run();
+}
+
 // Posts the charges of one account, all or none, within a transaction. Returns what the ledger
 // refuses in `refused`.
 absl::Status PostAccount(Database& db, Appender& appender, std::span<const Charge* const> charges,
@@ -236,7 +242,7 @@ absl::Status PostAccount(Database& db, Appender& appender, std::span<const Charg
     refused = CheckCharge(*charge);
     if (!refused.ok()) return absl::OkStatus();
   }
-  OB_RETURN_IF_ERROR(db.Execute("SAVEPOINT account"));
+  OB_RETURN_IF_ERROR(Run(db, "SAVEPOINT account"));
   const Appender::Head before = appender.head();
   for (const Charge* const charge : charges) {
     const absl::Status placed = appender.Place(BodyOf(*charge), now).status();
@@ -248,7 +254,7 @@ absl::Status PostAccount(Database& db, Appender& appender, std::span<const Charg
     break;
   }
   PassFailpoint("ledger.account.posted");
-  return db.Execute("RELEASE account");
+  return Run(db, "RELEASE account");
 }
 
 // The caller has checked the bodies.

@@ -53,6 +53,7 @@
 #include "gateway/ledger/money.h"
 #include "gateway/ledger/usage.h"
 #include "storage/sqlite.h"
+#include "storage/table_owner.h"
 
 namespace outboard::gateway {
 
@@ -132,7 +133,7 @@ struct VerifyReport {
 
 class MonthFiles;
 
-class Ledger {
+class Ledger : public storage::TableOwner {
  public:
   // Opens or creates. FAILED_PRECONDITION: written by a newer version of this program.
   static absl::StatusOr<std::unique_ptr<Ledger>> Open(const std::string& path,
@@ -243,22 +244,14 @@ class Ledger {
   // lock, so others may post meanwhile.
   absl::StatusOr<VerifyReport> Verify();
 
-  // A guard of all further writes (storage::Database::GuardWrites); called before them.
-  void GuardWrites(storage::Database::Guard guard) {
-    absl::MutexLock lock(&mutex_);
-    db_->GuardWrites(std::move(guard));
-  }
-
  private:
   Ledger(std::unique_ptr<storage::Database> db, std::string folder, std::string file)
-      : folder_(std::move(folder)), file_(std::move(file)), db_(std::move(db)) {}
+      : TableOwner(std::move(db)), folder_(std::move(folder)), file_(std::move(file)) {}
   absl::Status Move(MonthFiles& files, const std::string& month,
                     const std::vector<int64_t>& numbers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string folder_;  // where the file is, and those of months
   const std::string file_;    // empty: in memory
-  absl::Mutex mutex_;
-  std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);
 };
 
 }  // namespace outboard::gateway

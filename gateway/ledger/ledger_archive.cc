@@ -174,7 +174,7 @@ absl::StatusOr<int64_t> MonthFiles::Verify(const std::string& month) {
     const bool same = last.has_value() && last->device == charge.device;
     if (same && (last->tenant != charge.tenant || last->price_per_hour != charge.price_per_hour ||
                  last->granted_at != charge.granted_at || last->use != charge.use))
-      return Damaged(month, query.Int(0), "changes the tenant, price or grant of its lease");
+      return Damaged(month, query.Int(0), "changes the account, price or grant of its lease");
     if (charge.from_ms != (same ? last->to_ms : 0))
       return Damaged(month, query.Int(0), "leaves a gap or overlaps");
     last = charge;

@@ -66,7 +66,7 @@ absl::StatusOr<Held> ReadHeld(Database& db, const HoldRequest& request) {
     OB_ASSIGN_OR_RETURN(const bool more, query.Step());
     if (!more) break;
     if (query.Int(0) != request.tenant.value)
-      return absl::InvalidArgumentError("ledger: the lease is another tenant's");
+      return absl::InvalidArgumentError("ledger: the lease is another account's");
     held.is_new = false;
     held.key_id = query.Text(1);
     held.devices.push_back({MicroUsd{query.Int(2)}, query.Int(3)});
@@ -158,7 +158,8 @@ absl::StatusOr<Room> RoomFor(Database& db, const HoldRequest& request, const Hel
 // The most milliseconds up to `to_ms` of which the rest costs no more than `room`.
 int64_t Affordable(const Held& held, int64_t to_ms, absl::int128 room) {
   const absl::int128 now = held.CostTo(held.funded_ms);
-  int64_t can = held.funded_ms, cannot = to_ms + 1;
+  if (held.CostTo(to_ms) - now <= std::max<absl::int128>(room, 0)) return to_ms;  // as a rule
+  int64_t can = held.funded_ms, cannot = to_ms;
   while (cannot - can > 1) {
     const int64_t middle = can + (cannot - can) / 2;
     const absl::int128 more = held.CostTo(middle) - now;
@@ -168,13 +169,20 @@ int64_t Affordable(const Held& held, int64_t to_ms, absl::int128 room) {
 }
 
 absl::Status AddHeld(Database& db, BudgetScope scope, std::string_view name, int64_t more) {
+  if (name.empty()) return absl::OkStatus();  // no key
   OB_ASSIGN_OR_RETURN(
       Statement add,
       db.Prepare("UPDATE ledger_budget SET held = held + ? WHERE scope = ? AND name = ?"));
   return add.Bind(1, more).Bind(2, Number(scope)).BindText(3, name).Run();
 }
 
+// As a rule it is there: to look takes less than to be about to write.
 absl::Status EnsureBudget(Database& db, BudgetScope scope, std::string_view name) {
+  OB_ASSIGN_OR_RETURN(
+      Statement query,
+      db.Prepare("SELECT 1 FROM ledger_budget WHERE scope = ? AND name = ?"));
+  OB_ASSIGN_OR_RETURN(const bool found, query.Bind(1, Number(scope)).BindText(2, name).Step());
+  if (found) return absl::OkStatus();
   OB_ASSIGN_OR_RETURN(Statement add,
                       db.Prepare("INSERT OR IGNORE INTO ledger_budget(scope, name) VALUES(?, ?)"));
   return add.Bind(1, Number(scope)).BindText(2, name).Run();

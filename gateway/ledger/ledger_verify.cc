@@ -135,7 +135,7 @@ class RangeCheck {
         Charged{terms, 0});
     Charged& charged = at->second;
     if (charged.terms != terms)
-      return BrokenEntry("L3", number, "changes the tenant, price, grant or state of its lease");
+      return BrokenEntry("L3", number, "changes the account, price, grant or state of its lease");
     if (entry.Int(kUnitMs) * entry.Int(kFrom) != charged.to_ms)
       return BrokenEntry("L3", number, "leaves a gap or overlaps");
     charged.to_ms = entry.Int(kUnitMs) * entry.Int(kTo);
@@ -302,8 +302,9 @@ absl::Status VerifyBalances(Database& db, const LineCursor& lines) {
       sum += archived.Int(0);
     }
     if (sum != accounts.Int(2)) {
-      return Broken("L6", absl::StrCat("the balance of ", std::string(accounts.Text(1)),
-                                       " is not the sum of its lines"));
+      std::string name(accounts.Text(1));
+      if (name.starts_with("tenant:")) name.replace(0, 7, "account ");
+      return Broken("L6", absl::StrCat("the balance of ", name, " is not the sum of its lines"));
     }
   }
 }

@@ -37,7 +37,7 @@ absl::Status Meter::Grant(const GrantRequest& request, MonoTime now) {
   OB_RETURN_IF_ERROR(CheckPrice(request.price_per_hour));
   if (request.funded_ms < 0 || request.funded_ms > kLeaseMsMax)
     return absl::OutOfRangeError("funds of a lease are 0 to 68 years of it");
-  if (request.tenant.value <= 0) return absl::OutOfRangeError("a lease needs a tenant");
+  if (request.tenant.value <= 0) return absl::OutOfRangeError("a lease needs an account");
   if (devices_.size() >= kMeteredDevicesMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the meter follows ", kMeteredDevicesMax, " devices at most"));
@@ -151,18 +151,29 @@ absl::StatusOr<std::vector<Charge>> Meter::Lose(const LeasedDevice& device) {
   return End(at);
 }
 
+Meter::Reading Meter::ReadState(const State& state) {
+  const int64_t whole_ms = state.usable_ns / kNsPerMs;
+  return {whole_ms, ChargeAfter(state.price_per_hour, whole_ms)};
+}
+
 Meter::Reading Meter::Read(const LeasedDevice& device) const {
   const auto at = devices_.find(device);
-  if (at == devices_.end()) return {};
-  const int64_t whole_ms = at->second.usable_ns / kNsPerMs;
-  return {whole_ms, ChargeAfter(at->second.price_per_hour, whole_ms)};
+  return at == devices_.end() ? Reading{} : ReadState(at->second);
+}
+
+int64_t Meter::MsOf(const LeaseId& lease) const {
+  int64_t sum_ms = 0;
+  for (auto at = devices_.lower_bound(LeasedDevice{lease, 0});
+       at != devices_.end() && at->first.lease == lease; ++at)
+    sum_ms += at->second.usable_ns / kNsPerMs;
+  return sum_ms;
 }
 
 Meter::Reading Meter::Read(const LeaseId& lease) const {
   Reading sum;
   for (auto at = devices_.lower_bound(LeasedDevice{lease, 0});
        at != devices_.end() && at->first.lease == lease; ++at) {
-    const Reading one = Read(at->first);
+    const Reading one = ReadState(at->second);
     sum.ms += one.ms;
     // Saturates: a reading is for display; the ledger rejects amounts that do not fit.
     const auto total = Add(sum.amount, one.amount);

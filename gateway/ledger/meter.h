@@ -126,6 +126,7 @@ class Meter {
   Reading Read(const LeasedDevice& device) const;
   // Returns the sum over the devices of a lease.
   Reading Read(const LeaseId& lease) const;
+  int64_t MsOf(const LeaseId& lease) const;  // of that sum, the time alone
 
   size_t metered_count() const { return devices_.size(); }
 
@@ -143,6 +144,7 @@ class Meter {
   };
   using Devices = std::map<LeasedDevice, State>;  // ordered: charges are returned in this order
 
+  static Reading ReadState(const State& state);
   void Advance(State& state, MonoTime now) const;
   void Emit(const LeasedDevice& device, State& state, int64_t at_least_ms,
             std::vector<Charge>& out) const;

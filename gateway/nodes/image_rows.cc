@@ -15,8 +15,8 @@ using storage::Database;
 using storage::Statement;
 
 constexpr const char* kSchema[] = {
-    // `node_boot` is what a rollout says of a node: `fallback` is not null while it tries `image`,
-    // and `tried` once it has booted it.
+    // `node_boot` is what a rollout says of a node: `fallback` is not null while it tries `image`.
+    // `tried`: so often it has asked since then, or since it was last told to restart; at most 2.
     R"sql(
 CREATE TABLE image(
   digest TEXT PRIMARY KEY,
@@ -60,6 +60,7 @@ CREATE TABLE rollout_node(
   PRIMARY KEY(rollout, serial)
 ) STRICT;
 )sql",
+    "ALTER TABLE rollout_node ADD COLUMN signs INTEGER NOT NULL DEFAULT 0",
 };
 
 constexpr size_t kPatternBytesMax = kNodeSerialBytesMax + 8;
@@ -88,6 +89,7 @@ bool IsSame(const Rollout& a, const Rollout& b) {
                     [](const auto& one, const auto& other) {
                       return one.first == other.first && one.second.state == other.second.state &&
                              one.second.since == other.second.since &&
+                             one.second.signs == other.second.signs &&
                              one.second.tries == other.second.tries;
                     });
 }
@@ -297,8 +299,8 @@ absl::StatusOr<std::optional<Rollout>> ImageRows::ReadRollout() {
                   .why = std::string(last.Text(6)),
                   .began = WallTime{last.Int(7)}};
   OB_ASSIGN_OR_RETURN(Statement nodes,
-                      db_->Prepare("SELECT serial, image_from, state, boot, since_ms, tries, why "
-                                   "FROM rollout_node WHERE rollout = ?"));
+                      db_->Prepare("SELECT serial, image_from, state, boot, since_ms, tries, why, "
+                                   "signs FROM rollout_node WHERE rollout = ?"));
   nodes.Bind(1, rollout.id);
   for (;;) {
     OB_ASSIGN_OR_RETURN(const bool more, nodes.Step());
@@ -309,6 +311,7 @@ absl::StatusOr<std::optional<Rollout>> ImageRows::ReadRollout() {
                     .boot = std::string(nodes.Text(3)),
                     .since = WallTime{nodes.Int(4)},
                     .tries = static_cast<int>(nodes.Int(5)),
+                    .signs = static_cast<int>(nodes.Int(7)),
                     .why = std::string(nodes.Text(6))};
   }
 }
@@ -323,9 +326,10 @@ absl::Status ImageRows::WriteRollout(const Rollout& rollout) {
   OB_ASSIGN_OR_RETURN(
       Statement node,
       db_->Prepare("INSERT INTO rollout_node(rollout, serial, image_from, state, boot, since_ms, "
-                   "tries, why) VALUES(?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(rollout, serial) DO "
-                   "UPDATE SET state = excluded.state, boot = excluded.boot, since_ms = "
-                   "excluded.since_ms, tries = excluded.tries, why = excluded.why"));
+                   "tries, why, signs) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(rollout, "
+                   "serial) DO UPDATE SET state = excluded.state, boot = excluded.boot, since_ms = "
+                   "excluded.since_ms, tries = excluded.tries, why = excluded.why, signs = "
+                   "excluded.signs"));
   for (const auto& [serial, of] : rollout.by_serial) {
     OB_RETURN_IF_ERROR(node.Bind(1, rollout.id)
                            .BindText(2, serial)
@@ -335,6 +339,7 @@ absl::Status ImageRows::WriteRollout(const Rollout& rollout) {
                            .Bind(6, of.since.unix_ms)
                            .Bind(7, of.tries)
                            .BindText(8, of.why)
+                           .Bind(9, of.signs)
                            .Run());
     node.Reset();
   }
@@ -380,11 +385,11 @@ absl::StatusOr<std::optional<BootImageChoice>> ImageRows::ChooseBoot(std::string
     OB_ASSIGN_OR_RETURN(const bool is_said, said.Step());
     if (is_said) {
       const bool tries = !said.IsNull(1);
-      const bool tried = said.Int(2) != 0;  // so often it has asked, at most twice
+      const bool tried = said.Int(2) != 0;
       choice = BootImageChoice{.image = std::string(said.Text(tries && tried ? 1 : 0)),
                                .on_trial = tries && !tried,
                                .within_ms = said.Int(3)};
-      if (!tries || !takes) return absl::OkStatus();
+      if (!takes) return absl::OkStatus();
       OB_ASSIGN_OR_RETURN(Statement take,
                           db_->Prepare("UPDATE node_boot SET tried = min(2, tried + 1) "
                                        "WHERE serial = ?"));
@@ -426,7 +431,7 @@ absl::StatusOr<ImageRows::Stepped> ImageRows::StepRollout(
     if (!last.has_value() || IsSettled(*last)) return absl::OkStatus();
     const Rollout before = *last;
     OB_ASSIGN_OR_RETURN(Statement tried,
-                        db_->Prepare("SELECT serial, tried FROM node_boot WHERE tried"));
+                        db_->Prepare("SELECT serial, tried, fallback FROM node_boot WHERE tried"));
     std::map<std::string, NodeSeen> of_rollout;
     for (const auto& [serial, node] : last->by_serial)
       if (const auto at = seen.find(serial); at != seen.end()) of_rollout.insert(*at);
@@ -436,7 +441,7 @@ absl::StatusOr<ImageRows::Stepped> ImageRows::StepRollout(
       const std::string serial(tried.Text(0));
       if (!last->by_serial.contains(serial)) continue;
       of_rollout[serial].has_asked = true;
-      of_rollout[serial].has_asked_again = tried.Int(1) > 1;
+      of_rollout[serial].has_asked_again = tried.Int(1) > 1 && !tried.IsNull(2);
     }
     const std::vector<RolloutAction> actions = Step(*last, of_rollout, now);
     OB_ASSIGN_OR_RETURN(
@@ -459,6 +464,12 @@ absl::StatusOr<ImageRows::Stepped> ImageRows::StepRollout(
       } else if (action.kind == Kind::kKeepImage) {
         OB_RETURN_IF_ERROR(keep(action.serial, action.image, nullptr));
       } else {
+        // One that is to try an image may not be told twice what it tries.
+        if (last->by_serial[action.serial].state == RolloutNodeState::kReturning) {
+          OB_ASSIGN_OR_RETURN(Statement told,
+                              db_->Prepare("UPDATE node_boot SET tried = 0 WHERE serial = ?"));
+          OB_RETURN_IF_ERROR(told.BindText(1, action.serial).Run());
+        }
         stepped.actions.push_back(action);
       }
     }

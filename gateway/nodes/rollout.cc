@@ -58,9 +58,16 @@ class Stepping {
   bool IsLate(const RolloutNode& node) const {
     return now_.unix_ms - node.since.unix_ms >= rollout_.within_ms;
   }
+  // U6
+  bool IsLateOnItsWay(const RolloutNode& node) const {
+    const int64_t patience_ms =
+        node.signs == 0 ? rollout_.within_ms : rollout_.within_ms << (node.tries + 1);
+    return now_.unix_ms - node.since.unix_ms >= patience_ms;
+  }
   void Enter(RolloutNode& node, State state) {
     node.state = state;
     node.since = now_;
+    node.signs = 0;
   }
 
   void LookAtUpdating(const std::string& serial, RolloutNode& node) {
@@ -105,20 +112,30 @@ class Stepping {
     actions_.push_back({Kind::kKeepImage, serial, node.from});
     const NodeSeen& seen = Seen(serial);
     // Switched off and on now, one that is on its way back would begin again.
-    if (!seen.is_here && seen.has_asked_again) return;
+    if (!seen.is_here && seen.has_asked_again) {
+      node.boot = seen.boot;
+      node.signs = 1;
+      return;
+    }
     if (!(seen.is_here && seen.image == node.from)) Tell(serial, node);
   }
 
   void LookAtReturning(const std::string& serial, RolloutNode& node) {
     const NodeSeen& seen = Seen(serial);
     if (seen.is_here && seen.image == node.from) return Enter(node, State::kTakenBack);
-    if (IsLate(node) && node.tries < kReturnTriesMax) Tell(serial, node);
+    const int signs = seen.boot != node.boot ? 2 : seen.has_asked ? 1 : 0;
+    if (!seen.is_here && signs > node.signs) {
+      node.signs = signs;
+      node.since = now_;
+    }
+    if (IsLateOnItsWay(node) && node.tries < kReturnTriesMax) Tell(serial, node);
   }
 
   void Tell(const std::string& serial, RolloutNode& node) {
     const NodeSeen& seen = Seen(serial);
     node.boot = seen.boot;
     node.since = now_;
+    node.signs = 0;
     ++node.tries;
     actions_.push_back({seen.is_here ? Kind::kRestart : Kind::kPowerCycle, serial});
   }

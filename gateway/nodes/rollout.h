@@ -19,6 +19,9 @@
 // U3  None begins once one is kReturning.
 // U4  A node counts as kUpdated only where it has joined, which its join test precedes.
 // U5  A node that is not here is not waited for: it stays as it is.
+// U6  A node in kReturning that has shown itself since it was last told, by asking what to boot or
+//     by enrolling, is on its way: its time starts anew at each such sign and is twice within_ms,
+//     and twice as long again after each restart. within_ms may be shorter than a start.
 //
 // Threads: any; pure.
 #pragma once
@@ -41,8 +44,10 @@ struct RolloutNode {
   std::string from;  // the image that it ran when the rollout began, "sha256:..."; "": not known
   RolloutNodeState state = RolloutNodeState::kPending;
   std::string boot = {};  // its start (NodeSeen::boot) when it was last told to restart
-  WallTime since = {};    // since when it is in this state; when it was last told, in kReturning
+  // Since when it is in this state. In kReturning: when it was last told, or showed itself since.
+  WallTime since = {};
   int tries = 0;          // in kReturning: how often it was told to restart
+  int signs = 0;          // in kReturning, since it was told: 1, it has asked; 2, it has enrolled
   std::string why = {};   // it is kReturning or kTakenBack
 };
 
@@ -63,9 +68,10 @@ struct NodeSeen {
   std::string image;        // as it said when it enrolled; "": it did not say
   std::string boot;         // differs with each start of the machine
   std::string test_failed;  // why its last join test failed under that image; "": it did not
-  // The boot server what to boot, and was told the image on trial. Set by ImageRows.
+  // The boot server what to boot, since it was last told to restart. Set by ImageRows.
   bool has_asked = false;
-  // And once more after that, and was told what it had before: it is on its way back.
+  // And once more after that, of an image on trial: it was told what it had before, and is on its
+  // way back.
   bool has_asked_again = false;
 };
 

@@ -1,7 +1,9 @@
 #include "gateway/prices/price_list.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <initializer_list>
 #include <optional>
@@ -183,7 +185,7 @@ absl::StatusOr<PriceList> ParsePriceList(std::string_view text) {
 
 absl::StatusOr<PriceList> ReadPriceList(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, " cannot be read"));
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   std::string text(kJsonBytesMax + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) return absl::UnavailableError(absl::StrCat(path, " cannot be read"));

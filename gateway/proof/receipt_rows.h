@@ -20,6 +20,7 @@
 #include "gateway/ledger/ids.h"
 #include "proto/fleet.pb.h"
 #include "storage/sqlite.h"
+#include "storage/table_owner.h"
 
 namespace outboard::gateway {
 
@@ -35,7 +36,7 @@ struct ReceiptShortfall {
   bool operator==(const ReceiptShortfall&) const = default;
 };
 
-class ReceiptRows {
+class ReceiptRows : public storage::TableOwner {
  public:
   static absl::StatusOr<std::unique_ptr<ReceiptRows>> Open(
       const std::string& path, const storage::OpenOptions& options = {});
@@ -61,17 +62,8 @@ class ReceiptRows {
   // device, `most` at most. Of entries that were moved to a month's file nothing is known here.
   absl::StatusOr<std::vector<ReceiptShortfall>> Shortfalls(size_t most);
 
-  // A guard of all further writes (storage::Database::GuardWrites); called before them.
-  void GuardWrites(storage::Database::Guard guard) {
-    absl::MutexLock lock(&mutex_);
-    db_->GuardWrites(std::move(guard));
-  }
-
  private:
-  explicit ReceiptRows(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
-
-  absl::Mutex mutex_;
-  std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);
+  explicit ReceiptRows(std::unique_ptr<storage::Database> db) : TableOwner(std::move(db)) {}
 };
 
 }  // namespace outboard::gateway

@@ -96,6 +96,22 @@ std::vector<DevicePool> DevicePools::All() const {
   return all;
 }
 
+const DevicePool* DevicePools::Find(WorkerId worker, const std::string& device_class) const {
+  const auto of_class = classes_.find(device_class);
+  if (of_class == classes_.end()) return nullptr;
+  const auto pool = of_class->second.pools.find(worker);
+  return pool == of_class->second.pools.end() ? nullptr : &pool->second;
+}
+
+size_t DevicePools::CountBut(const std::set<WorkerId>& workers) const {
+  size_t count = 0;
+  for (const auto& [name, of_class] : classes_) {
+    count += of_class.pools.size();
+    for (const WorkerId worker : workers) count -= of_class.pools.count(worker);
+  }
+  return count;
+}
+
 bool DevicePools::IsOf(const DeviceWish& wish, const std::string& device_class) {
   const std::string& wanted = wish.device_class;
   return wanted.empty() || (device_class.starts_with(wanted) &&

@@ -94,6 +94,8 @@ class DevicePools {
 
   // For tests and invariants.
   std::vector<DevicePool> All() const;
+  const DevicePool* Find(WorkerId worker, const std::string& device_class) const;
+  size_t CountBut(const std::set<WorkerId>& workers) const;  // pools of all but these
 
  private:
   struct ClassPools {

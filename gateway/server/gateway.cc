@@ -1,14 +1,13 @@
 #include "gateway/server/gateway.h"
 
-#include <malloc.h>
-
 #include <algorithm>
-#include <condition_variable>
+#include <chrono>
 #include <filesystem>
 #include <functional>
-#include <mutex>
+#include <initializer_list>
+#include <memory>
 #include <optional>
-#include <thread>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,6 +52,7 @@
 #include "gateway/server/key_uses.h"
 #include "gateway/server/ledger_writer.h"
 #include "gateway/server/listener_watch.h"
+#include "gateway/server/process_host.h"
 #include "gateway/server/services.h"
 #include "gateway/streams/local_attach.h"
 #include "gateway/tls/fleet_door.h"
@@ -73,73 +73,6 @@ constexpr std::chrono::hours kAuditEvery{1};
 constexpr storage::OpenOptions kWrittenByOne{.synced_by_caller = true};
 // Most ledgers are read within this; of a larger one the gateway starts meanwhile.
 constexpr std::chrono::seconds kFirstAuditWithin{2};
-
-// A CoreDriver's host in the gateway's process: the machine's clocks, the kernel's randomness, the
-// threads that take turns; and the thread that tells it of time.
-//
-// Threads: any.
-class ProcessHost final : public DriverHost {
- public:
-  explicit ProcessHost(WorkQueues* queues) : queues_(queues) {}
-  void SetDoor(KeyDoor* door) { door_ = door; }
-  MonoTime Now() override { return MonoNow(); }
-  WallTime WallNow() override { return gateway::WallNow(); }
-  Token DrawToken() override { return Draw<Token>(); }
-  void Post(std::function<void()> job) override { queues_->pool.Post(kOwnTurn, std::move(job)); }
-  void PostFor(TenantId tenant, std::function<void()> job) override {
-    queues_->pool.Post(static_cast<uint64_t>(tenant.value), std::move(job));
-  }
-  void PostKeys(std::function<void()> job) override { door_->Post(std::move(job)); }
-  void StepPasses(TenantId tenant) override {
-    queues_->steps.Note(tenant, StepTimes::Clock::now());
-  }
-
- private:
-  static constexpr uint64_t kOwnTurn = 0;  // no account has this number
-
-  WorkQueues* const queues_;
-  KeyDoor* door_ = nullptr;
-};
-
-// Gives back what the allocator keeps of a flood that is over: it returns only what lies at the end
-// of an arena, and a call that lives on keeps all below it.
-void TrimMemory() {
-  if (mallinfo2().fordblks > kFreeBytesKept) malloc_trim(0);
-}
-
-// Calls OnTick every kTickMs until its end.
-class Ticker {
- public:
-  explicit Ticker(CoreDriver* driver) : driver_(driver), thread_([this] { Work(); }) {}
-  ~Ticker() {
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    wake_.notify_all();
-    thread_.join();
-  }
-
- private:
-  void Work() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      const auto next = std::chrono::steady_clock::now() + std::chrono::milliseconds(kTickMs);
-      if (wake_.wait_until(lock, next, [this] { return stopping_; })) return;
-      lock.unlock();
-      driver_->OnTick();
-      if (++ticks_ % kTrimTicks == 0) TrimMemory();
-      lock.lock();
-    }
-  }
-
-  CoreDriver* const driver_;
-  uint64_t ticks_ = 0;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
-  std::thread thread_;
-};
 
 }  // namespace
 
@@ -227,9 +160,9 @@ class Gateway::Impl {
   absl::Status BeginToWrite(const std::string& path) {
     OB_ASSIGN_OR_RETURN(const FolderTurn turn, FolderTurn::Take(path));
     OB_ASSIGN_OR_RETURN(receipts_, ReceiptRows::Open(path, kWrittenByOne));
-    ledger_->GuardWrites(turn.Guard());
-    rows_->GuardWrites(turn.Guard());
-    receipts_->GuardWrites(turn.Guard());
+    for (storage::TableOwner* const owner :
+         std::initializer_list<storage::TableOwner*>{ledger_.get(), rows_.get(), receipts_.get()})
+      owner->GuardWrites(turn.Guard());
     // Those of the gateway before this one: no lease runs yet (docs/decisions/080-holds.md).
     OB_ASSIGN_OR_RETURN(const int64_t holds, ledger_->EndAllHolds());
     if (holds > 0) telemetry::LogInfo("holds_ended_at_start", {{"sessions", holds}});

@@ -197,7 +197,24 @@ void LedgerWriter::SetAudit(absl::Status audit) {
 
 void LedgerWriter::Add(Job job) {
   std::lock_guard lock(mutex_);
+  if (corks_ > 0) return corked_.push_back(std::move(job));
   jobs_.push_back(std::move(job));
+  wake_.notify_one();
+}
+
+void LedgerWriter::Cork() {
+  std::lock_guard lock(mutex_);
+  ++corks_;
+}
+
+void LedgerWriter::Uncork() {
+  std::lock_guard lock(mutex_);
+  OB_CHECK(corks_ > 0);
+  if (--corks_ > 0 || corked_.empty()) return;
+  std::stable_partition(corked_.begin(), corked_.end(),
+                        [](const Job& job) { return job.write != nullptr; });
+  std::move(corked_.begin(), corked_.end(), std::back_inserter(jobs_));
+  corked_.clear();
   wake_.notify_one();
 }
 

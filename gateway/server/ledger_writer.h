@@ -2,7 +2,8 @@
 // calls, so that neither gRPC's threads nor the driver's lock ever wait for the disk.
 //
 // Writes that come together wait for the disk once: before anybody is told (Then, ThenOrAtOnce, a
-// signed head), or when none is left (docs/decisions/159-one-sync-for-many-writes.md).
+// signed head), or when none is left (docs/decisions/159-one-sync-for-many-writes.md). What the
+// driver queues for one event is corked: to open a session waits once, for its lease and its row.
 //
 // A posting that cannot be written (disk full, file locked) is retried every second, and all later
 // writes wait for it: the ledger never skips a millisecond. One that the ledger refuses is of one
@@ -44,6 +45,8 @@ class LedgerWriter final : public WriteQueue {
                std::function<absl::Status()> sync = nullptr);
   ~LedgerWriter() override;  // as Stop
 
+  void Cork() override;
+  void Uncork() override;
   void Post(std::vector<Charge> charges, Refused refused) override;
   void Hold(HoldRequest request, std::function<void(HoldAnswer)> then) override;
   void EndHold(LeaseId lease) override;
@@ -106,6 +109,8 @@ class LedgerWriter final : public WriteQueue {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Job> jobs_;
+  int corks_ = 0;
+  std::vector<Job> corked_;  // behind all of jobs_, once there is no cork
   absl::Status trouble_, given_up_, audit_;
   std::map<int64_t, Usage> charged_;
   std::function<void(const absl::Status&)> on_given_up_;  // null once called

@@ -218,6 +218,7 @@ void AddClasses(const CoreDriver& driver, MicroUsd price_per_hour,
     one.mutable_rates()->set_memory_gb_per_s(of.rates.memory_gb_per_s);
     one.set_memory_bytes(of.memory_bytes);
     one.set_run_per_hour_micro_usd(static_cast<uint64_t>(of.run.value));
+    for (const std::string& hardware : of.hardware) one.add_hardware(hardware);
   }
 }
 

@@ -74,13 +74,15 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
           [](const nb::args& shape, DeviceArgument, const DTypeArgument& dtype, bool) {
             return FullOf(SizesOf(shape), Arg(0), dtype.value_or(DefaultFloat()));
           },
-          "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none(), "buffer"_a = true)
+          "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none(), "buffer"_a = true,
+          "Zeros in a shape; of dtypes.default_float unless `dtype` says another type.")
       .def_static(
           "ones",
           [](const nb::args& shape, DeviceArgument, const DTypeArgument& dtype, bool) {
             return FullOf(SizesOf(shape), Arg(1), dtype.value_or(DefaultFloat()));
           },
-          "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none(), "buffer"_a = true)
+          "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none(), "buffer"_a = true,
+          "Ones in a shape; of dtypes.default_float unless `dtype` says another type.")
       .def_static(
           "empty",
           [](const nb::args& shape, DeviceArgument, const DTypeArgument& dtype) {
@@ -95,12 +97,14 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
             return Filled(SizesOf(nb::borrow<nb::args>(nb::make_tuple(shape))), fill_value, dtype);
           },
           "shape"_a, "fill_value"_a, "dtype"_a = nb::none(), "device"_a = nb::none(),
-          "buffer"_a = true)
+          "buffer"_a = true,
+          "One value in a shape; of the type of the number unless `dtype` says another.")
       .def(
           "full_like",
           [](const Tensor& x, const Operand& fill_value, const DTypeArgument& dtype, DeviceArgument,
              bool) { return Filled(SizesOfTensor(x), fill_value, {dtype.value_or(x.dtype())}); },
-          "fill_value"_a, "dtype"_a = nb::none(), "device"_a = nb::none(), "buffer"_a = true)
+          "fill_value"_a, "dtype"_a = nb::none(), "device"_a = nb::none(), "buffer"_a = true,
+          "One value in the shape and type of x.")
       .def(
           "const_like",
           [](const Tensor& x, const Operand& b, const DTypeArgument& dtype) {
@@ -119,19 +123,22 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
           "The tensor: a session has one device.")
       .def(
           "to_", [](Tensor& x, DeviceArgument) -> Tensor& { return x; }, "device"_a.none(),
-          nb::rv_policy::none)
+          nb::rv_policy::none,
+          "The tensor itself: a session has one device.")
       .def(
           "zeros_like",
           [](const Tensor& x, const DTypeArgument& dtype, DeviceArgument) {
             return Tensor::zeros(SizesOfTensor(x), dtype.value_or(x.dtype()));
           },
-          "dtype"_a = nb::none(), "device"_a = nb::none())
+          "dtype"_a = nb::none(), "device"_a = nb::none(),
+          "Zeros in the shape and type of x.")
       .def(
           "ones_like",
           [](const Tensor& x, const DTypeArgument& dtype, DeviceArgument) {
             return Tensor::ones(SizesOfTensor(x), dtype.value_or(x.dtype()));
           },
-          "dtype"_a = nb::none(), "device"_a = nb::none())
+          "dtype"_a = nb::none(), "device"_a = nb::none(),
+          "Ones in the shape and type of x.")
       .def_static(
           "arange",
           [](const Operand& start, const std::optional<Operand>& stop, const Operand& step,
@@ -146,7 +153,8 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
           [](double start, double stop, int64_t steps, const DTypeArgument& dtype, DeviceArgument) {
             return Tensor::linspace(start, stop, steps, dtype.value_or(DefaultFloat()));
           },
-          "start"_a, "stop"_a, "steps"_a, "dtype"_a = nb::none(), "device"_a = nb::none())
+          "start"_a, "stop"_a, "steps"_a, "dtype"_a = nb::none(), "device"_a = nb::none(),
+          "`steps` numbers from start to stop, ends included, equally far apart.")
       .def_static(
           "eye",
           [](int64_t n, std::optional<int64_t> m, const DTypeArgument& dtype, DeviceArgument) {
@@ -155,10 +163,12 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
             const Tensor rows = Tensor::arange(n, DType::kI32).reshape({n, 1});
             return (rows == Arg(Tensor::arange(*m, DType::kI32))).cast(type);
           },
-          "n"_a, "m"_a = nb::none(), "dtype"_a = nb::none(), "device"_a = nb::none())
+          "n"_a, "m"_a = nb::none(), "dtype"_a = nb::none(), "device"_a = nb::none(),
+          "Ones on the diagonal of [n, n] or [n, m], else zeros.")
       .def_static(
           "manual_seed", [](int64_t seed) { Tensor::manual_seed(static_cast<uint64_t>(seed)); },
-          "seed"_a = 0);
+          "seed"_a = 0,
+          "Sets where random numbers begin. Equal seeds give equal numbers on every device.");
 }
 
 }  // namespace outboard::python

@@ -363,7 +363,9 @@ void BindArithmetic(nb::class_<T>& type) {
       .def("__float__", [](const T& a) { return static_cast<double>(NumberOf(E(a))); })
       .def(
           "render", [](const T& a) { return E(a).Render(); }, "Its text: (n*2+1).")
-      .def("variables", [](const T& a) { return E(a).Variables(); })
+      .def(
+          "variables", [](const T& a) { return E(a).Variables(); },
+          "The Variables that it is made of.")
       .def(
           "substitute", [](const T& a, const nb::dict& dvars) { return E(a).Substitute(dvars); },
           "dvars"_a,

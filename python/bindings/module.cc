@@ -20,7 +20,17 @@ NB_MODULE(_core, module) {
                      "Lazy: an operation records what is to be computed and returns at once. "
                      "`realize()` sends it, and\n"
                      "only `numpy()`, `tolist()`, `item()` and `data()` wait. Shapes, types and "
-                     "names are tinygrad's.");
+                     "names are tinygrad's.\n\n"
+                     "Operators and functions work element by element: shapes broadcast, operands "
+                     "of different types\n"
+                     "promote, and functions whose values are no whole numbers make float32 of "
+                     "integers.\n"
+                     "docs/operators.md has the shapes, types and errors of each. What does not "
+                     "fit is\n"
+                     "outboard.InvalidArgument (a ValueError) or an IndexError at the line that "
+                     "asks, before\n"
+                     "anything is sent; what fails in the cloud is raised where a value of it is "
+                     "read.");
   BindAttention(module, tensor);
   BindCreation(module, tensor);
   BindEinsum(module, tensor);

@@ -141,15 +141,18 @@ void BindTraining(nb::module_& module, TensorClass& tensor) {
             SetIsParam(x, on);
             return x;
           },
-          "is_param"_a = true, nb::rv_policy::none)
+          "is_param"_a = true, nb::rv_policy::none,
+          "Whether an optimiser takes it for a parameter.")
       .def(
           "requires_grad_",
           [](Tensor& x, bool on) -> Tensor& {
             SetRequiresGrad(x, on);
             return x;
           },
-          "requires_grad"_a = true, nb::rv_policy::none)
-      .def("detach", [](const Tensor& x) { return x.detach(); })
+          "requires_grad"_a = true, nb::rv_policy::none,
+          "Whether backward() makes a gradient for it.")
+      .def("detach", [](const Tensor& x) { return x.detach(); },
+           "The same values, through which no gradient passes.")
       .def(
           "shard",
           [](const Tensor& x, nb::handle, std::optional<int64_t> axis,
@@ -180,7 +183,8 @@ void BindTraining(nb::module_& module, TensorClass& tensor) {
           "This tensor: what is computed once is the scheduler's choice here.")
       .def(
           "clone", [](const Tensor& x, DeviceArgument) { return Clone(x); },
-          "device"_a = nb::none())
+          "device"_a = nb::none(),
+          "A copy of the values.")
       .def(
           "__deepcopy__", [](const Tensor& x, nb::handle) { return Clone(x); }, "memo"_a)
       .def("__reduce__", &Reduce, "Waits. For pickle: the value, and what kind of parameter it is.")

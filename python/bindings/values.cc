@@ -79,7 +79,7 @@ void BindValues(nb::module_&, TensorClass& tensor) {
             return size.is_number() ? nb::cast(size.value()) : nb::cast(size);
           },
           "dim"_a = nb::none(), "The shape, or one of its dimensions.")
-      .def("numel", [](const Tensor& x) { return x.numel(); })
+      .def("numel", [](const Tensor& x) { return x.numel(); }, "The number of elements.")
       .def("__len__",
            [](const Tensor& x) {
              if (x.rank() == 0) throw nb::type_error("len() of a 0-d tensor");

@@ -9,6 +9,7 @@ runs there.
 """
 import atexit as _atexit
 import os as _os
+import typing as _typing
 
 try:
     from outboard import _core
@@ -46,10 +47,10 @@ from outboard.hashing import hash_of as _hash_of, keccak as _keccak
 from outboard.helpers import Context, GlobalCounters
 from outboard.jit import TinyJit
 from outboard.progress_bars import progress, tqdm, trange
+from outboard.reports import report
 from outboard.session import Session
 from outboard.sharding import shard_model
 from outboard.sources import from_blob as _from_blob, from_url as _from_url
-from outboard.sweep import report
 
 _core.set_error_classes(_BY_CODE, Error, InvalidIndex, CheckFailed)
 _core.set_package_folder(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
@@ -61,6 +62,19 @@ for _name, _function in {"from_blob": _from_blob, "from_url": _from_url, "hash":
 # wakes in what is left of it.
 _atexit.register(_core.end_waits)
 _atexit.register(_core.close_all)
+
+if _typing.TYPE_CHECKING:
+    from outboard import sweep as sweep
+
+
+def __getattr__(name: str) -> _typing.Any:
+    """`outboard.sweep` is imported when it is first asked for: `python -m outboard.sweep` runs it as a program, and
+    Python warns about one that the package has imported already."""
+    if name == "sweep":
+        import importlib
+        return importlib.import_module("outboard.sweep")
+    raise AttributeError(f"module 'outboard' has no attribute {name!r}")
+
 
 __all__ = [
     "AlreadyExists",

@@ -21,12 +21,15 @@ class DeviceHandle:
 
 
 class _Device:
+    """`Device.DEFAULT` is the kind of the session's device; `Device["CPU"].synchronize()` waits for all that was sent."""
+
     @property
     def DEFAULT(self) -> str:
         """The kind of the session's device, "CPU" before there is a session."""
         return self.canonicalize(_core.device_description().split(":")[0] or "CPU")
 
     def canonicalize(self, device: str | None) -> str:
+        """A device's name in capitals, without the number 0; of None the default."""
         return self.DEFAULT if device is None else device.upper().removesuffix(":0")
 
     def __repr__(self) -> str:
@@ -41,6 +44,7 @@ class _Device:
 
     @property
     def default(self) -> DeviceHandle:
+        """The session's device."""
         return self[self.DEFAULT]
 
 

@@ -36,6 +36,10 @@ class _DTypes(type):
 
 
 class dtypes(metaclass=_DTypes):
+    """The dtypes, and groups of them: `dtypes.floats`, `ints`, `uints`, `sints`, `all`.
+
+    default_float and default_int may be set; everything else is fixed (AttributeError).
+    """
     bool = DType.bool
     int8 = char = DType.int8
     uint8 = uchar = DType.uint8
@@ -65,18 +69,22 @@ class dtypes(metaclass=_DTypes):
 
     @staticmethod
     def is_float(x: DType) -> _bool:
+        """Whether x is a float of any size."""
         return x in dtypes.floats
 
     @staticmethod
     def is_int(x: DType) -> _bool:
+        """Whether x is an integer, signed or not. bool is none."""
         return x in dtypes.ints
 
     @staticmethod
     def is_unsigned(x: DType) -> _bool:
+        """Whether x is an integer without a sign."""
         return x in dtypes.uints
 
     @staticmethod
     def is_bool(x: DType) -> _bool:
+        """Whether x is bool."""
         return x == DType.bool
 
     @staticmethod

@@ -210,13 +210,16 @@ class _GlobalCounters:
 
     @property
     def kernel_count(self) -> int:
+        """Kernels that the device ran."""
         return self._since("kernels")
 
     @property
     def time_sum_s(self) -> float:
+        """Seconds that the device took for them."""
         return self._since("device_time_us") / 1e6
 
     def reset(self) -> None:
+        """Counts from 0 again."""
         self._start = _core.session_counters()
 
     def __repr__(self) -> str:
@@ -247,30 +250,37 @@ class Timing(contextlib.ContextDecorator):
 
 
 def prod(values: Iterable) -> Any:
+    """The product of the values; of none, 1."""
     return functools.reduce(operator.mul, values, 1)
 
 
 def dedup(values: Iterable) -> list:
+    """Each value once, in the order of its first place."""
     return list(dict.fromkeys(values))
 
 
 def flatten(values: Iterable[Iterable]) -> list:
+    """One list of the items of all; one level deep."""
     return [item for inner in values for item in inner]
 
 
 def all_same(values) -> bool:
+    """Whether all values of a sequence are equal; of none, True."""
     return all(item == values[0] for item in values)
 
 
 def make_tuple(value, count: int) -> tuple:
+    """A number `count` times, or a sequence as a tuple."""
     return (value,) * count if isinstance(value, int) else tuple(value)
 
 
 def ceildiv(number, by):
+    """number / by, rounded up."""
     return -(number // -by)
 
 
 def round_up(number: int, to: int) -> int:
+    """The least multiple of `to` that is not below `number`."""
     return ceildiv(number, to) * to
 
 

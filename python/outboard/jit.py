@@ -83,6 +83,8 @@ def _realize(value: Any) -> None:
 
 
 class _TinyJit(Generic[ReturnType]):
+    """A function as TinyJit makes it: its third call, and all after it, send what its second call recorded."""
+
     def __init__(self, fxn: Callable[..., ReturnType]):
         self.fxn = fxn
         self.reset()
@@ -110,6 +112,7 @@ class _TinyJit(Generic[ReturnType]):
 
     @property
     def captured(self) -> bool:
+        """Whether a call was recorded, so that the next one is only sent."""
         return self._step.captured
 
     def __set_name__(self, owner, name):

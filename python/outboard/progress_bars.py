@@ -45,6 +45,7 @@ class tqdm(Generic[T]):
         self.update(0)
 
     def set_description(self, desc: str) -> None:
+        """Changes the words before the bar, from its next update on; "" is none."""
         self.desc = f"{desc}: " if desc else ""
 
     def __iter__(self) -> Iterator[T]:
@@ -73,6 +74,7 @@ class tqdm(Generic[T]):
         self._screen.show(self._line(now - self._started), last=close)
 
     def close(self) -> None:
+        """Shows the bar as it is now, for the last time."""
         self.update(0, close=True)
         self._ended = True
 

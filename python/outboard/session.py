@@ -117,11 +117,13 @@ class Session:
 
     @property
     def name(self) -> str | None:
+        """The name by which Session.attach enters it; None where it has none."""
         return self.stats.session_name or None
 
     @property
     def id(self) -> str:
-        """As `outboard ps` prints it; Session.attach and `outboard stop` take it where there is no name."""
+        """As `outboard ps` prints it; Session.attach and `outboard stop` take it where there is no name. Empty while a fork
+        waits for its first device."""
         return self.stats.session_id
 
     def detach(self) -> Stats:
@@ -139,7 +141,8 @@ class Session:
 
     def fork(self, count: int) -> list[Session]:
         """Sessions, each with a device of its own, that begin with this one's state: `outboard.kept` in each of them is what
-        was kept here, bit for bit. Nothing is sent; the gateway must take snapshots. They wait for devices like any other."""
+        was kept here, bit for bit. Nothing is sent; the gateway must take snapshots. They wait for devices like any other:
+        each begins when it has one, and what is asked of it before waits. Those that have one come first."""
         return [self._of(connection) for connection in self._connection.fork(count)]
 
     def close(self) -> Stats:

@@ -21,21 +21,9 @@ import pathlib
 import sys
 from typing import Any
 
-from outboard import _core
+from outboard.reports import report
 
-
-def report(step: int, **values: Any) -> None:
-    """Tells the sweep that this program is a trial of what it has come to at `step`, which counts from 0; without a sweep
-    it does nothing. In a sweep's warm-up (`--warm-up K`) it ends the program at step K. A value is a number or a tensor of one element, which is then computed if there is a sweep.
-
-    Raises ValueError (outboard.InvalidArgument) for a step below 0.
-    """
-    numbers = {}
-    if _core.is_trial():
-        numbers = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
-    _core.report(step, numbers)
-    if _core.warm_up_ends_at(step):
-        raise SystemExit(0)
+__all__ = ["plot", "report", "results"]
 
 
 def _folder() -> pathlib.Path:
@@ -53,11 +41,13 @@ def results(sweep: str | None = None) -> list[dict]:
     sweep: its id, as `outboard sweep ls` prints it; without it the newest. Raises FileNotFoundError where there is none.
     """
     path = _folder()
+    found = sorted(p.parent.name for p in path.glob("*/sweep.json"))
+    if not found:
+        raise FileNotFoundError(f"there is no sweep in {path}")
     if sweep is None:
-        found = sorted(p.parent.name for p in path.glob("*/sweep.json"))
-        if not found:
-            raise FileNotFoundError(f"there is no sweep in {path}")
         sweep = found[-1]
+    elif sweep not in found:
+        raise FileNotFoundError(f"there is no sweep {sweep} in {path}; `outboard sweep ls` lists them")
     with open(path / sweep / "results.jsonl", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 

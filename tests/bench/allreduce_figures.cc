@@ -90,7 +90,8 @@ std::vector<double> OfEngines(int ranks, const Join& join) {
         {reinterpret_cast<const char*>(ones.data()), ones.size() * sizeof(float)}));
     mine->inputs = {array};
     return [mine, ranks] {
-      const auto results = ValueOrDie(mine->engine->Run(mine->id, mine->sink, mine->inputs, {}));
+      const auto results =
+          ValueOrDie(mine->engine->Execute(mine->id, mine->sink, mine->inputs, {}));
       float first = 0;
       OB_CHECK_OK(mine->engine->device().Download(results[0]->address(), sizeof first, &first));
       OB_CHECK(first == static_cast<float>(ranks));

@@ -7,10 +7,10 @@
 
 #include "absl/strings/match.h"
 #include "base/check.h"
-#include "compiler/program/hopper/product.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "tests/bench/gpu_machine_code.h"
 #include "tests/compiler/ptx_run.h"
+#include "tests/compiler/whole_product.h"
 
 namespace outboard::bench {
 namespace {
@@ -72,6 +72,14 @@ std::vector<HopperKernel> Kernels() {
   product.three_products = true;
   kernels.push_back({product, {.columns = 64, .persistent_blocks = kSms}, nullptr});
   kernels.push_back({product, {.persistent_blocks = kSms, .cluster = 2}, nullptr});
+  for (const bool a : {false, true}) {  // B across k, and both
+    product.a_by_columns = a;
+    product.b_by_columns = false;
+    kernels.push_back({product, {.columns = 64, .persistent_blocks = kSms}, nullptr});
+    kernels.push_back({product, {.persistent_blocks = kSms, .cluster = 2}, nullptr});
+  }
+  product.a_by_columns = false;
+  product.b_by_columns = true;
   product.three_products = false;
   product.dtype = DType::kF8E4M3;
   for (const int64_t cluster : {1, 2})
@@ -98,9 +106,10 @@ absl::StatusOr<GpuHopperFigures> MeasureGpuHopper() {
                         MachineCodeOf(ptxas, nvdisasm, kernel.object, kHopperArch));
     figures.serialised =
         figures.serialised.value_or(0) + absl::StrContains(code.said, "serialized");
-    std::optional<double>* const of_hgmma = each.product.three_products
-                                                ? &figures.instructions_per_hgmma_f32
-                                                : &figures.instructions_per_hgmma;
+    std::optional<double>* const of_hgmma =
+        !each.product.three_products ? &figures.instructions_per_hgmma
+        : each.product.a_by_columns  ? &figures.instructions_per_hgmma_f32_across
+                                     : &figures.instructions_per_hgmma_f32;
     for (const auto& [product, most] :
          {std::pair("HGMMA", of_hgmma), std::pair("QGMMA", &figures.instructions_per_qgmma)}) {
       // The innermost one.

@@ -19,6 +19,8 @@ struct GpuHopperFigures {
   // The same of f32 by three products, whose operand is taken apart and whose sums are added in f32
   // besides.
   std::optional<double> instructions_per_hgmma_f32;
+  // The same where that operand is stored across k, and is read number by number.
+  std::optional<double> instructions_per_hgmma_f32_across;
   // The same for each QGMMA, a product of 8-bit floats, which adds its sums in f32 besides.
   std::optional<double> instructions_per_qgmma;
 };

@@ -24,6 +24,10 @@ TEST(GpuHopperFigures, AreWithinTheirBounds) {
   ASSERT_TRUE(figures->instructions_per_hgmma_f32.has_value());
   std::printf("%.2f instructions an HGMMA of f32\n", *figures->instructions_per_hgmma_f32);
   EXPECT_LE(*figures->instructions_per_hgmma_f32, 18);
+  // And 12 loads and 16 exchanges more.
+  ASSERT_TRUE(figures->instructions_per_hgmma_f32_across.has_value());
+  std::printf("%.2f where it lies across the steps\n", *figures->instructions_per_hgmma_f32_across);
+  EXPECT_LE(*figures->instructions_per_hgmma_f32_across, 21);
   // Of four in a stage of 128 columns 16 each are the additions in f32.
   ASSERT_TRUE(figures->instructions_per_qgmma.has_value());
   std::printf("%.2f instructions a QGMMA\n", *figures->instructions_per_qgmma);

@@ -121,6 +121,10 @@ CompiledStep Compile(const SentGraph& sent, const Target& target) {
   return step;
 }
 
+bool MultipliesByWarpgroups(const CompiledKernel& kernel) {
+  return absl::StrContains(kernel.object, "wgmma.mma_async");
+}
+
 // The kernels of a program for one GPU; those that cannot be compiled are counted and named.
 std::vector<CompiledKernel> KernelsOf(const test::Program& program, const Target& target,
                                       int& refused) {
@@ -163,6 +167,10 @@ void GpuCompileFigures() {
   Report("cuda_launches_gpt2_124m", static_cast<double>(step.launches), "count", "",
          absl::StrCat("a step; ", step.calls, " kernels, of which ", step.ms.size(),
                       " launches are distinct; at most 260 launches are wanted"));
+  Report("cuda_wgmma_kernels_gpt2_124m",
+         static_cast<double>(std::count_if(step.kernels.begin(), step.kernels.end(),
+                                           MultipliesByWarpgroups)),
+         "count", "", "of the distinct kernels those that multiply by warpgroups");
 }
 
 void GpuAssemblerFigures() {
@@ -172,7 +180,7 @@ void GpuAssemblerFigures() {
       ReportSkipped(figure, "there is no ptxas; scripts/setup --assembler fetches it");
     return;
   }
-  int kernels = 0, assembled = 0, refused = 0;
+  int kernels = 0, assembled = 0, refused = 0, by_warpgroups = 0;
   int64_t spill_bytes = 0, local_bytes = 0, registers_max = 0, warnings = 0;
   absl::flat_hash_set<std::string> known;
   for (const char* const arch : kArchs)
@@ -182,6 +190,7 @@ void GpuAssemblerFigures() {
            KernelsOf(program, CudaTarget(arch, kMultiprocessors), refused)) {
         if (!known.insert(kernel.object).second) continue;
         ++kernels;
+        by_warpgroups += MultipliesByWarpgroups(kernel);
         const auto result = test::AssembleKernel(ptxas, kernel.object, arch);
         if (!result.ok()) continue;
         ++assembled;
@@ -197,6 +206,8 @@ void GpuAssemblerFigures() {
                          kernels + refused, warnings, registers_max));
   Report("ptx_spill_bytes", static_cast<double>(spill_bytes), "bytes", "", "of all of these");
   Report("ptx_local_bytes", static_cast<double>(local_bytes), "bytes", "", "of all of these");
+  Report("ptx_wgmma_kernels", by_warpgroups, "count", "",
+         "of all of these those that multiply by warpgroups");
 }
 
 }  // namespace outboard::bench

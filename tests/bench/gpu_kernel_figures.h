@@ -4,9 +4,10 @@
 
 namespace outboard::bench {
 
-// cuda_compile_ms_p50, cuda_compile_s_gpt2_124m, cuda_launches_gpt2_124m.
+// cuda_compile_ms_p50, cuda_compile_s_gpt2_124m, cuda_launches_gpt2_124m,
+// cuda_wgmma_kernels_gpt2_124m.
 void GpuCompileFigures();
-// ptx_assembled_ratio, ptx_spill_bytes, ptx_local_bytes.
+// ptx_assembled_ratio, ptx_spill_bytes, ptx_local_bytes, ptx_wgmma_kernels.
 void GpuAssemblerFigures();
 
 }  // namespace outboard::bench

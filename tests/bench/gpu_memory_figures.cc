@@ -25,6 +25,9 @@ void ProductsByWarpgroups() {
   if (product->instructions_per_hgmma_f32)
     Report("ptx_instructions_per_hgmma_f32", *product->instructions_per_hgmma_f32, "count", "",
            "in the main loop of products of f32 by three of TF32; at most 18");
+  if (product->instructions_per_hgmma_f32_across)
+    Report("ptx_instructions_per_hgmma_f32_across", *product->instructions_per_hgmma_f32_across,
+           "count", "", "the same of a left side that is stored across the steps; at most 21");
   if (product->instructions_per_qgmma)
     Report("ptx_instructions_per_qgmma", *product->instructions_per_qgmma, "count", "",
            "in the main loop of products of 8-bit floats by warpgroups; 16 of them add in f32");

@@ -49,7 +49,7 @@ class AssigningGateway final : public proto::Fleet::Service {
       proto::GatewayCommand command;
       if (event.has_register_()) {
         command.mutable_welcome()->set_heartbeat_ms(1000);
-        command.mutable_welcome()->set_lease_ttl_ms(60'000);
+        command.mutable_welcome()->set_worker_timeout_ms(60'000);
       } else if (event.has_heartbeat()) {
         command.mutable_heartbeat_ack()->set_beat(event.heartbeat().beat());
       } else {

@@ -1,5 +1,5 @@
-// Measures sessions on several nodes, each a network namespace with a link of a given rate or delay
-// (tests/shelf/shelf.h). Reports as skipped what this machine cannot have.
+// Measures sessions on several nodes with links of a given rate or delay (tests/shelf/shelf.h).
+// Reports as skipped what this machine cannot have, such as a rate that it does not reach.
 #pragma once
 
 namespace outboard::bench {
@@ -10,7 +10,7 @@ namespace outboard::bench {
 // the batch, over twice those of one. dp2_vs_torch_ddp_1gbit: the time of PyTorch's step on such
 // nodes over ours. overlap_hidden_ratio: of the time that the gradients take on the link at
 // 1 Gbit/s, the part that does not lengthen the step. rtt20_round_trips: how many round trips of
-// 20 ms the step is longer where the nodes are so far apart.
+// 20 ms the step is longer where the nodes are further apart by that.
 void ShelfFigures();
 
 }  // namespace outboard::bench

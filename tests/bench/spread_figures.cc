@@ -25,6 +25,7 @@
 #include "client/session/session.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/report.h"
+#include "tests/support/free_port.h"
 #include "tests/support/http.h"
 #include "tests/support/random_bytes.h"
 
@@ -124,19 +125,6 @@ double RelativeError(const std::vector<double>& losses, const std::vector<double
   return most;
 }
 
-// A free port, whose successor is most likely free, too.
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{.sin_family = AF_INET,
-                      .sin_port = 0,
-                      .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
-  socklen_t size = sizeof address;
-  OB_CHECK(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  OB_CHECK(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(fd);
-  return ntohs(address.sin_port);
-}
-
 // Of the worker's metrics: kernels compiled, whether well or not.
 double KernelsCompiled(int port) {
   const std::string address = absl::StrCat("127.0.0.1:", port);
@@ -154,7 +142,7 @@ double KernelsCompiled(int port) {
 }  // namespace
 
 void SpreadFigures() {
-  const int port = FreePort();
+  const int port = test::FreePort();  // and its successor, which is most likely free, too
   const Cloud cloud(1, {},
                     {"--devices", absl::StrCat(kDevicesMost), "--metrics-listen",
                      absl::StrCat("127.0.0.1:", port)});

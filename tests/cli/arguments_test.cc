@@ -4,6 +4,8 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace outboard::cli {
 namespace {
@@ -58,6 +60,57 @@ TEST(Arguments, AWrongOneIsSaidInALine) {
     EXPECT_TRUE(text.ends_with("; see `test --help`\n")) << text;
     EXPECT_EQ(text.find('\n'), text.size() - 1) << text;
   }
+}
+
+// The message has the value and what would do, as people write it.
+TEST(Arguments, AWrongValueIsNamed) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"serve", "--steps", "0"}, "\"0\" is no whole number from 1 to 9"},
+      {{"serve", "--steps", "2.5"}, "\"2.5\" is no whole number from 1 to 9"},
+      {{"serve", "--steps", "x"}, "\"x\" is no whole number from 1 to 9"},
+      {{"serve", "--price", "-1"}, "\"-1\" is no number from 0 to 1000000"},
+      {{"serve", "--price", "much"}, "\"much\" is no number from 0 to 1000000"},
+      {{"serve", "--price", "nan"}, "\"nan\" is no number from 0 to 1000000"},
+      {{"serve", "--file", "/nowhere/a"}, "\"/nowhere/a\" is not there"},
+      {{"frob"}, "there is no subcommand \"frob\"; see `test --help`"},
+      {{"key", "frob"}, "there is no subcommand \"frob\"; see `test key --help`"},
+      {{"key"}, "see `test key --help`"}};
+  for (const auto& [words, wrong] : cases) {
+    Arguments arguments("test", "A test");
+    arguments.RequireSubcommand();
+    int steps = 3;
+    double price = 0.5;
+    std::string file;
+    Command serve = arguments.Subcommand("serve", "Serves");
+    serve.Add("--steps", &steps, "Steps").Between(1, 9);
+    serve.Add("--price", &price, "US dollars").Between(0.0, 1e6);
+    serve.Add("--file", &file, "A file").ExistingPath();
+    Command key = arguments.Subcommand("key", "Keys");
+    key.RequireSubcommand();
+    key.Subcommand("create", "Make one");
+    std::vector<const char*> argv = {"test"};
+    for (const std::string& word : words) argv.push_back(word.c_str());
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(arguments.Parse(static_cast<int>(argv.size()), argv.data()), 2) << wrong;
+    const std::string text = testing::internal::GetCapturedStderr();
+    EXPECT_NE(text.find(wrong), std::string::npos) << text;
+    EXPECT_EQ(text.find('\n'), text.size() - 1) << text;
+  }
+}
+
+TEST(Arguments, HelpHasRangesAsPeopleWriteThem) {
+  Arguments arguments("test", "A test");
+  int steps = 3;
+  double price = 0.5;
+  arguments.Add("--steps", &steps, "Steps").Between(1, 9);
+  arguments.Add("--price", &price, "US dollars").Between(0.0, 1e6);
+  const char* const argv[] = {"test", "--help"};
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(arguments.Parse(2, argv), 0);
+  const std::string help = testing::internal::GetCapturedStdout();
+  EXPECT_NE(help.find("--steps N"), std::string::npos) << help;
+  EXPECT_NE(help.find("(1 to 9; default: 3)"), std::string::npos) << help;
+  EXPECT_NE(help.find("(0 to 1000000; default: 0.5)"), std::string::npos) << help;
 }
 
 }  // namespace

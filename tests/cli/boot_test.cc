@@ -311,7 +311,7 @@ TEST(HostPort, IsTakenApart_AndPutTogether) {
   }
   for (const char* const bad : {"", ":", "box", "box:", ":80", "box:65536", "box:-1", "box:+1",
                                 "box:8x", "::1:80", "[::1", "[]:80", "[::1]80", "[a]b:80",
-                                "box:0000006667"})
+                                "[[::1]]:80", "box:0000006667"})
     EXPECT_FALSE(SplitHostPort(bad).has_value()) << bad;
 }
 
@@ -326,8 +326,12 @@ TEST(HostPort, WhatIsNone_SaysWhy) {
            {"box:0000006667", "its port is no number"},
            {"[::1]:70000", "its port is no number"},
            {"::1:9464", "in brackets"},
-           {"[]:80", "a bracket too many or too few"},
-           {"[box:80", "a bracket too many or too few"}}) {
+           {"[]:80", "no host"},
+           {"[box:80", "a ] is missing"},
+           {"[::1]", "no port"},
+           {"[::1]80", "right behind the ]"},
+           {"[[::1]]:80", "brackets stand around"},
+           {"a[b]:80", "brackets stand around"}}) {
     EXPECT_FALSE(SplitHostPort(bad).has_value()) << bad;
     EXPECT_NE(std::string(WhyNoHostPort(bad)).find(why), std::string::npos)
         << bad << ": " << WhyNoHostPort(bad);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -9,7 +10,7 @@
 #include "base/check.h"
 #include "cli/estimate/estimate_table.h"
 #include "cli/estimate/recorded_run.h"
-#include "cli/estimate/rates_on_paper.h"
+#include "client/session/estimate/rates_on_paper.h"
 #include "compiler/target.h"
 #include "gateway/prices/price_list.h"
 #include "tests/support/processes.h"
@@ -132,7 +133,9 @@ TEST_F(EstimateCliTest, AProgramThatComputesNothing_OrIsNone_IsAnError) {
   EXPECT_EQ(none.code, 1) << "2 is wrong usage";
   EXPECT_TRUE(Has(none.err, "no-such-program: No such file")) << none.err;
   const test::Ended no_file = Run({"--prices", folder_ / "none", "--", "true"});
-  EXPECT_NE(no_file.code, 0);
+  EXPECT_EQ(no_file.code, 2);
+  EXPECT_TRUE(Has(no_file.err, "--prices: ")) << no_file.err;
+  EXPECT_TRUE(Has(no_file.err, "No such file")) << no_file.err;
 }
 
 // Kernels compile for these, and no worker serves one.
@@ -154,10 +157,52 @@ TEST_F(EstimateCliTest, AmdClasses_HaveTimeAndMoneyWithAWideRange) {
   EXPECT_TRUE(Has(json.out, "\"rates_on_paper\": true, \"gflops\": 30700")) << json.out;
 }
 
+// Of a class in the command's JSON: its line behind the times, which differ from run to run.
+std::string FactsOf(const std::string& name, const std::string& json) {
+  const size_t at = json.find("\"class\": \"" + name + "\"");
+  const size_t facts = json.find("\"measured\": ", at);
+  if (at == std::string::npos || facts == std::string::npos) return "";
+  return json.substr(facts, json.find('}', facts) - facts);
+}
+
+// A gateway tells what its classes are made of, so that both know the same rates.
+TEST_F(EstimateCliTest, AGatewayWithThePriceFile_AnswersAsTheFileDoes) {
+  const std::string file = folder_ / "amd.json", at = "unix:" + (folder_ / "s");
+  std::ofstream(file) << R"({"classes": [
+    {"name": "instinct", "hardware": ["amd; amd blocks of 256 gfx942*"],
+     "usd_per_hour": {"run": 2.1}},
+    {"name": "radeon", "hardware": ["amd blocks of 256 gfx1100*"],
+     "rates": {"gflops": 20000}, "usd_per_hour": {"run": 0.4}},
+    {"name": "mixed", "hardware": ["amd blocks of 256 gfx1100*", "x*"],
+     "usd_per_hour": {"run": 1}},
+    {"name": "small", "hardware": ["*"], "rates": {"gflops": 1, "memory_gb_per_s": 0.1},
+     "usd_per_hour": {"run": 0.1}}]})";
+  const std::string ready = folder_ / "ready";
+  test::Process gateway({OUTBOARD_BINARY, "gateway", "--listen", at, "--no-auth", "--prices", file,
+                         "--data", folder_ / "gateway", "--ready-file", ready});
+  ASSERT_TRUE(test::Eventually([&] { return std::filesystem::exists(ready); })) << gateway.err();
+  const auto estimated = [&](const std::string& option, const std::string& value) {
+    const test::Ended ended = Run({"--steps", "12", "--json", option, value, "--", LINEAR_PROGRAM});
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    return ended.out;
+  };
+  const std::string of_file = estimated("--prices", file);
+  const std::string of_gateway = estimated("--gateway", at);
+  for (const std::string name : {"instinct", "radeon", "mixed", "small"}) {
+    EXPECT_NE(FactsOf(name, of_file), "") << of_file;
+    EXPECT_EQ(FactsOf(name, of_gateway), FactsOf(name, of_file)) << name;
+    EXPECT_EQ(Has(FactsOf(name, of_gateway), "\"rates_on_paper\": true"),
+              name == "instinct" || name == "radeon")
+        << of_gateway;
+  }
+  EXPECT_GT(SecondsOf("instinct", of_gateway), 0) << of_gateway;
+  EXPECT_TRUE(Has(FactsOf("radeon", of_gateway), "\"gflops\": 20000")) << of_gateway;
+}
+
 TEST(FillRatesOnPaper, OnlyWhereAllHardwareIsOfItsKind) {
   const auto filled = [](const std::vector<std::string>& hardware, double gflops = 0) {
     session::DeviceClass of{.gflops = gflops};
-    cli::FillRatesOnPaper(hardware, of);
+    session::FillRatesOnPaper(hardware, of);
     return of;
   };
   const std::string cdna = "amd blocks of 256 gfx942*", rdna = "amd blocks of 256 gfx1100*";
@@ -222,7 +267,7 @@ TEST(PricesOnPages, MatchHardware) {
   of = on_paper->ClassOf(amd, 0);
   ASSERT_NE(of, nullptr) << amd;
   session::DeviceClass filled;
-  cli::FillRatesOnPaper(of->hardware, filled);
+  session::FillRatesOnPaper(of->hardware, filled);
   EXPECT_TRUE(filled.rates_on_paper);
 }
 

@@ -29,11 +29,12 @@ TEST(Target, Spellings) {
       {"box:65536", "1 to 65535"},
       {"box:http", "1 to 65535"},
       {"box:-1", "1 to 65535"},
-      {":6667", "a host is missing"},
-      {"[]:80", "a host is missing"},
+      {":6667", "no host"},
+      {"[]:80", "no host"},
       {"a]b:80", "brackets stand around"},
       {"a[b]:80", "brackets stand around"},
       {"[[::1]:80", "brackets stand around"},
+      {"[[::1]]:80", "brackets stand around"},
       {"[::1]:80:81", "1 to 65535"},
       {"http://box:6667", "without a scheme"},
       {"box:6667/", "without a scheme or a path"},
@@ -113,6 +114,23 @@ TEST_F(EnvironmentTest, DevicesAreANumber) {
     }
   }
   unsetenv("CLOUD_DEVICES");
+}
+
+TEST(Devices, AMeshHasAPlaceForEach) {
+  SessionOptions options{.devices = 6};
+  for (const std::vector<uint32_t>& right : {std::vector<uint32_t>{}, {6}, {2, 3}, {1, 6, 1}}) {
+    options.mesh = right;
+    EXPECT_TRUE(options.CheckDevices().ok()) << options.CheckDevices();
+  }
+  for (const std::vector<uint32_t>& wrong :
+       {std::vector<uint32_t>{5}, {2, 2}, {0}, {0xffffffff, 0xffffffff}}) {
+    options.mesh = wrong;
+    EXPECT_EQ(options.CheckDevices().code(), StatusCode::kInvalidArgument);
+    test::ExpectAsDocumented("A mesh that is not of the session's devices",
+                             options.CheckDevices());
+  }
+  options.mesh = {1, 1, 2, 1, 3};
+  EXPECT_EQ(options.CheckDevices().code(), StatusCode::kInvalidArgument) << "of too many axes";
 }
 
 TEST_F(EnvironmentTest, WaitsAreSeconds) {

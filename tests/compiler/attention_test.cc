@@ -121,7 +121,8 @@ Results Compiled(const UOp* sink, std::span<const HostTensor> params, int thread
     test::SetBytes(*array, param.bytes);
     inputs.push_back(array);
   }
-  const auto outputs = ValueOrDie(engine->Run(ValueOrDie(EncodeGraph(sink)).id, sink, inputs, {}));
+  const auto outputs =
+      ValueOrDie(engine->Execute(ValueOrDie(EncodeGraph(sink)).id, sink, inputs, {}));
   Results results;
   for (const worker::DeviceArrayPtr& output : outputs)
     results.push_back({output->dtype, output->dims, test::BytesOf(*output)});

@@ -112,7 +112,7 @@ absl::StatusOr<Results> RunOnEngine(const UOp* sink, std::span<const HostTensor>
   std::vector<worker::DeviceArrayPtr> held;
   for (size_t i = 1; i < donated.size(); i += 2) held.push_back(inputs[donated[i]]);
   OB_ASSIGN_OR_RETURN(const std::vector<worker::DeviceArrayPtr> outputs,
-                      engine->Run(encoded.id, sink, std::move(inputs), bindings, donated));
+                      engine->Execute(encoded.id, sink, std::move(inputs), bindings, donated));
   for (size_t i = 0; i < held.size(); ++i)
     if (params[donated[2 * i + 1]].bytes != test::BytesOf(*held[i]))
       return absl::DataLossError(absl::StrCat("wrote over input ", donated[2 * i + 1]));

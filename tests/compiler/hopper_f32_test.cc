@@ -10,13 +10,13 @@
 #include <random>
 
 #include "absl/strings/match.h"
-#include "compiler/program/hopper/product.h"
 #include "compiler/program/hopper/two_tf32.h"
 #include "compiler/program/interpret.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/ptx_run.h"
+#include "tests/compiler/whole_product.h"
 
 namespace outboard::program {
 namespace {
@@ -31,6 +31,15 @@ HopperProduct ProductOf(int64_t m, int64_t n, int64_t k) {
           .k = k,
           .b_by_columns = true,
           .c_dtype = DType::kF32};
+}
+
+// The places of numbers in their buffers; `row` of all batches, so is `column`.
+int64_t PlaceOfA(const HopperProduct& p, int64_t row, int64_t k) {
+  return p.a_by_columns ? row / p.m * p.m * p.k + k * p.m + row % p.m : row * p.k + k;
+}
+int64_t PlaceOfB(const HopperProduct& p, int64_t column, int64_t k) {
+  return p.b_by_columns ? column * p.k + k
+                        : column / p.n * p.n * p.k + k * p.n + column % p.n;
 }
 
 float NumberIn(const std::string& buffer, int64_t index) {
@@ -169,6 +178,12 @@ TEST(HopperF32, SmallNumbers_LoseNoMoreThanTheLastDigitOfTf32) {
 // NaN may be one in its last digit alone.
 void CheckInfinities(const HopperProduct& p, const HopperTile& tile) {
   Buffers start = EmptyBuffers(p);
+  const auto set_a = [&](int64_t row, int64_t k, float number) {
+    SetNumber(start[1], PlaceOfA(p, row, k), number);
+  };
+  const auto set_b = [&](int64_t column, int64_t k, float number) {
+    SetNumber(start[2], PlaceOfB(p, column, k), number);
+  };
   for (const size_t slot : {1, 2})
     for (size_t i = 0; i < start[slot].size() / sizeof(float); ++i)
       SetNumber(start[slot], static_cast<int64_t>(i), static_cast<float>(i % 7 + 1) / 8);
@@ -178,14 +193,14 @@ void CheckInfinities(const HopperProduct& p, const HopperTile& tile) {
   std::memcpy(&nan, &last_digit, sizeof(nan));
   // In the last batch, and in the last row and column, which may be in a tile that is not whole.
   const int64_t rows = (p.batch - 1) * p.m, columns = (p.batch - 1) * p.n;
-  SetNumber(start[1], (rows + 3) * p.k + 5, kInf);
-  SetNumber(start[1], 9 * p.k, nan);
-  SetNumber(start[1], (rows + p.m - 1) * p.k + 127, std::numeric_limits<float>::max());
-  SetNumber(start[1], (p.m - 1) * p.k + 1, -kInf);
-  SetNumber(start[2], (columns + 20) * p.k + 5, 0);  // infinity * 0
-  SetNumber(start[2], (columns + 33) * p.k + 9, -kInf);
-  SetNumber(start[2], (p.n - 1) * p.k + 5, nan);
-  SetNumber(start[2], (columns + p.n - 1) * p.k + 8, kInf);
+  set_a(rows + 3, 5, kInf);
+  set_a(9, 0, nan);
+  set_a(rows + p.m - 1, 127, std::numeric_limits<float>::max());
+  set_a(p.m - 1, 1, -kInf);
+  set_b(columns + 20, 5, 0);  // infinity * 0
+  set_b(columns + 33, 9, -kInf);
+  set_b(p.n - 1, 5, nan);
+  set_b(columns + p.n - 1, 8, kInf);
   const auto program = MakeHopperProduct(p, tile);
   ASSERT_TRUE(program.ok()) << program.status();
   Buffers by_ptx = start, by_program = start;
@@ -197,7 +212,7 @@ void CheckInfinities(const HopperProduct& p, const HopperTile& tile) {
       const int64_t column = i / p.m * p.n + j;
       float sum = 0;
       for (int64_t k = 0; k < p.k; ++k)
-        sum += NumberIn(start[1], i * p.k + k) * NumberIn(start[2], column * p.k + k);
+        sum += NumberIn(start[1], PlaceOfA(p, i, k)) * NumberIn(start[2], PlaceOfB(p, column, k));
       for (const Buffers* got : {&by_ptx, &by_program}) {
         const float there = NumberIn((*got)[0], i * p.n + j);
         if (std::isfinite(sum))
@@ -218,6 +233,57 @@ TEST(HopperF32, InfinitiesAndNaN_AreThoseOfF32InEveryTile) {
   HopperProduct p = ProductOf(200, 136, 128);
   p.batch = 2;
   CheckInfinities(p, {.columns = 64, .stages = 2, .persistent_blocks = 2});
+}
+
+TEST(HopperF32, InfinitiesAndNaNAcrossTheSteps_AreThoseOfF32) {
+  HopperProduct p = ProductOf(40, 64, 128);
+  p.batch = 2;
+  p.a_by_columns = true;
+  p.b_by_columns = false;
+  CheckInfinities(p, {.columns = 64, .stages = 2});
+}
+
+// What is turned on the way has the same parts, which are summed in the same order. And no lane
+// waits for a bank for it: results leave as they do without, which waits for some.
+TEST(HopperF32, EveryLayout_GivesTheSameBitsWithoutMoreBankConflicts) {
+  const HopperProduct along = ProductOf(136, 136, 136);
+  std::mt19937 random(11);
+  std::vector<float> a(along.m * along.k), b(along.n * along.k);
+  for (std::vector<float>* side : {&a, &b})
+    for (float& number : *side)
+      number = std::ldexp(static_cast<float>(random() & 0xffffff) - 0x1p23f,
+                          static_cast<int>(random() % 40) - 40);
+  std::vector<std::string> wanted;  // of the machine, and of the interpreter
+  uint64_t conflicts_wanted = 0;
+  for (const bool turns_a : {false, true})
+    for (const bool turns_b : {false, true}) {
+      SCOPED_TRACE(testing::Message() << turns_a << turns_b);
+      HopperProduct p = along;
+      p.a_by_columns = turns_a;
+      p.b_by_columns = !turns_b;
+      Buffers start = EmptyBuffers(p);
+      for (int64_t k = 0; k < p.k; ++k) {
+        for (int64_t i = 0; i < p.m; ++i)
+          SetNumber(start[1], PlaceOfA(p, i, k), a[static_cast<size_t>(i * p.k + k)]);
+        for (int64_t j = 0; j < p.n; ++j)
+          SetNumber(start[2], PlaceOfB(p, j, k), b[static_cast<size_t>(j * p.k + k)]);
+      }
+      const auto program = MakeHopperProduct(p, {.columns = 128, .stages = 2});
+      ASSERT_TRUE(program.ok()) << program.status();
+      Buffers by_ptx = start, by_program = start;
+      uint64_t conflicts = 0;
+      ASSERT_EQ(test::RunOnPtxMachine(KernelOf(*program), by_ptx, {}, 1, &conflicts),
+                absl::OkStatus());
+      const RunReport report = Interpret(*program, by_program, {}, {.seed = 2});
+      ASSERT_TRUE(report.ok()) << report.message;
+      if (wanted.empty()) {
+        wanted = {by_ptx[0], by_program[0]};
+        conflicts_wanted = conflicts;
+      }
+      EXPECT_EQ(conflicts, conflicts_wanted);
+      EXPECT_EQ(by_ptx[0], wanted[0]);
+      EXPECT_EQ(by_program[0], wanted[1]);
+    }
 }
 
 struct Planted {
@@ -256,7 +322,7 @@ std::vector<Planted> Mistakes() {
        {Fault::kRace, Fault::kUninitialised}},
       {"one thread of those who split is not waited for",
        Changing(Code::kBarrierInit, 2, imm(63)),
-       {Fault::kRace, Fault::kMisuse, Fault::kUninitialised}},
+       {Fault::kRace, Fault::kMisuse, Fault::kUninitialised, Fault::kMissingFence}},
       {"a stage is released while some still read A",
        Changing(Code::kGroupSync, 0, Drop),
        {Fault::kRace}},
@@ -272,12 +338,10 @@ std::vector<Planted> Mistakes() {
   };
 }
 
-TEST(HopperF32, EveryPlantedMistake_IsFoundInTwoOrders) {
-  const test::HopperCase product{.product = ProductOf(128, 64, 256),
-                                 .tile = {.columns = 64, .stages = 2}};
+void CheckMistakes(const test::HopperCase& product, const std::vector<Planted>& mistakes) {
   const auto program = MakeHopperProduct(product.product, product.tile);
   ASSERT_TRUE(program.ok()) << program.status();
-  for (const Planted& planted : Mistakes()) {
+  for (const Planted& planted : mistakes) {
     SCOPED_TRACE(planted.name);
     const Program wrong = test::Edited(*program, planted.edit);
     ASSERT_NE(wrong, *program);
@@ -291,15 +355,32 @@ TEST(HopperF32, EveryPlantedMistake_IsFoundInTwoOrders) {
   }
 }
 
-// The same of its PTX, with the report of its kind.
+test::HopperCase Small(bool turned) {
+  HopperProduct product = ProductOf(128, 64, 256);
+  product.a_by_columns = turned;
+  product.b_by_columns = !turned;
+  return {.product = product, .tile = {.columns = 64, .stages = 2}};
+}
+
+TEST(HopperF32, EveryPlantedMistake_IsFoundInTwoOrders) { CheckMistakes(Small(false), Mistakes()); }
+
+// Where B is turned, its parts overwrite what others of the warp have still to load.
+TEST(HopperF32, EveryPlantedMistakeAcrossTheSteps_IsFoundInTwoOrders) {
+  std::vector<Planted> mistakes = Mistakes();
+  for (int quarters = 0; quarters < 2; ++quarters)
+    mistakes.push_back({"a square is stored before all are loaded",
+                        test::Changing(Code::kWarpSync, quarters, test::Drop),
+                        {Fault::kRace}});
+  CheckMistakes(Small(true), mistakes);
+}
+
+// The same of its PTX, with the report of its kind. One instruction is left out, of several alike
+// the one with this number.
 TEST(HopperF32, MistakesInPtx_AreReported) {
-  const test::HopperCase product{.product = ProductOf(128, 64, 256),
-                                 .tile = {.columns = 64, .stages = 2}};
-  const auto program = MakeHopperProduct(product.product, product.tile);
-  ASSERT_TRUE(program.ok()) << program.status();
-  const CompiledKernel kernel = KernelOf(*program);
   struct Mistake {
     const char *name, *left_out, *kind, *report;
+    bool turned = false;
+    int number = 0;
   };
   const Mistake cases[] = {
       {"no proxy fence behind the low parts", "fence.proxy.async.shared::cta;", "proxy-fence",
@@ -308,13 +389,21 @@ TEST(HopperF32, MistakesInPtx_AreReported) {
        "written without wgmma.fence"},
       {"no wait for the products", "wgmma.wait_group.sync.aligned 0;", "accumulator",
        "not waited for (wgmma.wait_group)"},
+      {"no proxy fence behind what was turned", "fence.proxy.async.shared::cta;", "proxy-fence",
+       "other: block 0", true},
+      {"the first quarters are stored before all are loaded", "bar.warp.sync", "race", "", true},
+      {"the others are", "bar.warp.sync", "race", "", true, 1},
   };
   for (const Mistake& mistake : cases) {
     SCOPED_TRACE(mistake.name);
-    CompiledKernel wrong = kernel;
-    const size_t at = wrong.object.find(mistake.left_out);
+    const test::HopperCase product = Small(mistake.turned);
+    const auto program = MakeHopperProduct(product.product, product.tile);
+    ASSERT_TRUE(program.ok()) << program.status();
+    CompiledKernel wrong = KernelOf(*program);
+    size_t at = wrong.object.find(mistake.left_out);
+    for (int n = 0; n < mistake.number; ++n) at = wrong.object.find(mistake.left_out, at + 1);
     ASSERT_NE(at, std::string::npos);
-    wrong.object.erase(at, std::strlen(mistake.left_out));
+    wrong.object.erase(at, wrong.object.find(';', at) + 1 - at);
     Buffers buffers = test::InputsOf(product);
     const std::string ran(test::RunOnPtxMachine(wrong, buffers).message());
     const std::string first = ran.substr(0, ran.find('\n'));

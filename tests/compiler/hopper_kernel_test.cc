@@ -108,14 +108,22 @@ void ChangeInputs(const KernelCase& p, Buffers& buffers) {
                         (1 + digits));
     }
   if (!p.infinite) return;
-  // a is [batch, row, head, k]; where b is turned it is so by columns.
-  const auto last = [&](int64_t batch, int64_t row, int64_t rows, int64_t head, int64_t k) {
-    return ((batch * rows + row) * p.heads + head) * p.k + k;
+  // a is [batch, row, head, k], or turned [batch, k, head, row]; b is so by columns.
+  const auto place = [&](bool turned, int64_t batch, int64_t row, int64_t rows, int64_t head,
+                         int64_t k) {
+    return turned ? ((batch * p.k + k) * p.heads + head) * rows + row
+                  : ((batch * rows + row) * p.heads + head) * p.k + k;
   };
-  set(1, last(p.batch - 1, p.m - 1, p.m, p.heads - 1, 5), INFINITY);
-  set(1, last(0, 3, p.m, p.heads - 1, 0), std::bit_cast<float>(0x7f800001u));
-  set(2, last(p.batch - 1, p.n - 1, p.n, p.heads - 1, 5), 0);
-  set(2, last(p.batch - 1, 2, p.n, 0, p.k - 1), -INFINITY);
+  const auto set_a = [&](int64_t batch, int64_t row, int64_t head, int64_t k, float number) {
+    set(1, place(p.a_turned, batch, row, p.m, head, k), number);
+  };
+  const auto set_b = [&](int64_t batch, int64_t column, int64_t head, int64_t k, float number) {
+    set(2, place(!p.b_turned, batch, column, p.n, head, k), number);
+  };
+  set_a(p.batch - 1, p.m - 1, p.heads - 1, 5, INFINITY);
+  set_a(0, 3, p.heads - 1, 0, std::bit_cast<float>(0x7f800001u));
+  set_b(p.batch - 1, p.n - 1, p.heads - 1, 5, 0);
+  set_b(p.batch - 1, 2, 0, p.k - 1, -INFINITY);
 }
 
 void CheckKernel(const KernelCase& test) {
@@ -256,6 +264,15 @@ TEST(HopperKernel, ProductsWithEpilogues_RunAsTheWalk) {
        .after = After::kBiasAndRelu,
        .multiprocessors = 1,
        .tf32 = true},
+      {.name = "TF32, both across k, remainders",
+       .m = 200,
+       .n = 136,
+       .k = 100,
+       .a_turned = true,
+       .dtype = DType::kF32,
+       .after = After::kBiasAndRelu,
+       .multiprocessors = 1,
+       .tf32 = true},
       {.name = "f32 by three products, bias, remainders",
        .m = 136,
        .n = 136,
@@ -272,6 +289,25 @@ TEST(HopperKernel, ProductsWithEpilogues_RunAsTheWalk) {
        .batch = 2,
        .heads = 2,
        .b_turned = true,
+       .dtype = DType::kF32,
+       .multiprocessors = 1,
+       .full_digits = true,
+       .infinite = true},
+      {.name = "f32 by three products, B across k, bias, remainders",
+       .m = 136,
+       .n = 136,
+       .k = 132,
+       .dtype = DType::kF32,
+       .after = After::kBiasAndRelu,
+       .multiprocessors = 1,
+       .full_digits = true},
+      {.name = "f32 by three products, both across k, batches and heads, infinities",
+       .m = 136,
+       .n = 72,
+       .k = 128,
+       .batch = 2,
+       .heads = 2,
+       .a_turned = true,
        .dtype = DType::kF32,
        .multiprocessors = 1,
        .full_digits = true,
@@ -398,9 +434,6 @@ TEST(HopperKernel, WhatNoViewCanCopy_IsLeftToOthers) {
       {{.name = "rows of 252 bytes", .k = 126}, "252 bytes apart"},
       {{.name = "a computed operand", .computed = true}, "computed"},
       {{.name = "e4m3 by columns", .dtype = DType::kF8E4M3}, "by columns"},
-      {{.name = "TF32 by columns", .a_turned = true, .dtype = DType::kF32, .tf32 = true},
-       "by columns"},
-      {{.name = "f32 by columns", .dtype = DType::kF32}, "by columns"},
       {{.name = "an index that begins elsewhere", .shift = 8}, "no sum of its loops"},
   };
   for (const auto& [test, why] : cases) {
@@ -431,6 +464,10 @@ TEST(HopperKernel, SmallProductsAndOtherTargets_AreLeftToMma) {
   KernelCase exact = large;
   exact.b_turned = true;
   exact.dtype = DType::kF32;
+  EXPECT_TRUE(uses_wgmma(exact, "sm_90a"));
+  exact.b_turned = false;  // a right side and a weight's gradient
+  EXPECT_TRUE(uses_wgmma(exact, "sm_90a"));
+  exact.a_turned = true;
   EXPECT_TRUE(uses_wgmma(exact, "sm_90a"));
   exact.k = 96;  // too few steps for the bound of f32
   EXPECT_FALSE(uses_wgmma(exact, "sm_90a"));

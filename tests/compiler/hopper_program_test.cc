@@ -45,7 +45,7 @@ std::vector<PlantedMistake> Mistakes() {
   // The waits of the program, in its order: the producer's for an empty stage; the consumers' for
   // the first full one, and for those in the loop. WGWAIT: 1 in the loop, then 0.
   return {
-      {"no WGFENCE", Without(Code::kGroupFence), {Fault::kAccumulator}},
+      {"no WGFENCE", Changing(Code::kGroupFence, 0, Drop), {Fault::kAccumulator}},
       {"no last WGWAIT", Changing(Code::kGroupWait, 1, Drop), {Fault::kAccumulator, Fault::kRace}},
       {"a stage is released before its products are done",
        Changing(Code::kGroupWait, 0, imm(2)),
@@ -93,7 +93,7 @@ std::vector<PlantedMistake> Mistakes() {
        Changing(Code::kMaxRegisters, 1, imm(240)),
        {Fault::kDivergence, Fault::kEndlessWait}},
       {"products are in no group",
-       Without(Code::kGroupCommit),
+       Changing(Code::kGroupCommit, 1, Drop),
        {Fault::kAccumulator, Fault::kRace}},
   };
 }
@@ -510,6 +510,16 @@ TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
          b.Do(Code::kGroupCommit);
          b.EndIf(branch);
        }},
+      {"a warp may enter apart",
+       [](ProgramBuilder& b) {
+         b.If(b.Less(b.Int(62), b.Special(Grid::kThread, 128)));
+         b.Do(Code::kWarpSync);
+       }},
+      {"no whole warps",
+       [](ProgramBuilder& b) {
+         b.Special(Grid::kThread, 48);
+         b.Do(Code::kWarpSync);
+       }},
       {"100 registers",
        [](ProgramBuilder& b) {
          b.Special(Grid::kThread, 128);
@@ -547,6 +557,9 @@ TEST(HopperProgram, AWarpgroupsBranch_IsNoneThatItMayEnterApart) {
   const ValueId third = b.If(b.Less(thread, b.Int(128)));
   b.Add({.code = Code::kLdmatrix, .dtype = DType::kF32, .lanes = 4, .src = {tile, b.Int(0)}});
   b.EndIf(third);
+  const ValueId warps = b.If(b.Less(b.Int(95), thread));
+  b.Do(Code::kWarpSync);
+  b.EndIf(warps);
   EXPECT_EQ(CheckProgram(b.Take(0), "test"), absl::OkStatus());
 }
 

@@ -139,6 +139,38 @@ std::vector<HopperCase> HopperCases() {
   narrow("three products, sums in two parts", DType::kF32,
          {.three_products = true, .m = 128, .n = 64, .k = 256},
          {.columns = 64, .stages = 2, .split = 2});
+  // Operands across k, which the block turns.
+  const auto turned = [&](std::string name, bool a, bool b, HopperProduct product,
+                          HopperTile tile) {
+    product.three_products = true;
+    HopperCase* const test = narrow(std::move(name), DType::kF32, product, tile);
+    test->product.a_by_columns = a;
+    test->product.b_by_columns = !b;
+  };
+  turned("three products, B across k, ring", false, true, {.m = 128, .n = 128, .k = 160}, {});
+  turned("three products, A across k, remainders, persistent", true, false,
+         {.m = 200, .n = 72, .k = 136}, {.columns = 64, .stages = 2, .persistent_blocks = 1});
+  turned("three products, both across k, remainders, persistent", true, true,
+         {.m = 200, .n = 72, .k = 136}, {.columns = 64, .stages = 2, .persistent_blocks = 1});
+  turned("three products, both across k, cluster and batches", true, true,
+         {.m = 256, .n = 64, .k = 128, .batch = 2},
+         {.columns = 64, .stages = 2, .cluster = 2, .order = 2});
+  turned("three products, B across k, sums in two parts", false, true,
+         {.m = 128, .n = 128, .k = 256}, {.stages = 2, .split = 2});
+  for (const bool a : {false, true})
+    for (const bool b : {false, true}) {
+      if (!a && !b) continue;
+      HopperCase* const test = narrow(absl::StrCat("across k, remainders, persistent ", a, b),
+                                      DType::kF32, {.m = 200, .n = 72, .k = 144},
+                                      {.columns = 64, .stages = 2, .persistent_blocks = 1});
+      test->product.a_by_columns = a;
+      test->product.b_by_columns = !b;
+    }
+  HopperCase* const across = narrow("256 columns, both across k, cluster", DType::kF32,
+                                    {.m = 256, .n = 256, .k = 96},
+                                    {.columns = 256, .stages = 2, .cluster = 2});
+  across->product.a_by_columns = true;
+  across->product.b_by_columns = false;
   HopperCase& bias = add("bias and relu to bf16", {.m = 120, .n = 192, .k = 64}, {.stages = 2});
   bias.product.c_dtype = DType::kBF16;
   bias.product.buffer_count = 4;

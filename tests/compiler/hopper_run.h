@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/program/hopper/product.h"
+#include "tests/compiler/whole_product.h"
 
 namespace outboard::test {
 

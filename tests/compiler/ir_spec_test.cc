@@ -395,6 +395,29 @@ TEST(Spec, TheDeviceLevelIsTheTensorLevelWithCollectivesAndTheRank) {
             kBad);
 }
 
+// Each by itself: a client's graph has none of them.
+TEST(Spec, ATensorGraphHasNoOperationOfDevicesAndNoRank) {
+  Graph g;
+  const UOp* const rank = Var(g, limits::kRankSlot, 0, 1);
+  const UOp* const x = Param(g, 0, kF32, {4});
+  constexpr auto kSum = static_cast<int64_t>(Op::kAdd);
+  const std::vector<std::pair<const char*, const UOp*>> cases = {
+      {"rank", Add(g, x, Expand(g, Reshape(g, Cast(g, rank, kF32), {1}), {4}))},
+      {"UNSHARD", g.MakeChecked(Op::kUnshard, kVoid, {x}, {0, 2, 1})},
+      {"REDUCE_SCATTER", g.MakeChecked(Op::kReduceScatter, kVoid, {x}, {kSum, 0, 2, 1})},
+      {"ALLTOALL", g.MakeChecked(Op::kAllToAll, kVoid, {x}, {0, 0, 2, 1})},
+      {"ALLREDUCE", g.MakeChecked(Op::kAllReduce, kVoid, {x}, {kSum, 2, 1})},
+      {"COPY", g.MakeChecked(Op::kCopy, kVoid, {x}, {0, 2, 1})}};
+  for (const auto& [name, node] : cases) {
+    const UOp* const root = Sink(g, {node});
+    EXPECT_EQ(VerifyGraph(root, Level::kDevice).code(), kOk) << name;
+    const absl::Status refused = VerifyGraph(root, Level::kTensor);
+    EXPECT_EQ(refused.code(), kBad) << name;
+    EXPECT_NE(refused.message().find("node "), absl::string_view::npos) << refused;
+    EXPECT_NE(refused.message().find(name), absl::string_view::npos) << refused;
+  }
+}
+
 TEST(Spec, ParamsAndVars) {
   Graph g;
   const UOp *const p = Param(g, 0, kF32, {Dim(Var(g, 5, 1, 4))}), *const q = Param(g, 1, kF32, {});

@@ -17,9 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
-#include "compiler/program/hopper/product.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "tests/compiler/ptx_run.h"
+#include "tests/compiler/whole_product.h"
 
 namespace outboard::test {
 namespace {
@@ -33,6 +33,7 @@ struct Golden {
   bool b_by_columns;        // what the unit reads of operands that have not 16 bits
   const char* instruction;  // that the text has
   bool three_products = false;
+  bool a_by_columns = false;
 };
 void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.name; }
 
@@ -41,6 +42,8 @@ constexpr Golden kGoldens[] = {
     {"f8e4m3", DType::kF8E4M3, true, "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3"},
     {"tf32", DType::kF32, true, "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32"},
     {"f32", DType::kF32, true, "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32", true},
+    {"f32_across", DType::kF32, false, "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32", true,
+     true},
 };
 
 // One tile, of as many steps as the ring has stages.
@@ -50,6 +53,7 @@ std::string PtxOf(const Golden& golden) {
                                           .m = 128,
                                           .n = 64,
                                           .k = 128,
+                                          .a_by_columns = golden.a_by_columns,
                                           .b_by_columns = golden.b_by_columns};
   const auto program = ValueOrDie(MakeHopperProduct(product, {.columns = 64, .stages = 2}));
   const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget(kArch, 132)));

@@ -53,7 +53,8 @@ ptx::TensorMap EncodeMap(const MappedTensor& map, uint64_t address) {
 }  // namespace
 
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
-                             std::span<const int64_t> vars, uint64_t seed) {
+                             std::span<const int64_t> vars, uint64_t seed,
+                             uint64_t* bank_conflicts) {
   if (kernel.tasks == 0) return absl::OkStatus();
   ptx::DeviceMemory memory;
   ptx::Machine machine(&memory, {.seed = seed});
@@ -93,6 +94,8 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
   for (size_t slot = 0; slot < buffers.size(); ++slot)
     if (!buffers[slot].empty())
       OB_CHECK(memory.Read(addresses[slot], buffers[slot].data(), buffers[slot].size()));
+  if (bank_conflicts != nullptr)
+    *bank_conflicts = machine.counters().shared_wavefronts - machine.counters().shared_accesses;
   return absl::OkStatus();
 }
 

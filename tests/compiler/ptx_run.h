@@ -14,9 +14,11 @@ namespace outboard::test {
 
 // Every buffer is an allocation of exactly its bytes; of a kernel in several copies there are those
 // of the first copy first. Errors: what the machine reports, and
-// INVALID_ARGUMENT for text that it does not know.
+// INVALID_ARGUMENT for text that it does not know. `bank_conflicts`, unless it is null: how
+// often an access to shared memory waits for a bank.
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
-                             std::span<const int64_t> vars = {}, uint64_t seed = 1);
+                             std::span<const int64_t> vars = {}, uint64_t seed = 1,
+                             uint64_t* bank_conflicts = nullptr);
 
 // The assembler's path: $OUTBOARD_PTXAS, the one that `scripts/setup --assembler` has fetched, or
 // `ptxas` in $PATH; empty where there is none.

@@ -199,6 +199,24 @@ TEST(ShardPrograms, OneMeshAxisForTwoDimensions_IsRefused) {
     EXPECT_EQ(code(hints).code(), absl::StatusCode::kInvalidArgument);
 }
 
+// It names the value, the dimension and the VAR.
+TEST(ShardPrograms, AHintOnADimensionWithAVar_IsRefused) {
+  const auto refused = [](int dim) {
+    Graph g;
+    const Dim rows(Var(g, 5, 1, 64));
+    const UOp* const x = Param(g, 0, DType::kF32, {rows, Dim(16)});
+    const UOp* const hint = g.MakeChecked(Op::kLayout, x->dtype, {x}, {0, dim});
+    return ShardGraph(g, Sink(g, {hint}), Mesh{{2}}, {},
+                      {.spread = Spread::kData, .state = {false}, .results = {Layout{}}})
+        .status();
+  };
+  EXPECT_TRUE(refused(1).ok()) << refused(1);
+  const absl::Status status = refused(0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+  for (const char* word : {"LAYOUT", "dimension 0", "n5"})
+    EXPECT_NE(status.message().find(word), absl::string_view::npos) << status;
+}
+
 // Seven terms on two devices: what is past the end is masked, and a product stays one.
 TEST(ShardPrograms, AnUnevenSumOfProducts_IsStillOne) {
   Graph g;

@@ -2,6 +2,8 @@
 // send from.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/schedule/schedule.h"
@@ -114,6 +116,41 @@ TEST(TransferSteps, LargeTransfers_StartAsTheyAreStored) {
   EXPECT_EQ(schedule.buckets.size(), 3u);
   for (int b = 0; b < 2; ++b)
     EXPECT_LT(PlacesOf(schedule, b).start, PlacesOf(schedule, b + 1).start);
+}
+
+// Too small for a bucket, and nothing else can join it: it is on its way while others are waited
+// for.
+TEST(TransferSteps, ASmallLastTransfer_StartsBeforeAnyIsWaitedFor) {
+  Graph g;
+  std::vector<const UOp*> results;
+  for (int64_t i = 0; i < 2; ++i) {
+    const UOp* const sent = Alu(g, Op::kSqrt, Vector(g, i, i == 0 ? 2 << 20 : 1000));
+    results.push_back(Alu(g, Op::kNeg, Make(g, Op::kAllReduce, sent, {kAdd, 2, 1})));
+  }
+  const Schedule schedule = Of(g, Sink(g, results));
+  ExpectValid(schedule);
+  ASSERT_EQ(schedule.buckets.size(), 2u) << schedule::ScheduleToString(schedule);
+  for (const int b : {0, 1})
+    EXPECT_LT(PlacesOf(schedule, b).start,
+              std::min(PlacesOf(schedule, 0).wait, PlacesOf(schedule, 1).wait));
+}
+
+// What starts first comes first: its readers run while the others are under way, though they are
+// behind in the SINK.
+TEST(TransferSteps, Readers_RunInTheOrderInWhichTransfersStart) {
+  Graph g;
+  const UOp* const first = Make(g, Op::kContiguous, Alu(g, Op::kSqrt, Vector(g, 0, 2 << 20)));
+  const UOp* const second =
+      Make(g, Op::kContiguous, Alu(g, Op::kSqrt, Flip(g, first, std::vector<int64_t>{0})));
+  const auto summed = [&](const UOp* x) {
+    return Alu(g, Op::kNeg, Make(g, Op::kAllReduce, x, {kAdd, 2, 1}));
+  };
+  const UOp* const of_second = summed(second);
+  const Schedule schedule = Of(g, Sink(g, {of_second, summed(first)}));
+  ExpectValid(schedule);
+  ASSERT_EQ(schedule.buckets.size(), 2u) << schedule::ScheduleToString(schedule);
+  EXPECT_LT(PlacesOf(schedule, 0).start, PlacesOf(schedule, 1).start);
+  EXPECT_LT(PlacesOf(schedule, 0).wait, PlacesOf(schedule, 1).wait);
 }
 
 TEST(TransferSteps, GathersOfInputs_RunOneAhead) {

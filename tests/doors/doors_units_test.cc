@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "gateway/data_path/graph_bytes.h"
+#include "gateway/admission/graph_bytes.h"
 #include "gateway/doors/account_limits.h"
 #include "gateway/doors/address_key.h"
 #include "gateway/doors/connection_table.h"

@@ -6,13 +6,17 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "client/tensor/session_scope.h"
+#include "client/tensor/variable.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "tests/e2e/lost_test.h"
@@ -349,6 +353,71 @@ TEST_F(GroupsTest, AWrongNumberOfDevices_IsSaidAtOnce) {
   EXPECT_EQ(Session::Connect(options).status().code(), StatusCode::kInvalidArgument);
   options.spread = "stages";
   EXPECT_EQ(Session::Connect(options).status().code(), StatusCode::kUnimplemented);
+}
+
+// What a hint asks for and cannot have: the code, the numbers, and the line of the hint.
+TEST_F(GroupsTest, AHintThatDoesNotFit_IsSaidAtItsLine) {
+  cluster_.StartUp(1, "--devices 2");
+  const std::shared_ptr<Session> session = ConnectTo(2);
+  ASSERT_NE(session, nullptr);
+  const SessionScope scope(session);
+  const Tensor x = Tensor::zeros({8, 6}).state_();
+  const Variable rows("rows", 1, 8);
+  const auto reaches = [&](const Tensor& hinted) { return (hinted + 1).sum().item(); };
+  struct Case {
+    StatusCode code;
+    std::vector<std::string> words;
+    int line;
+    std::function<Tensor()> hinted;
+  };
+  const std::vector<Case> cases = {
+      {StatusCode::kInvalidArgument, {"mesh axis 1", "2"}, __LINE__,
+       [&] { return x.shard(0, 1); }},
+      {StatusCode::kInvalidArgument, {"dimension 1", "dimension 0"}, __LINE__,
+       [&] { return x.shard(0).shard(1); }},
+      {StatusCode::kUnimplemented, {"dimension 0", "VAR", "rows"}, __LINE__,
+       [&] { return x.slice(0, 0, rows.bind(4)).shard(0); }}};
+  for (const Case& c : cases) {
+    try {
+      reaches(c.hinted());
+      ADD_FAILURE() << "the hint of line " << c.line << " was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status().code(), c.code) << error.what();
+      for (const std::string& words : c.words)
+        EXPECT_NE(std::string(error.what()).find(words), std::string::npos)
+            << error.what() << "\nlacks " << words;
+      EXPECT_NE(std::string(error.what()).find(absl::StrCat("groups_test.cc:", c.line + 1)),
+                std::string::npos)
+          << error.what() << "\nlacks line " << c.line + 1;
+    }
+  }
+  EXPECT_EQ(reaches(x.shard(0)), 48) << "the session goes on";
+}
+
+// A client may say what it wants, not how devices do it.
+TEST_F(GroupsTest, AGraphWithOperationsOfDevices_IsRefused) {
+  cluster_.StartUp(1, "--devices 2");
+  for (const uint32_t devices : {1u, 2u}) {
+    auto session = ConnectTo(devices);
+    ASSERT_NE(session, nullptr);
+    Graph g;
+    const UOp* const x = Param(g, 0, DType::kF32, {4});
+    const UOp* const all = g.MakeChecked(Op::kUnshard, DType::kVoid, {x}, {0, 2, 1});
+    const EncodedGraph graph = ValueOrDie(EncodeGraph(Sink(g, {all})));
+    session::RunRequest request;
+    request.graph_id = graph.id.bytes;
+    request.graph = std::make_shared<const std::string>(graph.bytes);
+    request.inputs = {session->NewHandle()};
+    request.outputs = {session->NewHandle()};
+    const std::vector<int64_t> dims = {4};
+    ASSERT_TRUE(session->Put(request.inputs[0], DType::kF32, dims, std::string(16, '\0')).ok());
+    ASSERT_TRUE(session->Run(request).ok());
+    const absl::Status refused =
+        session->Await(ValueOrDie(session->Fetch(request.outputs[0])), 0).status();
+    EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument) << refused;
+    EXPECT_NE(refused.message().find("node 1 (UNSHARD)"), std::string::npos) << refused;
+    EXPECT_TRUE(session->Close().ok());
+  }
 }
 
 }  // namespace

@@ -5,8 +5,6 @@
 // OUTBOARD_NGINX_UPLOAD_MB=1000.
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -26,6 +24,7 @@
 #include "proto/account.grpc.pb.h"
 #include "proto/fleet.grpc.pb.h"
 #include "tests/support/cluster.h"
+#include "tests/support/free_port.h"
 #include "tests/support/random_words.h"
 #include "tests/support/step.h"
 #include "wire/blobs/upload.h"
@@ -42,21 +41,6 @@ int SettingOr(const char* name, int otherwise) {
   return text != nullptr ? std::atoi(text) : otherwise;
 }
 
-// Free a moment ago: nginx takes no port 0. -1 where there is no such address.
-int FreePort(const std::string& host) {
-  const bool v6 = host == "::1";
-  const int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in6 address6{.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-  sockaddr_in address4{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
-  auto* const address =
-      v6 ? reinterpret_cast<sockaddr*>(&address6) : reinterpret_cast<sockaddr*>(&address4);
-  socklen_t size = v6 ? sizeof address6 : sizeof address4;
-  const bool bound = bind(fd, address, size) == 0 && getsockname(fd, address, &size) == 0;
-  close(fd);
-  if (!bound) return -1;
-  return ntohs(v6 ? address6.sin6_port : address4.sin_port);
-}
-
 class Nginx : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -71,8 +55,8 @@ class Nginx : public ::testing::Test {
                   .code,
               0);
     Write("secret.conf", std::string("grpc_set_header outboard-proxy-secret \"") + kSecret + "\";");
-    port_ = FreePort("127.0.0.1");
-    port6_ = FreePort("::1");
+    port_ = test::FreePort();  // nginx takes no port 0
+    port6_ = test::FreePort("::1");
     const std::string listen6 =
         port6_ > 0 ? "listen [::1]:" + std::to_string(port6_) + " ssl http2;" : "";
     std::string config = test::ReadFile(OUTBOARD_SOURCE_DIR "/deploy/nginx/outboard.conf");

@@ -277,13 +277,13 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"key create --from 10.0.0.5/8 --data " + folder, 2},
       {"account suspend default --data " + folder, 0},
       {"account resume default --data " + folder, 0},
-      {"account suspend nobody --data " + folder, 1},
+      {"account suspend nobody --data " + folder, 2},
       {"account create friend --credit-limit 0 --data " + folder, 0},
       {"account create friend --data " + folder, 1},  // is there already
       {"account credit-limit friend -1 --data " + folder, 2},
       {"account credit-limit friend default --data " + folder, 0},
       {"account show friend --json --data " + folder, 0},
-      {"account show nobody --data " + folder, 1},
+      {"account show nobody --data " + folder, 2},
       {"credit add 20 --account friend --id a --data " + folder, 0},
       {"credit add 20 --account friend --id a --json --data " + folder, 0},  // again: nothing
       {"credit add 20 --tenant friend --id a --data " + folder, 0},  // the same account
@@ -292,7 +292,7 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"credit add 0 --account friend --id b --data " + folder, 2},
       {"credit add 9223372036854775808 --account friend --id b --data " + folder, 1},
       {"credit add 1.0000001 --account friend --id b --data " + folder, 2},
-      {"credit add 1 --account nobody --id b --data " + folder, 1},
+      {"credit add 1 --account nobody --id b --data " + folder, 2},
       {"cap set 5 --account friend --data " + folder, 0},
       {"cap set none --account friend --json --data " + folder, 0},
       {"cap set 0 --account friend --data " + folder, 2},
@@ -317,6 +317,36 @@ TEST_F(ProcessesTest, ExitCodes) {
        {"frob", "", "up --workers 0", "up --nosuch", "worker", "key", "up --session-memory 12XB",
         "serve --devices x", "up --quota -1", "up --session-memory -5GB"}) {
     test::ExpectAsDocumented("Wrong arguments of a program of ours", Outboard(wrong).err);
+  }
+}
+
+// Every command on an account says which accounts there are, and invoice, which means "default"
+// where it is told nothing, that one can be named.
+TEST(Accounts, OneThatIsNotThere_NamesThoseThatAre) {
+  const test::TempFolder temporary;
+  const std::string at = " --data " + temporary.path();
+  for (const char* name : {"lab", "friend"})
+    ASSERT_EQ(Outboard(std::string("account create ") + name + at).code, 0) << name;
+  for (const char* command :
+       {"invoice", "invoice --verify --account nobody", "credit add 1 --id a", "cap set 1",
+        "account show nobody", "account suspend nobody", "account resume nobody",
+        "account share-tuning nobody on", "account credit-limit nobody 1"}) {
+    const test::Ended ended = Outboard(command + at);
+    EXPECT_EQ(ended.code, 2) << command;
+    EXPECT_NE(ended.err.find("lab, friend"), std::string::npos) << command << ": " << ended.err;
+    EXPECT_EQ(ended.err.find("tenant"), std::string::npos) << ended.err;
+    EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << ended.err;
+    const bool unnamed = std::string_view(command).find("nobody") == std::string_view::npos;
+    EXPECT_EQ(ended.err.find("--account NAME") != std::string::npos, unnamed) << ended.err;
+  }
+  // What they print says account, too, as --by does.
+  for (const char* command :
+       {"account show lab --json", "credit add 1 --id a --account lab --json",
+        "cap set 5 --account lab --json", "key create --account lab --json"}) {
+    const test::Ended ended = Outboard(command + at);
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    EXPECT_NE(ended.out.find("\"account\": \"lab\""), std::string::npos) << ended.out;
+    EXPECT_EQ(ended.out.find("tenant"), std::string::npos) << ended.out;
   }
 }
 

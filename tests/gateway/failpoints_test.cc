@@ -4,15 +4,14 @@
 // The same program is run as a child with OUTBOARD_FAILPOINT, then again without, on one folder;
 // what a reader sees at the end is what an undisturbed run leaves.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <future>
+#include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/failpoint.h"
@@ -24,6 +23,7 @@
 #include "gateway/proof/receipt_rows.h"
 #include "gateway/server/ledger_writer.h"
 #include "tests/gateway/support.h"
+#include "tests/support/failpoints.h"
 #include "wire/proof/receipt.h"
 
 namespace outboard::gateway::test {
@@ -129,30 +129,20 @@ std::string Seen(const std::string& folder) {
   return out.str();
 }
 
-// Returns how the child ended, as waitpid tells it.
 int RunChild(const std::string& folder, const std::string& failpoint) {
-  const int child = fork();
-  if (child == 0) {
-    setenv("OUTBOARD_FAILPOINT", failpoint.c_str(), 1);
-    setenv("OUTBOARD_FAILPOINTS_FOLDER", folder.c_str(), 1);
-    execl("/proc/self/exe", "failpoints", "--gtest_filter=FailpointChild.DISABLED_Lives",
-          "--gtest_also_run_disabled_tests", "--gtest_brief=1", nullptr);
-    _exit(127);
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return status;
+  return outboard::test::RunChild("FailpointChild.DISABLED_Lives", folder, failpoint);
 }
 
 // What a child does.
 TEST(FailpointChild, DISABLED_Lives) {
-  const char* const folder = std::getenv("OUTBOARD_FAILPOINTS_FOLDER");
+  const char* const folder = outboard::test::FolderOfChild();
   if (folder == nullptr) GTEST_SKIP() << "only as a child of the other tests";
   LiveIn(folder);
 }
 
 TEST(Failpoints, KilledAtEach_BooksBalanceAndNothingIsChargedTwice) {
-  EXPECT_GE(std::size(kFailpoints), 30u);
+  const auto failpoints = outboard::test::FailpointsOf(FailpointProcess::kGateway);
+  EXPECT_GE(failpoints.size(), 30u);
   TempDir undisturbed;
   ASSERT_EQ(RunChild(undisturbed.File(""), ""), 0);
   const std::string expected = Seen(undisturbed.File(""));
@@ -160,11 +150,12 @@ TEST(Failpoints, KilledAtEach_BooksBalanceAndNothingIsChargedTwice) {
   EXPECT_NE(expected.find("receipt 4 20000"), std::string::npos) << expected;
   ASSERT_EQ(RunChild(undisturbed.File(""), ""), 0);  // all of it again
   EXPECT_EQ(Seen(undisturbed.File("")), expected);
-  for (const std::string_view name : kFailpoints) {
+  for (const auto& [name, process, interrupts] : failpoints) {
+    SCOPED_TRACE(interrupts);
     for (const char* passes : {"", ":2"}) {  // the first time, and where there is one the third
       TempDir dir;
       const int ended = RunChild(dir.File(""), std::string(name) + passes);
-      const bool killed = WIFSIGNALED(ended) && WTERMSIG(ended) == SIGKILL;
+      const bool killed = outboard::test::WasKilled(ended);
       if (*passes == '\0') EXPECT_TRUE(killed) << name << " is never passed: " << ended;
       if (!killed) continue;
       // What is there already verifies, before anything goes on.
@@ -176,6 +167,23 @@ TEST(Failpoints, KilledAtEach_BooksBalanceAndNothingIsChargedTwice) {
       EXPECT_EQ(Seen(dir.File("")), expected) << name << passes;
     }
   }
+}
+
+// Each failpoint is killed at by the test of its process: here, or in worker_failpoints_test.
+TEST(Failpoints, EachIsOfAProcessThatIsTested_AndThereOnce) {
+  std::set<std::string_view> names;
+  for (const auto& [name, process, interrupts] : kFailpoints) {
+    EXPECT_TRUE(names.insert(name).second) << name;
+    EXPECT_TRUE(process == FailpointProcess::kGateway || process == FailpointProcess::kWorker)
+        << name;
+    EXPECT_FALSE(interrupts.empty()) << name;
+  }
+}
+
+TEST(Failpoints, AnEnvironmentThatNamesNone_EndsTheProcess) {
+  TempDir dir;
+  const int ended = RunChild(dir.File(""), "ledger.post.nowhere");
+  EXPECT_TRUE(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGABRT) << ended;
 }
 
 }  // namespace

@@ -11,13 +11,20 @@
 #include <vector>
 
 #include "gateway/accounts/session_rows.h"
+#include "gateway/base/token.h"
+#include "gateway/data_path/core_driver.h"
+#include "gateway/data_path/ports.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/proof/head_signer.h"
 #include "gateway/server/ledger_writer.h"
+#include "proto/cloud.pb.h"
+#include "proto/fleet.pb.h"
 #include "storage/sqlite.h"
+#include "tests/gateway/core_driver_world.h"
 #include "tests/gateway/support.h"
 #include "tests/support/temp_folder.h"
 #include "wire/proof/signing_key.h"
+#include "wire/version.h"
 
 namespace outboard::gateway::test {
 namespace {
@@ -83,6 +90,102 @@ TEST_F(LedgerWriterTest, WhatComesTogether_WaitsForTheDiskOnce_AndBeforeAnybodyI
   EXPECT_TRUE(AwaitWritten().ok());
   EXPECT_EQ(syncs_, 1) << "nothing was written since";
   EXPECT_EQ(ValueOrDie(ledger_->UsageOf(kAnna)).device_ms, 20'000);
+}
+
+TEST_F(LedgerWriterTest, WhatIsCorked_IsTakenInAsOne_ItsWritesFirst) {
+  ASSERT_TRUE(AwaitWritten().ok());
+  const int before = syncs_;
+  std::vector<int> told;  // how many syncs there were
+  writer_.Cork();
+  const auto tell = [&](const absl::Status& status) {
+    EXPECT_TRUE(status.ok()) << status;
+    told.push_back(syncs_ - before);
+  };
+  writer_.Grant({.lease = DeviceOf(1).lease, .tenant = kAnna, .devices = 1, .worker = "w"});
+  writer_.Then(tell);
+  writer_.Cork();  // nested
+  writer_.Grant({.lease = DeviceOf(2).lease, .tenant = kAnna, .devices = 1, .worker = "w"});
+  writer_.Uncork();
+  writer_.ThenOrAtOnce([&] { tell(absl::OkStatus()); });
+  EXPECT_TRUE(told.empty()) << "it is corked";
+  writer_.Uncork();
+  EXPECT_TRUE(AwaitWritten().ok());
+  EXPECT_EQ(told, (std::vector<int>{1, 1}));
+  EXPECT_EQ(syncs_, before + 1);
+  for (const uint64_t session : {1, 2})
+    EXPECT_EQ(ValueOrDie(rows_->LeasesOf(DeviceOf(session).lease.session)).size(), 1u);
+}
+
+// A gateway's driver on this writer, with a worker of one device and a client.
+class GoingLiveTest : public LedgerWriterTest {
+ protected:
+  GoingLiveTest() {
+    proto::WorkerEvent event;
+    proto::Register& reg = *event.mutable_register_();
+    reg.set_name("gpu");
+    reg.set_identity(std::string(kWorkerIdentityBytes, 'a'));
+    wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
+    reg.add_devices()->set_hardware_class("small");
+    worker_port_.OnEvent(event);
+    EXPECT_TRUE(AwaitWritten().ok());
+    syncs_ = 0;
+  }
+  ~GoingLiveTest() override { writer_.Stop(); }  // it tells the driver
+
+  void Open() {
+    proto::ClientFrame frame;
+    proto::Open& open = *frame.add_items()->mutable_open();
+    wire::SetRange(wire::kProtocolOfClients, *open.mutable_protocol());
+    wire::SetRange(wire::kGraphSchemas, *open.mutable_graph_schema());
+    client_port_.Begin();
+    RunAll(host_.jobs);
+    client_port_.OnFrame(std::move(frame));
+    RunAll(host_.jobs);
+  }
+  void Attach() {
+    const proto::Assign& assign = *worker_.assign();
+    ASSERT_TRUE(executor_port_
+                    .Attach(*SessionId::FromBytes(assign.session_id()),
+                            *TokenFromBytes(assign.attach_token()))
+                    .ok());
+  }
+  // The executor gets the client's Open when the session is live.
+  void ExpectLiveAfterOneSync() {
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(AwaitWritten().ok());  // what writes lead to, too
+    EXPECT_EQ(executor_.sent.size(), 1u);
+    EXPECT_EQ(syncs_, 1);
+    const SessionId session = *SessionId::FromBytes(worker_.assign()->session_id());
+    EXPECT_EQ(ValueOrDie(rows_->LeasesOf(session)).size(), 1u);
+    EXPECT_TRUE(rows_->Get(session).ok());
+  }
+
+  Host host_;
+  Blobs blobs_;
+  Auth auth_{&host_};
+  CoreDriver driver_{{}, &host_, &writer_, &blobs_, &auth_};
+  WorkerEnd worker_;
+  WorkerPort worker_port_{&driver_, &worker_};
+  ClientEnd client_;
+  ClientPort client_port_{&driver_, &host_, &auth_, &client_, {}};
+  ExecutorEnd executor_;
+  ExecutorPort executor_port_{&driver_, &executor_};
+};
+
+TEST_F(GoingLiveTest, ASessionWhoseExecutorComesLast_WaitsForTheDiskOnce) {
+  Open();
+  EXPECT_TRUE(AwaitWritten().ok());  // its hold is there
+  EXPECT_EQ(syncs_, 0);
+  Attach();
+  ExpectLiveAfterOneSync();
+}
+
+TEST_F(GoingLiveTest, ASessionWhoseHoldComesLast_WaitsForTheDiskOnce) {
+  std::promise<void> attached;
+  writer_.Then([&](const absl::Status&) { attached.get_future().wait(); });
+  Open();
+  Attach();
+  attached.set_value();
+  ExpectLiveAfterOneSync();
 }
 
 TEST_F(LedgerWriterTest, WhatNobodyWaitsFor_IsDurableAllTheSame) {

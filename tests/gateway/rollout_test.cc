@@ -205,10 +205,50 @@ TEST(RolloutReasons, AMachineOnItsWayBack_IsLeftAlone_UntilItIsLate) {
   EXPECT_EQ(actions[0].kind, RolloutAction::Kind::kKeepImage);
   EXPECT_EQ(rollout.state, RolloutState::kStopped);
   EXPECT_EQ(rollout.why, kOnItsWay);
-  EXPECT_TRUE(Step(rollout, {{"s-0", seen}}, WallTime{89'000}).empty());
-  const auto late = Step(rollout, {{"s-0", seen}}, WallTime{90'000});
+  EXPECT_TRUE(Step(rollout, {{"s-0", seen}}, WallTime{149'000}).empty());
+  const auto late = Step(rollout, {{"s-0", seen}}, WallTime{150'000});
   ASSERT_EQ(late.size(), 1u);
   EXPECT_EQ(late[0].kind, RolloutAction::Kind::kPowerCycle);
+}
+
+// U6: each sign once, and twice as long after each restart; then it needs hands.
+TEST(RolloutReasons, AMachineThatShowsItself_GetsMoreTime_AndNotForEver) {
+  Rollout rollout{.image = kSecond, .nodes = "*", .within_ms = 60'000};
+  rollout.by_serial["s-0"] = {.from = kFirst, .state = RolloutNodeState::kReturning, .boot = "1"};
+  rollout.state = RolloutState::kStopped;
+  NodeSeen seen{.image = kFirst, .boot = "1"};
+  std::vector<int> cycles;
+  const auto until = [&](int from_s, int to_s) {
+    for (int at_s = from_s; at_s < to_s; ++at_s)
+      for (const RolloutAction& action : Step(rollout, {{"s-0", seen}}, WallTime{1000LL * at_s}))
+        if (action.kind == RolloutAction::Kind::kPowerCycle) cycles.push_back(at_s);
+  };
+  until(0, 70);
+  EXPECT_EQ(cycles, std::vector<int>({60}));
+  seen.has_asked = true;  // at 70, and goes on asking
+  until(70, 300);
+  EXPECT_EQ(cycles, std::vector<int>({60}));
+  seen.boot = "2";  // at 300 it enrols, and hangs
+  until(300, 541);
+  EXPECT_EQ(cycles, std::vector<int>({60, 540}));
+  seen.has_asked = false;
+  until(541, 601);
+  EXPECT_EQ(cycles, std::vector<int>({60, 540, 600}));
+  until(601, 3600);
+  EXPECT_EQ(cycles.size(), 3u);
+}
+
+// --within may be shorter than a start: the power hook is not to hit a machine on its way back.
+TEST_F(RolloutTest, AMachineThatStartsSlowly_IsSwitchedOffAndOnOnce) {
+  PowerOn(2);
+  LetServe(kSecond);
+  nodes_->SetKind(kSecond, ImageKind::kHangs);
+  nodes_->AllowPowerCycles();
+  nodes_->SetStart(/*until_enrolled_ms=*/45'000, /*until_joined_ms=*/30'000);
+  ASSERT_TRUE(Begin(50, /*within_s=*/20).ok());
+  Until([&] { return IsSettled(Last()) && nodes_->Here().size() == 2; });
+  EXPECT_EQ(CountOf(RolloutNodeState::kTakenBack), 1);
+  EXPECT_EQ(nodes_->power_cycles(), 1);
 }
 
 TEST_F(RolloutTest, TheBootServerIsAskedTwice_AndTheRolloutKnows) {

@@ -50,6 +50,12 @@ class SimulatedNodes {
   WallTime now() const { return now_; }
   void SetKind(const std::string& image, ImageKind kind) { kinds_[image] = kind; }
   void AllowPowerCycles() { has_power_ = true; }
+  // From now on a machine takes so long from asking what to boot until it has enrolled, and from
+  // there until it has joined.
+  void SetStart(int64_t until_enrolled_ms, int64_t until_joined_ms) {
+    until_enrolled_ms_ = until_enrolled_ms;
+    until_joined_ms_ = until_joined_ms;
+  }
   int power_cycles() const { return power_cycles_; }
   int sessions_lost() const { return sessions_lost_; }
   int most_away() const { return most_away_; }
@@ -78,7 +84,7 @@ class SimulatedNodes {
   }
 
  private:
-  enum class State { kOff, kBooting, kHung, kUp, kHere, kDraining };
+  enum class State { kOff, kBooting, kHung, kUp, kTested, kHere, kDraining };
   struct Node {
     State state = State::kOff;
     std::string image;
@@ -126,6 +132,7 @@ class SimulatedNodes {
       if (node.image.empty()) return Choose(serial, node);
       return Start(serial, node);
     }
+    if (node.state == State::kTested) return Join(serial, node);
     if (node.state == State::kUp && KindOf(node.image) == ImageKind::kFailsTest) Test(serial, node);
   }
   // To another machine that is here, as the gateway does.
@@ -142,7 +149,7 @@ class SimulatedNodes {
     node.image = choice.has_value() ? choice->image : "sha256:first";
     node.restarts_at_ms =
         choice.has_value() && choice->on_trial ? now_.unix_ms + choice->within_ms : 0;
-    node.at_ms = now_.unix_ms + 1000;
+    node.at_ms = now_.unix_ms + until_enrolled_ms_;
   }
   void Start(const std::string& serial, Node& node) {
     switch (KindOf(node.image)) {
@@ -159,10 +166,15 @@ class SimulatedNodes {
       case ImageKind::kGood:
       case ImageKind::kDrainsForever:
         Enrol(serial, node);
-        keeper_->OnTested(serial, absl::OkStatus());
-        node.state = State::kHere;
-        node.restarts_at_ms = 0;
+        node.state = State::kTested;
+        node.at_ms = now_.unix_ms + until_joined_ms_;
+        if (until_joined_ms_ == 0) Join(serial, node);
     }
+  }
+  void Join(const std::string& serial, Node& node) {
+    keeper_->OnTested(serial, absl::OkStatus());
+    node.state = State::kHere;
+    node.restarts_at_ms = 0;
   }
   void Test(const std::string& serial, Node& node) {
     keeper_->OnTested(serial, absl::FailedPreconditionError("a product: element 0, 0 is 1"));
@@ -181,6 +193,7 @@ class SimulatedNodes {
   std::map<std::string, Node> nodes_;
   std::unique_ptr<NodeKeeper> keeper_;
   WallTime now_;
+  int64_t until_enrolled_ms_ = 1000, until_joined_ms_ = 0;
   bool has_power_ = false;
   int power_cycles_ = 0, sessions_lost_ = 0, most_away_ = 0;
 };

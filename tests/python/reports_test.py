@@ -98,6 +98,31 @@ def test_no_sweep(tmp_path, monkeypatch):
         sweep.results()
 
 
+def test_a_sweep_that_is_not_there(finished):
+    with pytest.raises(FileNotFoundError, match="there is no sweep x in .*outboard sweep ls"):
+        sweep.results("x")
+
+
+def test_as_a_program_it_warns_of_nothing(tmp_path):
+    run = [sys.executable, "-W", "error", "-m", "outboard.sweep"]
+    environment = {**os.environ, "OUTBOARD_DATA": str(tmp_path)}
+    help_ = subprocess.run([*run, "--help"], capture_output=True, text=True, timeout=120, env=environment)
+    assert (help_.returncode, help_.stderr) == (0, "")
+    assert help_.stdout.startswith("usage: python -m outboard.sweep")
+    # One line says what is wrong.
+    picture = subprocess.run([*run, "plot", str(tmp_path / "a.png")], capture_output=True, text=True, timeout=120,
+                             env=environment)
+    assert picture.returncode == 1 and picture.stdout == ""
+    assert picture.stderr.count("\n") == 1 and picture.stderr.startswith("python -m outboard.sweep: ")
+
+
+def test_it_is_an_attribute_of_the_package():
+    said = subprocess.run([sys.executable, "-c", "import sys, outboard; print('outboard.sweep' in sys.modules); "
+                           "print(outboard.sweep.results.__name__, outboard.sweep.report is outboard.report); "
+                           "print(hasattr(outboard, 'sweeps'))"], capture_output=True, text=True, check=True, timeout=120)
+    assert said.stdout.splitlines() == ["False", "results True", "False"]
+
+
 def test_a_picture(finished, tmp_path):
     pytest.importorskip("matplotlib")
     sweep.plot(str(tmp_path / "sweep.png"))

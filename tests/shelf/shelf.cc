@@ -4,38 +4,100 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <stdexcept>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "tests/net/fault_proxy.h"
 #include "tests/shelf/network_shelf.h"
+#include "tests/shelf/paced_sockets.h"
+#include "tests/support/free_port.h"
 
 namespace outboard::test {
 namespace {
 
-// The proxy before a worker has to know the worker's port before it starts. Ports from 32,768 on
-// are those that the system gives to others at any time.
-constexpr int kPortsFrom = 20'000, kPorts = 10'000;
+// A library that is loaded first would come before a sanitizer's.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kIsSanitized = true;
+#else
+constexpr bool kIsSanitized = false;
+#endif
 
-absl::StatusOr<int> FreePort() {
-  static int next = getpid() % kPorts;
-  for (int tried = 0; tried < kPorts; ++tried) {
-    const int port = kPortsFrom + next++ % kPorts;
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const sockaddr_in address{.sin_family = AF_INET,
-                              .sin_port = htons(static_cast<uint16_t>(port)),
-                              .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)},
-                              .sin_zero = {}};
-    const bool is_free =
-        fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-    if (fd >= 0) close(fd);
-    if (is_free) return port;
+// Seconds until 4 MiB have passed a connection that may send `bytes_per_s`.
+absl::StatusOr<double> PacedSeconds(uint64_t bytes_per_s) {
+  constexpr size_t kBytes = 4 << 20;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  const auto at = reinterpret_cast<sockaddr*>(&address);
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+            to = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int from = -1;
+  if (setsockopt(listener, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s, sizeof bytes_per_s) == 0 &&
+      bind(listener, at, length) == 0 && listen(listener, 1) == 0 &&
+      getsockname(listener, at, &length) == 0 && connect(to, at, length) == 0)
+    from = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  const auto begin = std::chrono::steady_clock::now();
+  size_t got = 0;
+  if (from >= 0) {
+    std::thread sender([&] {
+      const std::string bytes(kBytes, 'x');
+      (void)!send(from, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      shutdown(from, SHUT_WR);
+    });
+    std::string part(1 << 20, '\0');
+    for (ssize_t count = 1; count > 0; got += static_cast<size_t>(std::max<ssize_t>(count, 0)))
+      count = recv(to, part.data(), part.size(), 0);
+    sender.join();
   }
-  return absl::UnavailableError("no port is free");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  for (const int fd : {listener, to, from})
+    if (fd >= 0) close(fd);
+  if (got != kBytes) return absl::UnavailableError("no SO_MAX_PACING_RATE");
+  return took.count();
 }
+
+class PacedShelf : public Shelf {
+ public:
+  static std::string WhyNot() {
+    if (kIsSanitized) return "a sanitizer's library has to be loaded before any other";
+    constexpr uint64_t kSlow = 20'000'000;
+    const absl::StatusOr<double> seconds = PacedSeconds(kSlow);
+    if (!seconds.ok()) return std::string(seconds.status().message());
+    return *seconds > 0.1 ? "" : "this kernel's TCP does not pace";
+  }
+  explicit PacedShelf(const ShelfOptions& options)
+      : bytes_per_s_(static_cast<uint64_t>(options.gbit_per_s * 1e9 / 8)) {
+    OB_CHECK(options.delay_ms == 0);
+  }
+  ~PacedShelf() override { SetSocketRate(0); }
+
+  std::vector<std::string> In(int) const override {
+    if (bytes_per_s_ == 0) return {};
+    return {"/usr/bin/env", "LD_PRELOAD=" OUTBOARD_PACED_SOCKETS,
+            absl::StrCat("SHELF_BYTES_PER_S=", bytes_per_s_)};
+  }
+  std::string address(int) const override { return "127.0.0.1"; }
+  // The rate is that of the whole process, while the shelf is there.
+  absl::Status Enter(int) const override {
+    SetSocketRate(bytes_per_s_);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::string> ReachedAt(const std::string& listening) override {
+    return listening;
+  }
+  absl::StatusOr<std::vector<std::string>> DataAddressOptions(int node) override {
+    return std::vector<std::string>{"--data-address", address(node) + ":0"};
+  }
+
+ private:
+  const uint64_t bytes_per_s_;
+};
 
 class ProxyShelf : public Shelf {
  public:
@@ -56,7 +118,9 @@ class ProxyShelf : public Shelf {
     return proxies_.back()->address();
   }
   absl::StatusOr<std::vector<std::string>> DataAddressOptions(int node) override {
-    OB_ASSIGN_OR_RETURN(const int port, FreePort());
+    // The proxy before a worker has to know the worker's port before it starts.
+    const int port = FreePort();
+    if (port < 0) return absl::UnavailableError("no port is free");
     const std::string listening = absl::StrCat(address(node), ":", port);
     OB_ASSIGN_OR_RETURN(const std::string advertised, ReachedAt(listening));
     return std::vector<std::string>{"--data-address", listening, "--advertise-data-address",
@@ -79,11 +143,13 @@ class ProxyShelf : public Shelf {
 }  // namespace
 
 std::string Shelf::WhyNot(ShelfLinks links) {
+  if (links == ShelfLinks::kPaced) return PacedShelf::WhyNot();
   return links == ShelfLinks::kNetworks ? NetworkShelf::WhyNot() : "";
 }
 
 absl::StatusOr<std::unique_ptr<Shelf>> Shelf::Make(const ShelfOptions& options) {
   if (options.links == ShelfLinks::kNetworks) return NetworkShelf::Make(options);
+  if (options.links == ShelfLinks::kPaced) return std::make_unique<PacedShelf>(options);
   return std::make_unique<ProxyShelf>(options);
 }
 

@@ -1,15 +1,18 @@
 // Nodes on one machine that reach each other over links of a given rate or delay, as machines would
 // over Ethernet. What runs in them shares this machine's files, so a gateway outside is reached by
-// a unix socket, and only data between nodes passes the links. Of two kinds:
+// a unix socket, and only data between nodes passes the links. Of three kinds:
 //
 //   networks  each node is a network namespace. Needs root, and a kernel that has them
 //
 //     node 0 ---- tbf ---- bridge ---- tbf ---- node 1     rate: veth, each node's sending
 //     node 0 ---- a thread that holds packets ---- node 1  delay: two nodes, TAP devices
 //
+//   paced     all nodes share the loopback, and the kernel's TCP spaces what each connection sends
+//             (paced_sockets.h). Costs next to nothing; but there is no delay, and each connection
+//             has the rate for itself
 //   proxies   all nodes share the loopback, and a fault proxy stands before each address at which a
-//             node listens. Anywhere; but each connection has the rate for itself, and a
-//             proxy passes some Gbit/s at most
+//   proxies   all nodes share the loopback, and a fault proxy stands before each address that a node
+//             listens at. Anywhere; but each connection has the rate for itself, and a proxy takes
 //
 // Errors: UNAVAILABLE, with the command that failed.
 #pragma once
@@ -25,7 +28,7 @@
 
 namespace outboard::test {
 
-enum class ShelfLinks { kNetworks, kProxies };
+enum class ShelfLinks { kNetworks, kPaced, kProxies };
 
 struct ShelfOptions {
   int nodes = 2;

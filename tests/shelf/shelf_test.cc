@@ -1,7 +1,8 @@
 // Trains on nodes with links between them: over networks of their own, where what one machine's
-// loopback would let pass must not matter, and over proxies.
+// loopback would let pass must not matter, over paced connections, and over proxies.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdio.h>
 
 #include <cstdint>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "client/tensor/session_scope.h"
 #include "tests/e2e/small_training.h"
 #include "tests/shelf/shelf.h"
@@ -81,6 +83,34 @@ INSTANTIATE_TEST_SUITE_P(Over, ShelfTest,
                          [](const auto& info) {
                            return info.param == ShelfLinks::kNetworks ? "networks" : "proxies";
                          });
+
+class PacedShelfTest : public ShelfTest {};
+INSTANTIATE_TEST_SUITE_P(Over, PacedShelfTest, ::testing::Values(ShelfLinks::kPaced),
+                         [](const auto&) { return "paced"; });
+
+// As a worker, or PyTorch, makes them: by the C library, in a program that knows nothing of it.
+TEST_P(PacedShelfTest, SocketsOfANodesPrograms_HaveItsRate) {
+  const auto shelf =
+      test::Shelf::Make({.nodes = 2, .gbit_per_s = 1, .links = ShelfLinks::kPaced});
+  ASSERT_TRUE(shelf.ok()) << shelf.status();
+  const std::string program =
+      " python3 -c 'import socket, struct\n"
+      "for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):\n"
+      "  s = socket.socket(socket.AF_INET, kind)\n"
+      "  print(struct.unpack(\"Q\", s.getsockopt(socket.SOL_SOCKET, 47, 8))[0])'";
+  FILE* const output = popen((absl::StrJoin((*shelf)->In(1), " ") + program).c_str(), "r");
+  ASSERT_NE(output, nullptr);
+  uint64_t of_stream = 0, of_datagrams = 0;
+  EXPECT_EQ(fscanf(output, "%lu %lu", &of_stream, &of_datagrams), 2);
+  EXPECT_EQ(pclose(output), 0);
+  EXPECT_EQ(of_stream, 125'000'000u);
+  EXPECT_EQ(of_datagrams, ~uint64_t{0});  // no limit
+}
+
+TEST_P(PacedShelfTest, TwoNodes_HaveTheLossesOfOneDevice) {
+  ASSERT_NO_FATAL_FAILURE(Start({.nodes = 2, .gbit_per_s = 1}, 1));
+  ExpectTheSame(2, 5);
+}
 
 TEST_P(ShelfTest, TwoNodes_HaveTheLossesOfOneDevice) {
   ASSERT_NO_FATAL_FAILURE(Start({.nodes = 2, .gbit_per_s = 1}, 1));

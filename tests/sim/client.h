@@ -18,6 +18,22 @@
 
 namespace outboard::sim {
 
+// What an array holds, and its hash: of a large one made once, and shared by all that hold it.
+class Value {
+ public:
+  Value() = default;
+  Value(std::string bytes) : bytes_(std::move(bytes)), hash_(HashOf(bytes_)) {}  // NOLINT
+  explicit Value(std::shared_ptr<const std::string> shared)
+      : shared_(std::move(shared)), hash_(HashOf(*shared_)) {}
+  const std::string& bytes() const { return shared_ != nullptr ? *shared_ : bytes_; }
+  uint64_t hash() const { return hash_; }
+
+ private:
+  std::string bytes_;
+  std::shared_ptr<const std::string> shared_;
+  uint64_t hash_ = HashOf("");
+};
+
 class Client {
  public:
   Client(World* world, Gateway* gateway, int number, int items, uint32_t devices, bool has_name)
@@ -106,8 +122,8 @@ class Client {
     std::map<std::string, std::string> values;
   };
   struct Contents {
-    std::string value;
-    std::map<uint32_t, std::string> of_ranks;  // of several
+    Value value;
+    std::map<uint32_t, Value> of_ranks;  // of several
   };
   struct KeptName {
     uint64_t id;
@@ -117,7 +133,7 @@ class Client {
   struct Awaited {
     uint64_t seq;
     uint32_t index;
-    std::string value;
+    Value value;
   };
 
   int64_t Account() const { return 1 + number_ % Books::kAccounts; }
@@ -303,7 +319,7 @@ class Client {
       if (!value.ok())
         world_->Broken("client ", number_, ": item ", awaited.seq,
                        " fails: ", value.status().ToString());
-      else if (value->bytes != awaited.value)
+      else if (value->bytes != awaited.value.bytes())
         world_->Broken("client ", number_, ": item ", awaited.seq, " has another value");
       return true;
     });
@@ -381,8 +397,9 @@ class Client {
       if (world_->OneIn(40)) bytes->resize(kLargeBytes, 'x');
       const int64_t dims[] = {static_cast<int64_t>(bytes->size()) / 4};
       core_.Put(next_handle_, static_cast<uint32_t>(DType::kF32), dims, bytes);
-      for (auto& [rank, values] : of_ranks_) values[next_handle_] = *bytes;
-      values_[next_handle_++] = *bytes;
+      const Value value{std::shared_ptr<const std::string>(std::move(bytes))};
+      for (auto& [rank, values] : of_ranks_) values[next_handle_] = value;
+      values_[next_handle_++] = value;
     } else if (kind == 1) {
       const uint64_t handle = Some();
       core_.Release(handle);
@@ -404,7 +421,7 @@ class Client {
     const session::SaveEntry entries[] = {{"weight", handle}};
     const absl::StatusOr<uint64_t> seq = core_.Save(name, entries);
     if (!seq.ok()) return world_->Broken("client ", number_, ": ", seq.status().ToString());
-    saves_.push_back({*seq, name, {{"weight", values_.at(handle)}}});
+    saves_.push_back({*seq, name, {{"weight", values_.at(handle).bytes()}}});
   }
 
   void Run(size_t which) {
@@ -413,8 +430,8 @@ class Client {
     request.graph_id = graph.id.bytes;
     request.graph = std::make_shared<std::string>(graph.bytes);
     request.inputs = {Some(), Some()};
-    const uint64_t inputs[] = {HashOf(values_.at(request.inputs[0])),
-                               HashOf(values_.at(request.inputs[1]))};
+    const uint64_t inputs[] = {values_.at(request.inputs[0]).hash(),
+                               values_.at(request.inputs[1]).hash()};
     std::vector<std::string> results;
     for (uint32_t i = 0; i < 2 - which; ++i) {
       results.push_back(ValueOf(graph.id.ToBytes(), i, inputs));
@@ -442,9 +459,9 @@ class Client {
   // What ranks hold beside the first comes to nobody, until a later result shows it.
   void ExpectOfRanks(const EncodedGraph& graph, const session::RunRequest& request) {
     for (uint32_t rank = 0; rank < devices_ && devices_ > 1; ++rank) {
-      std::map<uint64_t, std::string>& values = of_ranks_[rank];
-      const uint64_t inputs[] = {HashOf(values.at(request.inputs[0])),
-                                 HashOf(values.at(request.inputs[1]))};
+      std::map<uint64_t, Value>& values = of_ranks_[rank];
+      const uint64_t inputs[] = {values.at(request.inputs[0]).hash(),
+                                 values.at(request.inputs[1]).hash()};
       std::vector<std::string> results;
       for (uint32_t i = 0; i < request.outputs.size(); ++i) {
         results.push_back(ValueOf(graph.id.ToBytes(), i, inputs, rank));
@@ -479,8 +496,8 @@ class Client {
   std::vector<EncodedGraph> graphs_;
   int made_ = 0;
   uint64_t next_handle_ = 1;
-  std::map<uint64_t, std::string> values_;  // the expected contents of the handles
-  std::map<uint32_t, std::map<uint64_t, std::string>> of_ranks_;  // by rank, also of ended handles
+  std::map<uint64_t, Value> values_;  // the expected contents of the handles
+  std::map<uint32_t, std::map<uint64_t, Value>> of_ranks_;  // by rank, also of ended handles
   std::vector<std::pair<uint32_t, std::string>> expected_;  // by ranks, and not sent
   std::vector<Awaited> awaited_;
   std::vector<Save> saves_;

@@ -123,12 +123,17 @@ class SimulatedWrites final : public gateway::WriteQueue {
           refused(receipts[i], kept[i]);
     });
   }
+  void Cork() override { ++corks_; }
+  void Uncork() override {
+    if (--corks_ > 0) return;
+    for (std::function<void()>& job : std::exchange(corked_, {})) Add(std::move(job));
+  }
   void Then(std::function<void(absl::Status)> job) override {
-    Add([this, job = std::move(job)] {
+    AddBehind([this, job = std::move(job)] {
       job(IsOver() ? absl::CancelledError("replaced") : absl::OkStatus());
     });
   }
-  void ThenOrAtOnce(std::function<void()> job) override { Add(std::move(job)); }
+  void ThenOrAtOnce(std::function<void()> job) override { AddBehind(std::move(job)); }
   absl::Status trouble() const override {
     return is_replaced_ ? absl::CancelledError("replaced") : absl::OkStatus();
   }
@@ -136,14 +141,19 @@ class SimulatedWrites final : public gateway::WriteQueue {
  private:
   bool IsOver() const { return disk_->turn != turn_ && planted_ != Planted::kTwoWriters; }
   // Its job needs no process, but a crash loses it all the same.
-  void AddWrite(std::function<void()> job) {
+  template <typename Job>
+  void AddWrite(Job job) {
     if (planted_ == Planted::kSkipFence) return Add(std::move(job), false);
-    Add([this, job = std::move(job)] {
+    Add([this, job = std::move(job)]() mutable {
       if (!IsOver()) return job();
       if (!std::exchange(is_replaced_, true)) on_replaced();
     });
   }
-  void Add(std::function<void()> job, bool fence = true) {
+  void AddBehind(std::function<void()> job) {
+    corks_ > 0 ? corked_.push_back(std::move(job)) : Add(std::move(job));
+  }
+  template <typename Job>
+  void Add(Job job, bool fence = true) {
     const int64_t takes_ms = world_->OneIn(8) ? world_->Between(0, 3000) : world_->Between(0, 20);
     last_ = std::max(last_, world_->now() + takes_ms * kMs);
     if (fence) return host_->After(last_ - world_->now(), std::move(job));
@@ -157,6 +167,8 @@ class SimulatedWrites final : public gateway::WriteQueue {
   const uint64_t turn_;
   bool is_replaced_ = false;
   int64_t last_ = 0;  // completion time of the last write
+  int corks_ = 0;
+  std::vector<std::function<void()>> corked_;  // those that wait for writes
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

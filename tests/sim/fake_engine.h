@@ -75,7 +75,7 @@ class FakeEngine final : public worker::Engine {
   uint32_t rank = 0;
   std::function<void(const std::string& value)> on_result;
 
-  absl::StatusOr<std::vector<worker::DeviceArrayPtr>> Run(
+  absl::StatusOr<std::vector<worker::DeviceArrayPtr>> Execute(
       const GraphId& id, const UOp* sink, std::vector<worker::DeviceArrayPtr> inputs,
       std::span<const Binding>, std::span<const int64_t> donated) override {
     if (group() != nullptr) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,9 +23,11 @@
 #include "tests/sim/connection.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/host.h"
+#include "tests/sim/inbox.h"
 #include "tests/sim/keys.h"
 #include "tests/sim/no_blobs.h"
 #include "tests/sim/planted.h"
+#include "tests/sim/told_clients.h"
 #include "tests/support/memory_store.h"
 
 namespace outboard::sim {
@@ -55,53 +56,6 @@ class ExpectedResults {
   std::map<std::pair<std::string, uint32_t>, std::set<std::string>> values_;
 };
 
-// An adapter's half of a connection: incoming messages are queued while the port pauses; now and
-// then it asks the other side to pause, as a full queue does.
-template <typename Message>
-class Inbox {
- public:
-  void OnMessage(Message message) {
-    waiting_.push_back(std::move(message));
-    Deliver();
-  }
-  // True if the other side pauses; `drained` is called later.
-  template <typename Self, typename Drained>
-  static bool AskDrained(SimulatedHost* host, bool& asked, std::weak_ptr<Self> self,
-                         Drained drained) {
-    if (!asked && !host->world().OneIn(60)) return false;
-    if (std::exchange(asked, true)) return true;
-    host->After(host->world().Between(1, 1000) * kMs, [self, &asked, drained] {
-      const std::shared_ptr<Self> alive = self.lock();
-      if (alive == nullptr) return;
-      asked = false;
-      drained(*alive);
-    });
-    return true;
-  }
-  void Pause() { ++pauses_; }
-  // Deferred: locks are held during the call.
-  template <typename Self>
-  void Resume(SimulatedHost* host, std::weak_ptr<Self> self) {
-    --pauses_;
-    host->After(0, [this, self] {
-      if (const std::shared_ptr<Self> alive = self.lock()) Deliver();
-    });
-  }
-  std::function<bool(Message)> take;  // false: stop until Resume
-
- private:
-  void Deliver() {
-    while (pauses_ <= 0 && !waiting_.empty()) {
-      Message message = std::move(waiting_.front());
-      waiting_.pop_front();
-      if (!take(std::move(message))) ++pauses_;
-    }
-  }
-
-  std::deque<Message> waiting_;
-  int pauses_ = 0;  // pauses requested; below 0 if an end was reported before its start was counted
-};
-
 class Gateway {
  public:
   Gateway(World* world, Planted planted)
@@ -114,7 +68,7 @@ class Gateway {
     disk_.receipts.GatewayStarts(disk_.turn);
     process_ = std::make_unique<Process>(this);
     disk_.books.EndAllHolds();
-    done_.clear();
+    told_.GatewayStarts(starts_);
     for (const gateway::TakenOver& taken : disk_.Live()) {
       if (taken.row.devices > 1) world_->Count("group taken over");
       process_->driver.Restore(taken, disk_.books.UsageOf(taken.row.session));
@@ -125,7 +79,7 @@ class Gateway {
     world_->ExecutorTrace("gateway crashes");
     world_->Count("gateway lost");
     End(process_);
-    replays_.clear();
+    told_.RepeatNothing();
   }
   // It stands still, and another one begins on its data; then it goes on, until it finds its turn
   // over, or for a while.
@@ -134,7 +88,7 @@ class Gateway {
     world_->Count("gateway replaced");
     if (before_ != nullptr) End(before_);
     before_ = std::move(process_);
-    replays_.clear();
+    told_.RepeatNothing();
     before_->replaced = true;
     before_->host.Pause();
     for (const auto& side : before_->clients) side->connection->Break();
@@ -155,7 +109,7 @@ class Gateway {
   void Revoke(const std::string& key) { keys_.Revoke(key); }
 
   // The program of the session has died, and its next one repeats nothing.
-  void ClientDied(const std::string& session) { EndReplay(session); }
+  void ClientDied(const std::string& session) { told_.EndReplay(session); }
 
   // ---- connecting
   void Accept(const std::shared_ptr<ClientConnection>& connection, const std::string& key) {
@@ -262,7 +216,7 @@ class Gateway {
         const auto alive = self.lock();
         if (alive == nullptr) return;
         alive->host_->Enter([alive] {
-          if (!alive->process_->replaced) alive->gateway_->EndReplay(alive->session_);
+          if (!alive->process_->replaced) alive->gateway_->told_.EndReplay(alive->session_);
           alive->port_.OnReadEnd();
         });
       };
@@ -271,7 +225,7 @@ class Gateway {
     }
     void Send(proto::ServerFrame frame) override {
       if (ended_ || process_->replaced) return;
-      gateway_->Look(frame, session_, connection->dialler.open);
+      gateway_->told_.Look(frame, session_, connection->dialler.open);
       for (const proto::ServerItem& item : frame.items())
         if (item.has_opened())
           gateway_->keys_.Opens(*gateway::SessionId::FromBytes(session_), key_);
@@ -279,7 +233,7 @@ class Gateway {
     }
     void End(absl::Status why) override {
       if (std::exchange(ended_, true)) return;
-      if (!process_->replaced) gateway_->EndReplay(session_);
+      if (!process_->replaced) gateway_->told_.EndReplay(session_);
       connection->SendDown({{}, std::move(why)});
       connection->acceptor.open = false;
       Unhold();
@@ -401,9 +355,10 @@ class Gateway {
           process_(process),
           port_(&process->driver, this) {}
     void Begin() {
-      connection->acceptor.on_message = [self = weak_from_this()](const proto::WorkerEvent& event) {
+      connection->acceptor.on_message = [self = weak_from_this()](proto::WorkerEvent event) {
         if (const auto alive = self.lock())
-          alive->process_->host.Enter([alive, event] { alive->port_.OnEvent(event); });
+          alive->process_->host.Enter(
+              [alive, event = std::move(event)] { alive->port_.OnEvent(event); });
       };
       connection->acceptor.on_lost = [self = weak_from_this()] {
         if (const auto alive = self.lock())
@@ -447,7 +402,7 @@ class Gateway {
           auth(&host, &gateway->keys_, gateway->planted_),
           driver(Options(gateway->disk_.books.price_per_hour()), &host, &writes, &blobs, &auth,
                  PlantedIn(gateway->planted_)) {
-      host.is_signed = std::bind_front(&Receipts::IsSigned, &gateway->disk_.receipts);
+      host.has_stand_in = std::bind_front(&Receipts::HasStandIn, &gateway->disk_.receipts);
       driver.SetObserver(&observer);
       OB_CHECK_OK(driver.SetQuarantine(&gateway->disk_.receipts));
       writes.on_replaced = [gateway, this] {
@@ -537,61 +492,17 @@ class Gateway {
     });
   }
 
-  // Checks the position at which each session resumes, as reported to clients, and that its epoch
-  // was used by no earlier gateway.
-  // A client that has left repeats nothing.
-  void Look(const proto::ServerFrame& frame, std::string& session, bool has_client) {
-    for (const proto::ServerItem& item : frame.items()) {
-      if (item.has_opened()) {
-        session = item.opened().session_id();
-        const auto [told, is_first] = told_.try_emplace(session, frame.epoch(), starts_);
-        if (!is_first && told->second.second != starts_ && frame.epoch() <= told->second.first)
-          world_->Broken("epoch ", frame.epoch(), " begins again");
-        told->second = {frame.epoch(), starts_};
-        const uint64_t applied = applied_ = item.opened().applied_seq();
-        EndReplay(session);
-        if (applied < done_[session]) {
-          world_->Count(applied > 0 ? "from a snapshot" : "from the start");
-          if (applied > 0 && item.opened().devices() > 1) world_->Count("group from a snapshot");
-          if (has_client) replays_[session] = world_->now();
-        }
-      }
-      // Of a client that repeats nothing: it did not make what came before.
-      if (item.has_kept() && !session.empty()) {
-        replays_.erase(session);
-        done_[session] = applied_;
-      }
-      if (!item.has_done() || session.empty()) continue;
-      uint64_t& done = done_[session];
-      if (item.done().through_seq() >= done) EndReplay(session);
-      done = std::max(done, item.done().through_seq());
-    }
-  }
-
-  // At the point reached before, or when nobody is there to repeat it.
-  void EndReplay(const std::string& session) {
-    const auto replay = replays_.find(session);
-    if (replay == replays_.end()) return;
-    disk_.books.Repeated(*gateway::SessionId::FromBytes(session), replay->second);
-    replays_.erase(replay);
-  }
-
   static constexpr int64_t kSavesWithin = 5 * kSecond;
 
   World* const world_;
   const Planted planted_;
   std::unique_ptr<Process> process_, before_;  // null after a crash; or not replaced
   uint64_t starts_ = 0;
-  // By session: the last sequence number reported to clients as done; the last epoch, and by which
-  // gateway.
-  std::map<std::string, uint64_t> done_;
-  std::map<std::string, std::pair<uint64_t, uint64_t>> told_;
   std::map<gateway::SessionId, uint64_t> kept_, assigned_;
-  std::map<std::string, int64_t> replays_;  // by session: since when
-  uint64_t applied_ = 0;                    // of the last Opened
   // State that survives a crash.
   KeyRing keys_;
   Disk disk_;
+  ToldClients told_{world_, &disk_.books};
   std::map<std::string, std::string> checkpoints_;  // roots by name
   ExpectedResults expected_;
   test::MemoryStore blobs_{test::BlobNames::kInOrder};

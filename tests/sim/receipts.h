@@ -98,6 +98,11 @@ class Receipts final : public gateway::WorkerQuarantine {
   bool IsSigned(const proto::Receipt& receipt) const {
     return signed_.contains(receipt.SerializeAsString());
   }
+  // Those that have something else for a signature, which stands for a good one.
+  void StandsIn(const proto::Receipt& receipt) { stand_ins_.insert(receipt.SerializeAsString()); }
+  bool HasStandIn(const proto::Receipt& receipt) const {
+    return stand_ins_.contains(receipt.SerializeAsString());
+  }
 
   // ---- what reaches the disk
   void Name(const gateway::LeaseRow& row) {
@@ -230,7 +235,7 @@ class Receipts final : public gateway::WorkerQuarantine {
   std::vector<gateway::SetAsideWorker> aside_;
   std::map<gateway::LeaseId, std::string> leases_;  // whose worker it is
   std::set<gateway::LeaseId> running_;
-  std::set<std::string> signed_;
+  std::set<std::string> signed_, stand_ins_;
   std::map<gateway::LeasedDevice, std::string> named_;
   std::map<gateway::LeasedDevice, proto::Receipt> last_;
   std::map<gateway::LeasedDevice, int64_t> charged_ms_;

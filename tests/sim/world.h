@@ -33,17 +33,26 @@ class World {
   int64_t wall_ms() const { return 1'780'000'000'000 + now_ms() + wall_jumps_ms_; }
   void JumpWall(int64_t ms) { wall_jumps_ms_ += ms; }
   void After(int64_t delay_ns, std::function<void()> what) {
-    events_.push({now_ + delay_ns, next_++, std::move(what)});
+    size_t place = whats_.size();
+    if (free_.empty()) {
+      whats_.push_back(std::move(what));
+    } else {
+      place = free_.back();
+      free_.pop_back();
+      whats_[place] = std::move(what);
+    }
+    events_.push({now_ + delay_ns, next_++, place});
   }
   // Runs the next event; false: there is none before `until`.
   bool Step(int64_t until) {
     if (events_.empty() || events_.top().at > until) return false;
-    // Moved, not copied: it may hold a frame. What pop() compares stays.
-    const Event event = std::move(const_cast<Event&>(events_.top()));
+    const Event event = events_.top();
     events_.pop();
     now_ = event.at;
     ++steps_;
-    event.what();
+    const std::function<void()> what = std::exchange(whats_[event.place], nullptr);
+    free_.push_back(event.place);
+    what();
     return true;
   }
 
@@ -78,7 +87,7 @@ class World {
   struct Event {
     int64_t at;
     uint64_t order;
-    std::function<void()> what;
+    size_t place;  // in whats_, so that the queue moves small things
     bool operator<(const Event& other) const {
       return std::pair(at, order) > std::pair(other.at, other.order);  // the earliest is on top
     }
@@ -88,6 +97,8 @@ class World {
   int64_t steps_ = 0;
   uint64_t next_ = 0;
   std::priority_queue<Event> events_;
+  std::vector<std::function<void()>> whats_;
+  std::vector<size_t> free_;  // places
   std::mt19937_64 random_;
   std::deque<std::string> trace_;
   std::map<std::string, int> counts_;

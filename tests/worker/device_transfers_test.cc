@@ -53,15 +53,7 @@ TEST_F(DeviceTransfersTest, EveryCollective_HasTheInterpretersBits) {
   for (const std::vector<int64_t>& mesh : std::vector<std::vector<int64_t>>{{2}, {3}, {2, 2}}) {
     Group group(mesh);
     group.Join(test::MakeNcclRanks(mesh));
-    const auto ranks = static_cast<int64_t>(group.ranks());
-    for (const DType dtype : {DType::kI32, DType::kF32, DType::kBF16}) {
-      Graph g;
-      group.ExpectAsInterpreted(Everything(g, dtype, ranks, mesh.back(), 1),
-                                ParamsFor(group, dtype, {12, 6}, 1, 7));
-      if (mesh.size() == 1) continue;
-      group.ExpectAsInterpreted(Everything(g, dtype, ranks, mesh[0], mesh[1]),
-                                ParamsFor(group, dtype, {12, 6}, 1, 8));
-    }
+    ExpectEveryCollectiveAsInterpreted(group);
   }
 }
 
@@ -83,7 +75,7 @@ TEST_F(DeviceTransfersTest, ARankThatCannotPlan_IsSaidByAll_AndOneThatLeavesFree
       return group.engine(1).group()->Abort(absl::InternalError("its device has failed"));
     const absl::Status status =
         group.engine(0)
-            .Run(EncodeGraph(sink)->id, sink, group.Upload(0, params[0]), {})
+            .Execute(EncodeGraph(sink)->id, sink, group.Upload(0, params[0]), {})
             .status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_TRUE(absl::StrContains(status.message(), "its device has failed")) << status;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <random>
@@ -141,7 +142,7 @@ class Group {
     results.assign(ranks(), {});
     const GraphId id = EncodeGraph(sink)->id;
     OnAll([&](size_t rank) {
-      auto made = engines_[rank]->Run(id, sink, Upload(rank, params[rank]), bindings, donated);
+      auto made = engines_[rank]->Execute(id, sink, Upload(rank, params[rank]), bindings, donated);
       statuses[rank] = made.status();
       if (!made.ok()) return;
       for (const DeviceArrayPtr& array : *made)
@@ -168,7 +169,7 @@ class Group {
 
  private:
   const std::vector<int64_t> mesh_;
-  std::vector<MoodyCompiler> compilers_;
+  std::deque<MoodyCompiler> compilers_;  // which cannot be moved
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
@@ -195,6 +196,21 @@ inline const UOp* Everything(Graph& g, DType dtype, int64_t ranks, int64_t count
                   Make(g, Op::kCopy, row, {count - 1, count, stride}),
                   Add(g, Make(g, Op::kUnshard, x, {0, count, stride}),
                       Make(g, Op::kUnshard, Add(g, x, x), {0, count, stride}))});
+}
+
+// Fails the test unless every collective, over each axis of the group's mesh, has the bytes of the
+// interpreter.
+inline void ExpectEveryCollectiveAsInterpreted(Group& group) {
+  const std::vector<int64_t>& mesh = group.mesh();
+  const auto ranks = static_cast<int64_t>(group.ranks());
+  for (const DType dtype : {DType::kI32, DType::kF32, DType::kBF16}) {
+    Graph g;
+    group.ExpectAsInterpreted(Everything(g, dtype, ranks, mesh.back(), 1),
+                              ParamsFor(group, dtype, {12, 6}, 1, 7));
+    if (mesh.size() == 1) continue;
+    group.ExpectAsInterpreted(Everything(g, dtype, ranks, mesh[0], mesh[1]),
+                              ParamsFor(group, dtype, {12, 6}, 1, 8));
+  }
 }
 
 }  // namespace outboard::worker

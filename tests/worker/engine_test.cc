@@ -84,7 +84,7 @@ TEST_F(EngineTest, CompiledEqualsReference) {
   for (Engine* engine : {compiled_.get(), reference_.get()}) {
     const std::vector<DeviceArrayPtr> inputs = {
         Floats(*engine, {17, 33}, 1), Floats(*engine, {33, 29}, 2), Floats(*engine, {29}, 3)};
-    auto out = engine->Run(id, sink, inputs, {});
+    auto out = engine->Execute(id, sink, inputs, {});
     ASSERT_TRUE(out.ok()) << out.status();
     results.push_back(*std::move(out));
   }
@@ -108,7 +108,7 @@ TEST_F(EngineTest, OnePlanForEveryBinding) {
     const Binding binding{0, n};
     std::vector<std::vector<DeviceArrayPtr>> results;
     for (Engine* engine : {compiled_.get(), reference_.get()}) {
-      auto out = engine->Run(id, sink, {Floats(*engine, {9, 5}, 1)}, {&binding, 1});
+      auto out = engine->Execute(id, sink, {Floats(*engine, {9, 5}, 1)}, {&binding, 1});
       ASSERT_TRUE(out.ok()) << out.status();
       results.push_back(*std::move(out));
     }
@@ -131,13 +131,13 @@ TEST_F(EngineTest, BindingsAreChecked) {
       {}, {{0, 10}}, {{0, -1}}, {{1, 3}}, {{0, 3}, {0, 4}}};
   for (Engine* engine : {compiled_.get(), reference_.get()}) {
     for (const std::vector<Binding>& bindings : wrong) {
-      const auto out = engine->Run(id, sink, {Floats(*engine, {9, 5}, 1)}, bindings);
+      const auto out = engine->Execute(id, sink, {Floats(*engine, {9, 5}, 1)}, bindings);
       EXPECT_EQ(out.status().code(), absl::StatusCode::kInvalidArgument) << out.status();
       EXPECT_NE(std::string(out.status().message()).find("VAR 0"), std::string::npos);
     }
     // An input within the range, but not of the length that is bound: else it would be read beyond.
     const Binding six{0, 6};
-    const auto out = engine->Run(GraphId{}, of_length, {Floats(*engine, {5}, 1)}, {&six, 1});
+    const auto out = engine->Execute(GraphId{}, of_length, {Floats(*engine, {5}, 1)}, {&six, 1});
     EXPECT_EQ(out.status().code(), absl::StatusCode::kInvalidArgument) << out.status();
   }
 }
@@ -150,7 +150,7 @@ TEST_F(EngineTest, PlansAndProgramsAreKept) {
       Floats(*compiled_, {4, 4}, 1), Floats(*compiled_, {4, 4}, 2), Floats(*compiled_, {4}, 3)};
   std::string first;
   for (int step = 0; step < 3; ++step) {
-    auto out = compiled_->Run(id, sink, inputs, {});
+    auto out = compiled_->Execute(id, sink, inputs, {});
     ASSERT_TRUE(out.ok()) << out.status();
     const std::string bytes = test::BytesOf(*(*out)[0]);
     if (step == 0) first = bytes;
@@ -159,7 +159,7 @@ TEST_F(EngineTest, PlansAndProgramsAreKept) {
   const int compiled = compiler_.compiled;
   EXPECT_GT(compiled, 0);
   // The same graph under another id, as after the plan was dropped: its kernels are known.
-  ASSERT_TRUE(compiled_->Run(GraphId{}, sink, inputs, {}).ok());
+  ASSERT_TRUE(compiled_->Execute(GraphId{}, sink, inputs, {}).ok());
   EXPECT_EQ(compiler_.compiled, compiled);
 }
 
@@ -170,7 +170,7 @@ TEST_F(EngineTest, AFailedCompilationIsSaidAndCanBeTriedAgain) {
   const std::vector<DeviceArrayPtr> inputs = {
       Floats(*compiled_, {4, 4}, 1), Floats(*compiled_, {4, 4}, 2), Floats(*compiled_, {4}, 3)};
   compiler_.refuse = true;
-  const absl::Status refused = compiled_->Run(id, sink, inputs, {}).status();
+  const absl::Status refused = compiled_->Execute(id, sink, inputs, {}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   // It is about the first result: the only one of a MAX.
   const std::optional<FailedNode> node = FailedNodeOf(refused);
@@ -178,7 +178,7 @@ TEST_F(EngineTest, AFailedCompilationIsSaidAndCanBeTriedAgain) {
   EXPECT_EQ(node->op, "MAX");
   EXPECT_EQ(PostOrder(sink)[node->index], sink->src[0]);
   compiler_.refuse = false;
-  EXPECT_TRUE(compiled_->Run(id, sink, inputs, {}).ok());
+  EXPECT_TRUE(compiled_->Execute(id, sink, inputs, {}).ok());
 }
 
 TEST_F(EngineTest, Errors) {
@@ -188,9 +188,9 @@ TEST_F(EngineTest, Errors) {
     SCOPED_TRACE(engine->kind());
     const DeviceArrayPtr x = Floats(*engine, {4, 4}, 1), b = Floats(*engine, {4}, 2),
                          odd = Floats(*engine, {3}, 3);
-    EXPECT_EQ(engine->Run(GraphId{}, sink, std::vector{x, x}, {}).status().code(),
+    EXPECT_EQ(engine->Execute(GraphId{}, sink, std::vector{x, x}, {}).status().code(),
               absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(engine->Run(GraphId{}, sink, std::vector{x, x, odd}, {}).status().code(),
+    EXPECT_EQ(engine->Execute(GraphId{}, sink, std::vector{x, x, odd}, {}).status().code(),
               absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(engine->NewArray(DType::kF32, {1 << 30}).status().code(),
               absl::StatusCode::kResourceExhausted);
@@ -210,7 +210,7 @@ TEST_F(EngineTest, MemoryComesBackAfterAFailure) {
   };
   const UOp* const sink = Sink(g, {wide(2), wide(3)});  // 40 MiB each, of 64
   const DeviceArrayPtr one = Floats(*compiled_, {1}, 1);
-  EXPECT_EQ(compiled_->Run(EncodeGraph(sink)->id, sink, std::vector{one}, {}).status().code(),
+  EXPECT_EQ(compiled_->Execute(EncodeGraph(sink)->id, sink, std::vector{one}, {}).status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(compiled_->NewArray(DType::kF32, {10 << 20}).ok());
 }
@@ -225,7 +225,7 @@ TEST_F(EngineTest, ARunWithoutRoom_SaysWhatItNeedsAndWhatIsFree) {
   const UOp* const sink = Sink(g, {wide(2, 1 << 20), wide(3, 20 << 20)});  // 4 and 80 MiB, of 64
   const DeviceArrayPtr one = Floats(*compiled_, {1}, 1);
   const absl::Status status =
-      compiled_->Run(EncodeGraph(sink)->id, sink, std::vector{one}, {}).status();
+      compiled_->Execute(EncodeGraph(sink)->id, sink, std::vector{one}, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   for (const char* words : {"needs 84.0 MiB (88080512 bytes)", "free are 6", "limit",
                             "largest: result 1, f32[20971520]: 80.0 MiB", "result 0, f32[1048576]"})
@@ -251,7 +251,7 @@ TEST_F(EngineTest, TemporariesThatDoNotFit) {
   const UOp* const sink = Sink(
       g, {Alu(g, Op::kNeg, one), Reduce(g, Op::kAdd, Mul(g, second, Flip(g, second, {0})), {0})});
   const absl::Status status =
-      compiled_->Run(EncodeGraph(sink)->id, sink, {Floats(*compiled_, {1}, 1)}, {}).status();
+      compiled_->Execute(EncodeGraph(sink)->id, sink, {Floats(*compiled_, {1}, 1)}, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("temporary values together"), std::string::npos) << status;
   const std::optional<FailedNode> node = FailedNodeOf(status);
@@ -269,7 +269,7 @@ class DonationTest : public EngineTest {
   }
   std::vector<DeviceArrayPtr> Run(const UOp* sink, std::vector<DeviceArrayPtr> inputs,
                                   const std::vector<int64_t>& donated) {
-    auto results = compiled_->Run(EncodeGraph(sink)->id, sink, std::move(inputs), {}, donated);
+    auto results = compiled_->Execute(EncodeGraph(sink)->id, sink, std::move(inputs), {}, donated);
     EXPECT_TRUE(results.ok()) << results.status();
     return *std::move(results);
   }

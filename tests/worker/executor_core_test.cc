@@ -36,11 +36,11 @@ class SpoilingEngine final : public Engine {
  public:
   SpoilingEngine() : Engine(test::MakeDevice(1 << 20)) {}
 
-  absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp* sink,
-                                                  std::vector<DeviceArrayPtr> inputs,
-                                                  std::span<const Binding> bindings,
-                                                  std::span<const int64_t> donated) override {
-    auto results = reference_->Run(id, sink, inputs, bindings);
+  absl::StatusOr<std::vector<DeviceArrayPtr>> Execute(const GraphId& id, const UOp* sink,
+                                                      std::vector<DeviceArrayPtr> inputs,
+                                                      std::span<const Binding> bindings,
+                                                      std::span<const int64_t> donated) override {
+    auto results = reference_->Execute(id, sink, inputs, bindings);
     for (const int64_t i : donated) {
       if (inputs[i].use_count() != 1) continue;
       test::Spoil(*inputs[i]);

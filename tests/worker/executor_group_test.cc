@@ -37,6 +37,16 @@ struct Rank {
       answers.insert(answers.end(), answer.items().begin(), answer.items().end());
     return answers;
   }
+  // The blob of a PutOfBlob is here; returns the answers.
+  std::vector<proto::ServerItem> BlobCame(const BlobWant& want) {
+    runtime::DeviceBuffer bytes = ValueOrDie(engine.NewBuffer(8));
+    OB_CHECK_OK(engine.device().Upload(bytes.address(), "12345678"));
+    std::vector<proto::ServerItem> answers;
+    core.OnBlob(want.root, std::move(bytes), [&](const proto::ServerFrame& frame) {
+      answers.insert(answers.end(), frame.items().begin(), frame.items().end());
+    });
+    return answers;
+  }
   uint64_t epoch = 1;
   sim::FakeEngine engine;
   ExecutorCore core{&engine, {}};
@@ -51,6 +61,13 @@ proto::ClientItem Put(uint64_t seq) {
   put.add_dims(2);
   put.set_total_bytes(8);
   put.set_data(std::string(8, 'x'));
+  return item;
+}
+// A Put whose 8 bytes come as a blob.
+proto::ClientItem PutOfBlob(uint64_t seq) {
+  proto::ClientItem item = Put(seq);
+  item.mutable_put()->clear_data();
+  item.mutable_put()->set_blob_root(std::string(32, 'r'));
   return item;
 }
 proto::ClientItem Fetch(uint64_t seq, uint64_t handle) {
@@ -234,9 +251,7 @@ TEST(ExecutorGroup, WhatWaitsForABlob_StaysWhenTheClientComesBack) {
   auto group = collective::MakeLoopback({2});
   SavedRank rank;
   rank.engine.JoinGroup(std::move(group[1]));
-  proto::ClientItem blob = Put(1);
-  blob.mutable_put()->clear_data();
-  blob.mutable_put()->set_blob_root(std::string(32, 'r'));
+  const proto::ClientItem blob = PutOfBlob(1);
   rank.On(blob), rank.On(Put(2));
   proto::ClientItem half = Put(3);
   half.mutable_put()->set_data("xxxx");
@@ -250,9 +265,7 @@ TEST(ExecutorGroup, WhatWaitsForABlob_StaysWhenTheClientComesBack) {
   rank.On(rest);
   EXPECT_TRUE(rank.core.TakeBlobWants().empty()) << "it is asked for";
   EXPECT_EQ(rank.core.applied_seq(), 0u);
-  runtime::DeviceBuffer bytes = ValueOrDie(rank.engine.NewBuffer(8));
-  OB_CHECK_OK(rank.engine.device().Upload(bytes.address(), "12345678"));
-  rank.core.OnBlob(wants[0].root, std::move(bytes), [](const proto::ServerFrame&) {});
+  rank.BlobCame(wants[0]);
   EXPECT_EQ(rank.core.applied_seq(), 3u);
   EXPECT_FALSE(rank.core.ended());
 }
@@ -261,15 +274,11 @@ TEST(ExecutorGroup, WhatWaitsForABlob_IsAppliedBeforeItIsSentAgain) {
   auto group = collective::MakeLoopback({2});
   SavedRank rank;
   rank.engine.JoinGroup(std::move(group[1]));
-  proto::ClientItem blob = Put(1);
-  blob.mutable_put()->clear_data();
-  blob.mutable_put()->set_blob_root(std::string(32, 'r'));
+  const proto::ClientItem blob = PutOfBlob(1);
   rank.On(blob), rank.On(Put(2));
   const std::vector<BlobWant> wants = rank.core.TakeBlobWants();
   rank.Reopen(3);
-  runtime::DeviceBuffer bytes = ValueOrDie(rank.engine.NewBuffer(8));
-  OB_CHECK_OK(rank.engine.device().Upload(bytes.address(), "12345678"));
-  rank.core.OnBlob(wants.at(0).root, std::move(bytes), [](const proto::ServerFrame&) {});
+  rank.BlobCame(wants.at(0));
   EXPECT_EQ(rank.core.applied_seq(), 2u);
 }
 
@@ -278,9 +287,7 @@ TEST(ExecutorGroup, AnotherClient_IsAnsweredWhenNothingWaits) {
   auto group = collective::MakeLoopback({2});
   Rank rank(0);
   rank.engine.JoinGroup(std::move(group[0]));
-  proto::ClientItem blob = Put(1);
-  blob.mutable_put()->clear_data();
-  blob.mutable_put()->set_blob_root(std::string(32, 'r'));
+  const proto::ClientItem blob = PutOfBlob(1);
   rank.On(blob), rank.On(Put(2));
   const std::vector<BlobWant> wants = rank.core.TakeBlobWants();
   proto::ClientItem open;
@@ -288,12 +295,7 @@ TEST(ExecutorGroup, AnotherClient_IsAnsweredWhenNothingWaits) {
   open.mutable_open()->set_is_new_client(true);
   rank.epoch = 2;
   for (const proto::ServerItem& item : rank.On(open)) EXPECT_FALSE(item.has_opened());
-  runtime::DeviceBuffer bytes = ValueOrDie(rank.engine.NewBuffer(8));
-  OB_CHECK_OK(rank.engine.device().Upload(bytes.address(), "12345678"));
-  std::vector<proto::ServerItem> answers;
-  rank.core.OnBlob(wants.at(0).root, std::move(bytes), [&](const proto::ServerFrame& frame) {
-    answers.insert(answers.end(), frame.items().begin(), frame.items().end());
-  });
+  const std::vector<proto::ServerItem> answers = rank.BlobCame(wants.at(0));
   const auto opened = std::ranges::find_if(
       answers, [](const proto::ServerItem& item) { return item.has_opened(); });
   ASSERT_NE(opened, answers.end());

@@ -92,7 +92,7 @@ std::vector<float> Answer(Engine& engine, const UOp* sink) {
     inputs[slot] = std::move(array);
   }
   std::vector<float> all;
-  const auto results = engine.Run(EncodeGraph(sink)->id, sink, inputs, {});
+  const auto results = engine.Execute(EncodeGraph(sink)->id, sink, inputs, {});
   EXPECT_TRUE(results.ok()) << results.status();
   if (!results.ok()) return all;
   for (const DeviceArrayPtr& result : *results) {
@@ -312,7 +312,7 @@ int SearchUntilLost(const std::string& path) {
   std::vector<DeviceArrayPtr> inputs;
   for (const auto& dims : {std::vector<int64_t>{24, 40}, {40, 32}})
     inputs.push_back(ValueOrDie(engine->NewArray(DType::kF32, dims)));
-  const bool ran = engine->Run(EncodeGraph(sink)->id, sink, inputs, {}).ok();
+  const bool ran = engine->Execute(EncodeGraph(sink)->id, sink, inputs, {}).ok();
   return ran ? 0 : engine->device().health().ok() ? 1 : 3;
 }
 

@@ -26,15 +26,7 @@ TEST(GroupEngines, EveryCollective_HasTheInterpretersBits) {
     for (const std::vector<int64_t>& mesh :
          std::vector<std::vector<int64_t>>{{1}, {2}, {3}, {2, 2}, {2, 3}}) {
       Group group(mesh, reference);
-      const auto ranks = static_cast<int64_t>(group.ranks());
-      for (const DType dtype : {DType::kI32, DType::kF32, DType::kBF16}) {
-        Graph g;
-        group.ExpectAsInterpreted(Everything(g, dtype, ranks, mesh.back(), 1),
-                                  ParamsFor(group, dtype, {12, 6}, 1, 7));
-        if (mesh.size() == 1) continue;
-        group.ExpectAsInterpreted(Everything(g, dtype, ranks, mesh[0], mesh[1]),
-                                  ParamsFor(group, dtype, {12, 6}, 1, 8));
-      }
+      ExpectEveryCollectiveAsInterpreted(group);
     }
 }
 
@@ -161,7 +153,7 @@ TEST(GroupEngines, Repetitions_CarryThroughCollectives) {
     repeat.count = 5;
     repeat.carry = {{0, 0}};
     group.OnAll([&](size_t rank) {
-      const auto made = group.engine(rank).RunRepeated(
+      const auto made = group.engine(rank).ExecuteRepeated(
           EncodeGraph(sink)->id, sink, group.Upload(rank, params[rank]), {}, repeat, [] {});
       ASSERT_TRUE(made.ok()) << made.status();
       EXPECT_EQ(test::BytesOf(*(*made)[0]), wanted[rank][0].bytes);
@@ -231,9 +223,10 @@ TEST(GroupEngines, AnAbortedCollective_FreesAllWithOneCause) {
         group.engine(1).group()->Abort(absl::InternalError("its device has failed"));
         return;
       }
-      statuses[rank] = group.engine(rank)
-                           .Run(EncodeGraph(sink)->id, sink, group.Upload(rank, params[rank]), {})
-                           .status();
+      statuses[rank] =
+          group.engine(rank)
+              .Execute(EncodeGraph(sink)->id, sink, group.Upload(rank, params[rank]), {})
+              .status();
     });
     for (const size_t rank : {0, 2}) {
       EXPECT_EQ(statuses[rank].code(), absl::StatusCode::kUnavailable) << statuses[rank];
@@ -272,7 +265,7 @@ TEST(GroupEngines, AGraphForAGroup_OnOneDeviceAloneIsRefused) {
   for (const auto& engine : {MakeCompiledEngine(&compiler, test::MakeDevice(1 << 26, 1), {}),
                              MakeReferenceEngine(test::MakeDevice(1 << 26, 1))}) {
     const auto array = ValueOrDie(engine->NewArray(DType::kI32, {10}));
-    EXPECT_FALSE(engine->Run(EncodeGraph(sink)->id, sink, {array}, {}).ok());
+    EXPECT_FALSE(engine->Execute(EncodeGraph(sink)->id, sink, {array}, {}).ok());
   }
 }
 

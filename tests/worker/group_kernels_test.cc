@@ -265,7 +265,7 @@ TEST_F(GroupKernels, OfAnEarlierEpoch_AreNotWhatALogPins) {
   Graph g;
   const UOp* const alone = Sink(g, {Param(g, 0, DType::kI32, Shape{10})});
   const GroupTensors params = ParamsFor(group, DType::kI32, {10}, 1, 1);
-  ASSERT_TRUE(group.engine(1).Run(EncodeGraph(alone)->id, alone, group.Upload(1, params[1]), {})
+  ASSERT_TRUE(group.engine(1).Execute(EncodeGraph(alone)->id, alone, group.Upload(1, params[1]), {})
                   .ok());
   VersionsOf(group);
   group.Renew(4);
@@ -287,7 +287,7 @@ TEST_F(GroupKernels, OfAnEpochThatEndedOnOneRankFirst_AreMadeAnew) {
   const GroupTensors params = ParamsFor(group, DType::kI32, {10}, 1, 1);
   group.engine(1).JoinGroup(std::move(collective::MakeLoopback({1}, 1)[0]));
   const UOp* const alone = Sink(g, {Add(g, x, x)});
-  ASSERT_TRUE(group.engine(1).Run(EncodeGraph(alone)->id, alone, group.Upload(1, params[1]), {})
+  ASSERT_TRUE(group.engine(1).Execute(EncodeGraph(alone)->id, alone, group.Upload(1, params[1]), {})
                   .ok());
   group.Renew(2);
   group.ExpectAsInterpreted(alone, params);
@@ -304,8 +304,9 @@ TEST(GroupAgreement, SimplerKernels_AreToldToAllInTheOrderOfRanks) {
     threads.emplace_back([&, rank] {
       std::vector<SimplerKernel> mine;
       for (size_t i = 0; i < rank; ++i) {
-        mine.push_back({GraphId{}, i == 0 ? Simpler::kPlainLoops : Simpler::kOneByOne});
-        mine.back().kernel.bytes[0] = static_cast<uint8_t>(10 * rank + i);
+        GraphId hash;
+        hash.bytes[0] = static_cast<uint8_t>(10 * rank + i);
+        mine.push_back({KernelId(hash), i == 0 ? Simpler::kPlainLoops : Simpler::kOneByOne});
       }
       const auto all = ShareSimpler(*ranks[rank], mine);
       ASSERT_TRUE(all.ok()) << all.status();
@@ -314,9 +315,9 @@ TEST(GroupAgreement, SimplerKernels_AreToldToAllInTheOrderOfRanks) {
   for (std::thread& thread : threads) thread.join();
   for (const std::vector<SimplerKernel>& all : told) {
     ASSERT_EQ(all.size(), 3u);
-    EXPECT_EQ(all[0].kernel.bytes[0], 10);
-    EXPECT_EQ(all[1].kernel.bytes[0], 20);
-    EXPECT_EQ(all[2].kernel.bytes[0], 21);
+    EXPECT_EQ(all[0].kernel.hash().bytes[0], 10);
+    EXPECT_EQ(all[1].kernel.hash().bytes[0], 20);
+    EXPECT_EQ(all[2].kernel.hash().bytes[0], 21);
     EXPECT_EQ(all[1].how, Simpler::kPlainLoops);
     EXPECT_EQ(all[2].how, Simpler::kOneByOne);
   }

@@ -409,9 +409,9 @@ TEST(GroupLinks, AnAddressOfAnotherHost_IsRefused) {
     EXPECT_EQ(GroupLinks::Listen(address).status().code(), absl::StatusCode::kInvalidArgument)
         << address;
   for (const auto& [address, why] : std::vector<std::pair<std::string, std::string>>{
-           {"127.0.0.1:0", "its port, 0, is below 1"},  // of a partner
-           {"10.0.0.7:70000", "its port is no number from 0 to 65535"},
-           {"10.0.0.7:0000006667", "its port is no number from 0 to 65535"},
+           {"127.0.0.1:0", "its port is no number from 1 to 65535"},  // of a partner
+           {"10.0.0.7:70000", "its port is no number from 1 to 65535"},
+           {"10.0.0.7:0000006667", "its port is no number from 1 to 65535"},
            {"10.0.0.7", "no port"},
            {"fd00::7:4000", "in brackets"}}) {
     const absl::Status refused = wire::ParseDataAddress(address).status();

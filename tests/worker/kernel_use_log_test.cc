@@ -13,12 +13,12 @@
 namespace outboard::worker {
 namespace {
 
-GraphId KernelId(int i) { return IdOfEncoding(std::to_string(i)); }
+KernelId Kernel(int i) { return KernelId(IdOfEncoding(std::to_string(i))); }
 
 TEST(KernelUseLog, NotesWhatIsNew) {
   KernelUseLog log;
-  const KernelVersion plain{KernelId(1), std::nullopt}, empty{KernelId(1), ""},
-      other{KernelId(2), "VECTOR:0:8"};
+  const KernelVersion plain{Kernel(1), std::nullopt}, empty{Kernel(1), ""},
+      other{Kernel(2), "VECTOR:0:8"};
   for (const auto& [seq, version] : std::vector<KernelUseRecord>{
            {1, plain}, {1, other}, {2, plain}, {5, empty}, {7, empty}, {9, plain}})
     ASSERT_TRUE(log.Note(seq, version).ok());
@@ -31,12 +31,13 @@ class VersionedEngine final : public Engine {
  public:
   VersionedEngine() : Engine(test::MakeDevice(1 << 20)) {}
 
-  absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp*,
-                                                  std::vector<DeviceArrayPtr> inputs,
-                                                  std::span<const Binding>,
-                                                  std::span<const int64_t>) override {
-    const auto [version, fresh] = versions_.try_emplace(id, store[id]);
-    if (fresh) changes_.push_back({id, version->second});
+  absl::StatusOr<std::vector<DeviceArrayPtr>> Execute(const GraphId& id, const UOp*,
+                                                      std::vector<DeviceArrayPtr> inputs,
+                                                      std::span<const Binding>,
+                                                      std::span<const int64_t>) override {
+    const KernelId kernel(id);
+    const auto [version, fresh] = versions_.try_emplace(kernel, store[kernel]);
+    if (fresh) changes_.push_back({kernel, version->second});
     OB_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceArray> out, NewArray(DType::kF32, {1}));
     test::SetFloats(*out, {test::FloatsOf(*inputs[0])[0] +
                            static_cast<float>(version->second.value_or("heuristic").size())});
@@ -53,10 +54,10 @@ class VersionedEngine final : public Engine {
   }
   std::string kind() const override { return "versioned"; }
 
-  std::map<GraphId, std::optional<std::string>> store;  // the best versions that are known
+  std::map<KernelId, std::optional<std::string>> store;  // the best versions that are known
 
  private:
-  std::map<GraphId, std::optional<std::string>> versions_;  // in use
+  std::map<KernelId, std::optional<std::string>> versions_;  // in use
   std::vector<KernelVersion> changes_;
 };
 
@@ -115,7 +116,7 @@ class Session {
 
   VersionedEngine& engine() { return engine_; }
   const ExecutorCore& core() const { return core_; }
-  const GraphId& kernel(int i) const { return graphs_[i].id; }
+  KernelId kernel(int i) const { return KernelId(graphs_[i].id); }
 
  private:
   VersionedEngine engine_;

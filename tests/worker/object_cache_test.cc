@@ -26,6 +26,7 @@ class FakeCompiler final : public KernelCompiler {
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override {
     std::vector<absl::StatusOr<CompiledKernel>> results;
+    requests.push_back(kernels.size());
     for (const KernelSource& source : kernels) {
       const std::string kernel = source.encoding + source.opts.value_or("");
       asked.push_back(kernel);
@@ -38,6 +39,7 @@ class FakeCompiler final : public KernelCompiler {
     return results;
   }
   std::vector<std::string> asked;
+  std::vector<size_t> requests;  // kernels of each
 };
 
 class ObjectCacheTest : public ::testing::Test {
@@ -221,6 +223,36 @@ TEST_F(ObjectCacheTest, CachesOfOneFolder_CompileAKernelOnce) {
   asked.erase("bad");  // by each that came when nobody was at it
   EXPECT_EQ(asked.size(), 50u);
   EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()).size(), 50u);
+}
+
+// A request is compiled on all cores: alone, a cache has nobody to leave kernels to.
+TEST_F(ObjectCacheTest, ACacheThatIsAlone_AsksForAllInOneRequest) {
+  std::vector<KernelSource> sources;
+  for (int i = 0; i < 50; ++i) sources.push_back({std::to_string(i), std::nullopt});
+  class OfThreads final : public KernelCompiler {
+   public:
+    explicit OfThreads(int threads) { target_.threads = threads; }
+    std::vector<absl::StatusOr<CompiledKernel>> Compile(
+        std::span<const KernelSource> kernels) override {
+      return inner.Compile(kernels);
+    }
+    const Target& target() const override { return target_; }
+    FakeCompiler inner;
+
+   private:
+    Target target_;
+  };
+  const auto requests_of = [&](int threads, const std::string& compiler) {
+    OfThreads inner(threads);
+    ObjectCache cache(&inner, {.folder = folder_.string(), .compiler = compiler});
+    cache.Compile(sources);
+    return inner.inner.requests;
+  };
+  EXPECT_EQ(requests_of(2, "alone"), std::vector<size_t>({50}));
+  FakeCompiler idle;
+  const ObjectCache other(&idle, {.folder = folder_.string(), .compiler = "other"});
+  EXPECT_EQ(requests_of(2, "two cores"), std::vector<size_t>({8, 8, 8, 8, 8, 8, 2}));
+  EXPECT_EQ(requests_of(4, "four cores"), std::vector<size_t>({16, 16, 16, 2}));
 }
 
 TEST_F(ObjectCacheTest, WhoIsStopped_WaitsForNobody) {

@@ -62,7 +62,7 @@ Results OneAfterAnother(Engine& engine, const UOp* sink, std::vector<HostTensor>
   for (int64_t k = 0; k < repeat.count; ++k) {
     std::vector<DeviceArrayPtr> arrays;
     for (const HostTensor& input : inputs) arrays.push_back(ArrayOf(engine, input));
-    Results results = Values(engine.Run(id, sink, arrays, bindings));
+    Results results = Values(engine.Execute(id, sink, arrays, bindings));
     if (!results.ok()) return results.status();
     outputs = *std::move(results);
     for (size_t s = 0; s < stacks.size(); ++s) {
@@ -90,8 +90,8 @@ class RepeatTest : public ::testing::Test {
     for (const HostTensor& input : inputs) arrays.push_back(ArrayOf(engine, input));
     if (held) holders = arrays;
     repetitions_ = 0;
-    Results results = Values(engine.RunRepeated(EncodeGraph(sink)->id, sink, std::move(arrays),
-                                                bindings, repeat, [this] { ++repetitions_; }));
+    Results results = Values(engine.ExecuteRepeated(EncodeGraph(sink)->id, sink, std::move(arrays),
+                                                    bindings, repeat, [this] { ++repetitions_; }));
     for (size_t i = 0; i < holders.size(); ++i)
       EXPECT_EQ(HostOf(*holders[i]), inputs[i]) << "what somebody holds was written over";
     return results;
@@ -292,14 +292,14 @@ class FailingEngine final : public Engine {
  public:
   FailingEngine() : Engine(test::MakeDevice(1 << 20)) {}
 
-  absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp* sink,
-                                                  std::vector<DeviceArrayPtr> inputs,
-                                                  std::span<const Binding> bindings,
-                                                  std::span<const int64_t> donated) override {
+  absl::StatusOr<std::vector<DeviceArrayPtr>> Execute(const GraphId& id, const UOp* sink,
+                                                      std::vector<DeviceArrayPtr> inputs,
+                                                      std::span<const Binding> bindings,
+                                                      std::span<const int64_t> donated) override {
     if (++runs == fails)
       return AboutNode(absl::ResourceExhaustedError("no memory"), sink, sink->src[0]);
     OB_ASSIGN_OR_RETURN(std::vector<DeviceArrayPtr> results,
-                        reference_->Run(id, sink, std::move(inputs), bindings, donated));
+                        reference_->Execute(id, sink, std::move(inputs), bindings, donated));
     // The reference engine has a device of its own.
     for (DeviceArrayPtr& result : results) result = ArrayOf(*this, HostOf(*result));
     return results;

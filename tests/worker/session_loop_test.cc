@@ -31,10 +31,10 @@ class CountingEngine final : public Engine {
  public:
   CountingEngine() : Engine(test::MakeDevice(1 << 20)) {}
 
-  absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId&, const UOp*,
-                                                  std::vector<DeviceArrayPtr>,
-                                                  std::span<const Binding>,
-                                                  std::span<const int64_t>) override {
+  absl::StatusOr<std::vector<DeviceArrayPtr>> Execute(const GraphId&, const UOp*,
+                                                      std::vector<DeviceArrayPtr>,
+                                                      std::span<const Binding>,
+                                                      std::span<const int64_t>) override {
     return absl::UnimplementedError("no test runs a graph");
   }
   std::string kind() const override { return "ref"; }
@@ -70,7 +70,7 @@ class RunningLoop {
     thread_ = std::thread([this, uses_idle_time] {
       SessionLoop loop(*sockets_, engine_, {"a device", "ref"},
                        {.step_most = seconds(600), .uses_idle_time = uses_idle_time});
-      status_ = loop.Run();
+      status_ = loop.Serve();
     });
   }
   ~RunningLoop() {

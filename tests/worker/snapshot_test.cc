@@ -34,18 +34,19 @@ class SwitchingEngine final : public Engine {
  public:
   explicit SwitchingEngine(uint64_t seed) : Engine(test::MakeDevice(kMemory)), random_(seed) {}
 
-  absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp* sink,
-                                                  std::vector<DeviceArrayPtr> inputs,
-                                                  std::span<const Binding> bindings,
-                                                  std::span<const int64_t> donated) override {
-    if (!in_use_.contains(id)) Use({id, Some()});
-    if (!pinned_ && random_() % 4 == 0) Use({id, Some()});
+  absl::StatusOr<std::vector<DeviceArrayPtr>> Execute(const GraphId& id, const UOp* sink,
+                                                      std::vector<DeviceArrayPtr> inputs,
+                                                      std::span<const Binding> bindings,
+                                                      std::span<const int64_t> donated) override {
+    const KernelId kernel(id);  // each graph is one
+    if (!in_use_.contains(kernel)) Use({kernel, Some()});
+    if (!pinned_ && random_() % 4 == 0) Use({kernel, Some()});
     absl::StatusOr<std::vector<DeviceArrayPtr>> results =
-        reference_->Run(id, sink, inputs, bindings);
+        reference_->Execute(id, sink, inputs, bindings);
     if (results.ok()) {
       for (const DeviceArrayPtr& result : *results) {
         std::vector<float> values = test::FloatsOf(*result);
-        values[0] += static_cast<float>(in_use_[id].value_or("heuristic").size());
+        values[0] += static_cast<float>(in_use_[kernel].value_or("heuristic").size());
         test::SetFloats(*result, values);
       }
     }
@@ -73,7 +74,7 @@ class SwitchingEngine final : public Engine {
 
   std::mt19937_64 random_;
   bool pinned_ = false;  // a replay makes no choices of its own
-  std::map<GraphId, std::optional<std::string>> in_use_;
+  std::map<KernelId, std::optional<std::string>> in_use_;
   std::vector<KernelVersion> changes_;
   std::unique_ptr<Engine> reference_ = MakeReferenceEngine(test::MakeDevice(kMemory));
 };

@@ -100,7 +100,7 @@ class FakeGateway final : public proto::Fleet::Service {
       } else if (event.has_register_()) {
         proto::GatewayCommand command;
         command.mutable_welcome()->set_heartbeat_ms(50);
-        command.mutable_welcome()->set_lease_ttl_ms(lease_ttl_ms);
+        command.mutable_welcome()->set_worker_timeout_ms(worker_timeout_ms);
         for (const proto::HeldSession& held : event.register_().sessions()) {
           if (keeps) command.mutable_welcome()->add_sessions(held.session_id());
         }
@@ -158,7 +158,7 @@ class FakeGateway final : public proto::Fleet::Service {
   }
 
   bool refuse = false;
-  uint32_t lease_ttl_ms = 60'000;
+  uint32_t worker_timeout_ms = 60'000;
   std::atomic<bool> is_silent{false};  // takes the call to join, and answers nothing
   std::atomic<bool> acknowledge{true};
   std::atomic<bool> reads_one_frame{false};  // of an executor, and the next when told to
@@ -246,6 +246,13 @@ class SupervisorTest : public ::testing::Test {
     EXPECT_EQ(frame->items(0).opened().device().kind(), "ref");
   }
 
+  static void SendPutAndClose(Attached& session) {
+    session.Send(test::Item::Put(1, 1, "x"));
+    proto::ClientItem close;
+    close.mutable_close();
+    session.Send(close);
+  }
+
   // The bytes of the first value that comes.
   static std::string NextValue(Attached& session) {
     while (const auto frame = session.frames.Pop())
@@ -315,10 +322,7 @@ TEST_F(SupervisorTest, CloseEndsInOrderWithTheLastDone) {
   StartAndRegister();
   const auto a = Assign("session a.......");
   Open(*a);
-  a->Send(test::Item::Put(1, 1, "x"));
-  proto::ClientItem close;
-  close.mutable_close();
-  a->Send(close);
+  SendPutAndClose(*a);
   uint64_t through = 0;
   while (through == 0) {
     const auto frame = a->frames.Pop();
@@ -338,10 +342,7 @@ TEST_F(SupervisorTest, R2_ASlowGatewayGetsTheLastFrames) {
   StartAndRegister();
   const auto a = Assign("session a.......");
   Open(*a);
-  a->Send(test::Item::Put(1, 1, "x"));
-  proto::ClientItem close;
-  close.mutable_close();
-  a->Send(close);
+  SendPutAndClose(*a);
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (Children(getpid()).size() > 1 && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -373,7 +374,7 @@ TEST_F(SupervisorTest, ReleaseEndsTheExecutor) {
 }
 
 TEST_F(SupervisorTest, V3_WithoutAcknowledgementsItJoinsAgainAndExecutorsThatAreNotKeptEnd) {
-  gateway_.lease_ttl_ms = 300;
+  gateway_.worker_timeout_ms = 300;
   StartAndRegister();
   const auto a = Assign("session a.......");
   Open(*a);

@@ -75,7 +75,7 @@ class TunerTest : public ::testing::Test {
       test::SetFloats(*array, values);
       inputs.push_back(array);
     }
-    const auto out = ValueOrDie(engine.Run(EncodeGraph(sink)->id, sink, inputs, {}));
+    const auto out = ValueOrDie(engine.Execute(EncodeGraph(sink)->id, sink, inputs, {}));
     return test::FloatsOf(*out[0]);
   }
   void ExpectRight(const std::vector<float>& got) {

@@ -5,17 +5,14 @@
 // through a file without a name, which ends with its process, to the gateway; receipts are counted
 // in memory and are the gateway's once it has said so.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "base/failpoint.h"
+#include "tests/support/failpoints.h"
 #include "tests/support/temp_folder.h"
 #include "worker/compile/object_folder.h"
 #include "worker/tuning/tuning_store.h"
@@ -61,35 +58,26 @@ size_t TunedIn(const std::string& folder) {
   return all.size();
 }
 
-// Returns how the child ended, as waitpid tells it.
 int RunChild(const std::string& folder, const std::string& failpoint) {
-  const int child = fork();
-  if (child == 0) {
-    setenv("OUTBOARD_FAILPOINT", failpoint.c_str(), 1);
-    setenv("OUTBOARD_FAILPOINTS_FOLDER", folder.c_str(), 1);
-    execl("/proc/self/exe", "failpoints", "--gtest_filter=WorkerFailpointChild.DISABLED_Lives",
-          "--gtest_also_run_disabled_tests", "--gtest_brief=1", nullptr);
-    _exit(127);
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return status;
+  return test::RunChild("WorkerFailpointChild.DISABLED_Lives", folder, failpoint);
 }
 
 // What a child does.
 TEST(WorkerFailpointChild, DISABLED_Lives) {
-  const char* const folder = std::getenv("OUTBOARD_FAILPOINTS_FOLDER");
+  const char* const folder = test::FolderOfChild();
   if (folder == nullptr) GTEST_SKIP() << "only as a child of the other tests";
   LiveIn(folder);
 }
 
 TEST(WorkerFailpoints, KilledAtEach_WhatIsThereIsWhole_AndTheRestComesAgain) {
-  for (const std::string_view name : kWorkerFailpoints) {
+  const auto failpoints = test::FailpointsOf(FailpointProcess::kWorker);
+  ASSERT_FALSE(failpoints.empty());
+  for (const auto& [name, process, interrupts] : failpoints) {
+    SCOPED_TRACE(interrupts);
     for (const char* passes : {"", ":1"}) {
       const test::TempFolder folder;
       const int ended = RunChild(folder.path(), std::string(name) + passes);
-      ASSERT_TRUE(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGKILL)
-          << name << passes << " is never passed: " << ended;
+      ASSERT_TRUE(test::WasKilled(ended)) << name << passes << " is never passed: " << ended;
       EXPECT_LT(ObjectsIn(folder.path()), kObjects) << name << passes;
       EXPECT_LT(TunedIn(folder.path()), size_t{kObjects}) << name << passes;
       ASSERT_EQ(RunChild(folder.path(), ""), 0) << name << passes;

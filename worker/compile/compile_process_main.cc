@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 
 #include "base/environment.h"
@@ -33,7 +34,9 @@ void ObeyFault(const std::string& kernel) {
   if (kernel == "!hang") pause();
 }
 
-proto::CompileReply Answer(CompileOptions options, const proto::CompileRequest& request) {
+// `compiler` is that of the request before, and is kept if the target is the same.
+proto::CompileReply Answer(CompileOptions options, const proto::CompileRequest& request,
+                           std::unique_ptr<InProcessCompiler>& compiler) {
   for (const proto::KernelSource& source : request.kernels()) ObeyFault(source.encoding());
   proto::CompileReply reply;
   absl::StatusOr<Target> target = TargetOfRequest(request);
@@ -43,8 +46,9 @@ proto::CompileReply Answer(CompileOptions options, const proto::CompileRequest& 
     return reply;
   }
   options.target = *std::move(target);
-  InProcessCompiler compiler(std::move(options));
-  for (absl::StatusOr<CompiledKernel>& compiled : compiler.Compile(FromRequest(request)))
+  if (compiler == nullptr || compiler->target() != options.target)
+    compiler = std::make_unique<InProcessCompiler>(std::move(options));
+  for (absl::StatusOr<CompiledKernel>& compiled : compiler->Compile(FromRequest(request)))
     *reply.add_results() = ToResult(std::move(compiled));
   return reply;
 }
@@ -63,8 +67,9 @@ int CompileProcessMain() {
   options.no_opt = IsSet("NOOPT");
   WarmUpCompiler();
   proto::CompileRequest request;
+  std::unique_ptr<InProcessCompiler> compiler;
   while (ReadMessage(kChildSocket, &request).ok())
-    if (!WriteMessage(kChildSocket, Answer(options, request)).ok()) break;
+    if (!WriteMessage(kChildSocket, Answer(options, request, compiler)).ok()) break;
   return 0;
 }
 

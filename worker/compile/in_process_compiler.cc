@@ -4,6 +4,7 @@
 #include <atomic>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "base/cores.h"
@@ -13,7 +14,7 @@
 namespace outboard::worker {
 namespace {
 
-// A thread's start and a code generator of its own cost about as much as a kernel.
+// A thread's start, and its code generator the first time, cost about as much as a kernel.
 constexpr size_t kKernelsPerThreadMin = 4;
 constexpr size_t kThreadsMax = 16;
 
@@ -28,6 +29,23 @@ absl::StatusOr<CompiledKernel> CompileOne(Compiler& compiler, const KernelSource
 }
 
 }  // namespace
+
+std::unique_ptr<Compiler> InProcessCompiler::Take() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<Compiler> compiler = std::move(idle_.back());
+      idle_.pop_back();
+      return compiler;
+    }
+  }
+  return std::make_unique<Compiler>(options_);
+}
+
+void InProcessCompiler::GiveBack(std::unique_ptr<Compiler> compiler) {
+  std::lock_guard lock(mutex_);
+  if (idle_.size() < kThreadsMax) idle_.push_back(std::move(compiler));
+}
 
 Results InProcessCompiler::Compile(std::span<const KernelSource> kernels) {
   Results results(kernels.size(), absl::InternalError("not compiled"));
@@ -44,9 +62,10 @@ Results InProcessCompiler::Compile(std::span<const KernelSource> kernels) {
     });
   std::atomic<size_t> next = 0;
   const auto work = [&] {
-    Compiler compiler(options_);
+    std::unique_ptr<Compiler> compiler = Take();
     for (size_t i; (i = next++) < order.size();)
-      results[order[i]] = CompileOne(compiler, kernels[order[i]]);
+      results[order[i]] = CompileOne(*compiler, kernels[order[i]]);
+    GiveBack(std::move(compiler));
   };
   std::vector<std::thread> others;
   for (size_t t = 1; t < threads; ++t) others.emplace_back(work);

@@ -2,11 +2,16 @@
 // tests and benchmarks.
 #pragma once
 
+#include <memory>
+#include <mutex>
+#include <vector>
+
 #include "compiler/compile.h"
 #include "worker/compile/kernel_compiler.h"
 
 namespace outboard::worker {
 
+// Threads: any.
 class InProcessCompiler final : public KernelCompiler {
  public:
   explicit InProcessCompiler(CompileOptions options = {}) : options_(std::move(options)) {}
@@ -15,7 +20,13 @@ class InProcessCompiler final : public KernelCompiler {
   const Target& target() const override { return options_.target; }
 
  private:
-  CompileOptions options_;
+  std::unique_ptr<Compiler> Take();
+  void GiveBack(std::unique_ptr<Compiler> compiler);
+
+  const CompileOptions options_;
+  std::mutex mutex_;
+  // Kept from call to call: LLVM's description of a processor costs as much as a small kernel.
+  std::vector<std::unique_ptr<Compiler>> idle_;
 };
 
 }  // namespace outboard::worker

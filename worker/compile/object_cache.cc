@@ -2,8 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,8 +28,10 @@ std::string KeyOf(const std::string& compiler, const KernelSource& kernel) {
       .ToBytes();
 }
 
-// So many are compiled in one request; the next ones may be another cache's.
-constexpr size_t kCompiledAtOnce = 8;
+// Where several caches have one folder, a request has so many kernels at most, or kKernelsPerThread
+// for each thread that compiles if that is more; the next ones may be another cache's.
+constexpr size_t kCompiledAtOnceMin = 8;
+constexpr size_t kKernelsPerThread = 4;  // with fewer a thread does not start (InProcessCompiler)
 constexpr std::chrono::milliseconds kLookForStop{20};
 
 // Kernels that some cache of this process compiles now, by folder and key.
@@ -40,6 +44,21 @@ class KernelsInFlight {
   static KernelsInFlight& OfProcess() {
     static KernelsInFlight& all = *new KernelsInFlight;
     return all;
+  }
+
+  // Caches of a folder, from their making to their end.
+  void AddCache(const std::string& folder) {
+    std::lock_guard lock(mutex_);
+    ++caches_[folder];
+  }
+  void RemoveCache(const std::string& folder) {
+    std::lock_guard lock(mutex_);
+    const auto found = caches_.find(folder);
+    if (--found->second == 0) caches_.erase(found);
+  }
+  bool IsOnlyCache(const std::string& folder) {
+    std::lock_guard lock(mutex_);
+    return caches_.at(folder) == 1;
   }
 
   // True: the caller compiles it, and ends the flight. False: `flight` is that of who does.
@@ -69,6 +88,7 @@ class KernelsInFlight {
   std::mutex mutex_;
   std::condition_variable ended_;
   std::map<std::string, std::shared_ptr<Flight>> flights_;
+  std::map<std::string, int> caches_;
 };
 
 }  // namespace
@@ -78,7 +98,18 @@ ObjectCache::ObjectCache(KernelCompiler* inner, ObjectCacheOptions options)
       compiler_(std::move(options.compiler)),
       folder_path_(options.folder),
       is_stopped_(std::move(options.is_stopped)),
-      folder_({std::move(options.folder), options.bytes_max, std::move(options.on_stored)}) {}
+      folder_({std::move(options.folder), options.bytes_max, std::move(options.on_stored)}) {
+  KernelsInFlight::OfProcess().AddCache(folder_path_);
+}
+
+ObjectCache::~ObjectCache() { KernelsInFlight::OfProcess().RemoveCache(folder_path_); }
+
+size_t ObjectCache::KernelsAtOnce() const {
+  if (KernelsInFlight::OfProcess().IsOnlyCache(folder_path_))
+    return std::numeric_limits<size_t>::max();
+  const int threads = std::max(0, inner_->target().threads);
+  return std::max(kCompiledAtOnceMin, kKernelsPerThread * static_cast<size_t>(threads));
+}
 
 std::vector<absl::StatusOr<CompiledKernel>> ObjectCache::Compile(
     std::span<const KernelSource> kernels) {
@@ -111,11 +142,12 @@ void ObjectCache::CompileMissing(std::span<const KernelSource> kernels,
   KernelsInFlight& in_flight = KernelsInFlight::OfProcess();
   const auto name_of = [&](size_t i) { return absl::StrCat(folder_path_, "\n", keys[i]); };
   while (!missing.empty()) {
+    const size_t at_once = KernelsAtOnce();
     std::vector<size_t> own, left;
     std::shared_ptr<const KernelsInFlight::Flight> others, flight;
     size_t awaited = 0;
     for (const size_t i : missing) {
-      if (own.size() == kCompiledAtOnce) {
+      if (own.size() == at_once) {
         left.push_back(i);
       } else if (in_flight.Begin(name_of(i), flight)) {
         own.push_back(i);

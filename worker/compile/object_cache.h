@@ -7,6 +7,8 @@
 //
 // Caches of one folder in one process, such as those of the executors of a session on several
 // devices, compile a kernel once: one of them does, the others wait for its object, or its error.
+// They take a few at a time, so that each has some; one that is alone asks for all in one request,
+// which is compiled on as many threads as there are cores.
 //
 // Errors: those of the compiler behind the cache; INTERNAL if it returns too few results; CANCELLED
 // if is_stopped ended a wait.
@@ -38,6 +40,9 @@ class ObjectCache final : public KernelCompiler {
  public:
   // `inner` outlives the cache.
   ObjectCache(KernelCompiler* inner, ObjectCacheOptions options);
+  ~ObjectCache() override;
+  ObjectCache(const ObjectCache&) = delete;
+  ObjectCache& operator=(const ObjectCache&) = delete;
 
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
@@ -46,6 +51,7 @@ class ObjectCache final : public KernelCompiler {
   int64_t hits() const { return hits_; }
 
  private:
+  size_t KernelsAtOnce() const;
   bool Load(const std::string& key, CompiledKernel* kernel);
   void CompileMissing(std::span<const KernelSource> kernels, std::span<const std::string> keys,
                       std::vector<size_t> missing,

@@ -74,7 +74,7 @@ absl::Status TestProduct(Engine& engine, int64_t n, const JoinTestOptions& optio
     inputs.push_back(std::move(array));
   }
   OB_ASSIGN_OR_RETURN(const std::vector<DeviceArrayPtr> results,
-                      engine.Run(encoded.id, sink, inputs, {}));
+                      engine.Execute(encoded.id, sink, inputs, {}));
   std::vector<float> found(expected.size());
   OB_RETURN_IF_ERROR(engine.device().Download(
       results.front()->address(), static_cast<int64_t>(found.size() * sizeof(float)),

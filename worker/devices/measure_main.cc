@@ -69,7 +69,7 @@ absl::StatusOr<double> Fastest(Engine& engine, const UOp* sink, int inputs,
   double fastest = 1e9;
   for (int i = 0; i < runs; ++i) {
     const Clock::time_point begin = Clock::now();
-    OB_RETURN_IF_ERROR(engine.Run(encoded.id, sink, arrays, {}).status());
+    OB_RETURN_IF_ERROR(engine.Execute(encoded.id, sink, arrays, {}).status());
     fastest = std::min(fastest, std::chrono::duration<double>(Clock::now() - begin).count());
   }
   return fastest;

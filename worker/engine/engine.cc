@@ -38,17 +38,17 @@ absl::StatusOr<std::shared_ptr<DeviceArray>> Engine::NewArrayForUpload(DType dty
   return std::make_shared<DeviceArray>(DeviceArray{dtype, std::move(dims), std::move(buffer)});
 }
 
-absl::StatusOr<std::vector<DeviceArrayPtr>> Engine::RunRepeated(
+absl::StatusOr<std::vector<DeviceArrayPtr>> Engine::ExecuteRepeated(
     const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
     std::span<const Binding> bindings, const Repeat& repeat,
     const std::function<void()>& on_repetition) {
   OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
   OB_RETURN_IF_ERROR(CheckRepeat(sink, bindings, repeat));
   const std::vector<int64_t> carried = repeat.CarriedInputs();
-  return RunAll(
+  return ExecuteAll(
       *this, sink, std::move(inputs), bindings, repeat,
       [&](std::vector<DeviceArrayPtr> now, std::span<const Binding> bound) {
-        return Run(id, sink, std::move(now), bound, carried);
+        return Execute(id, sink, std::move(now), bound, carried);
       },
       on_repetition);
 }

@@ -1,5 +1,5 @@
-// Engines run graphs in an executor. There are two: the compiling one (compiled_engine.h), and the
-// reference interpreter (REF=1).
+// Engines execute graphs, in an executor. There are two: the compiling one (compiled_engine.h), and
+// the reference interpreter (REF=1).
 #pragma once
 
 #include <cstdint>
@@ -70,10 +70,10 @@ class Engine {
   // The device that holds the arrays.
   runtime::Device& device() const { return *device_; }
 
-  // Makes this engine one rank of a group: from now on it runs graphs of the device level, whose
-  // collectives go through `collective` and whose rank is that of its Member. All ranks run the
-  // same graphs in the same order. After an abort, or for a new epoch, call it again with the new
-  // one; nullptr leaves the group. What a Run adds in a group:
+  // Makes this engine one rank of a group: from now on it executes graphs of the device level,
+  // whose collectives go through `collective` and whose rank is that of its Member. All ranks
+  // execute the same graphs in the same order. After an abort, or for a new epoch, call it again
+  // with the new one; nullptr leaves the group. What a Run adds in a group:
   //   - The first Run of a graph is planned by all ranks before one of them begins it: where a rank
   //     cannot, all return its error, and the group goes on.
   //   - A Run that fails later aborts the group: the others return UNAVAILABLE with rank and cause.
@@ -82,6 +82,10 @@ class Engine {
   }
   // nullptr: no group. Any thread may call its Abort while a Run waits.
   collective::Collective* group() const { return collective_.get(); }
+
+  // Returns `status`, of a Run that has begun. Where it is an error, the other ranks must not wait
+  // for this one.
+  absl::Status EndGroupIfFailed(absl::Status status);
 
   // In a group: called where memory lacks before a Run launches anything, and gives back what it
   // can. Nothing: there is nothing to give back.
@@ -97,14 +101,14 @@ class Engine {
   //         RESOURCE_EXHAUSTED  memory, or a limit of the compiler, named
   //         UNIMPLEMENTED       not supported by this engine
   //         UNAVAILABLE         another rank left the group: its rank and its reason
-  virtual absl::StatusOr<std::vector<DeviceArrayPtr>> Run(
+  virtual absl::StatusOr<std::vector<DeviceArrayPtr>> Execute(
       const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
       std::span<const Binding> bindings, std::span<const int64_t> donated = {}) = 0;
 
-  // As Run, several times over; see repeat.h, also for further errors. A carried input may be
+  // As Execute, several times over; see repeat.h, also for further errors. A carried input may be
   // overwritten like a donated one. Calls `on_repetition` after each repetition, to report
   // progress.
-  virtual absl::StatusOr<std::vector<DeviceArrayPtr>> RunRepeated(
+  virtual absl::StatusOr<std::vector<DeviceArrayPtr>> ExecuteRepeated(
       const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
       std::span<const Binding> bindings, const Repeat& repeat,
       const std::function<void()>& on_repetition);
@@ -142,8 +146,6 @@ class Engine {
   // `bindings`, in a group with that of the rank.
   // Errors: INVALID_ARGUMENT  a Run binds the rank; those of the group, where it has ended
   absl::StatusOr<std::vector<Binding>> WithRank(std::span<const Binding> bindings) const;
-  // `status`, of a Run that has begun. Where it is an error, the other ranks must not wait for it.
-  absl::Status EndGroupIfFailed(absl::Status status);
 
   EngineStats stats_;
   std::function<void()> make_room_;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "worker/engine/compiled_engine.h"
-#include "worker/engine/kernels_in_use.h"
+#include "worker/engine/plans/kernels_in_use.h"
 #include "worker/tuning/tuner.h"
 
 namespace outboard::worker {
@@ -35,7 +35,7 @@ class IdleSearch {
   }
 
   // As Engine::SearchForBetterKernels; nothing may be queued on the device.
-  void Run(KernelsInUse& kernels, const std::function<bool()>& preempted) {
+  void Search(KernelsInUse& kernels, const std::function<bool()>& preempted) {
     if (!tuner_.has_value()) return;
     const auto search = [&](const UOp* kernel, const std::string& name, const TuningKey& key) {
       return tuner_->SearchUntil(kernel, name, key, preempted);

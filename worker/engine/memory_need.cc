@@ -8,6 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
+#include "compiler/rewrite/bind.h"
+#include "compiler/schedule/schedule.h"
+#include "worker/engine/plans/planned_launches.h"
 
 namespace outboard::worker {
 namespace {
@@ -23,6 +27,30 @@ int64_t Sum(int64_t a, int64_t b) {
 std::string Text(int64_t bytes) {
   constexpr double kMebibyte = 1 << 20;
   return absl::StrFormat("%.1f MiB (%d bytes)", static_cast<double>(bytes) / kMebibyte, bytes);
+}
+
+absl::Status LookForRoom(const ExecutionPlan& plan, const UOp* sink,
+                         const std::vector<std::vector<int64_t>>& dims_of,
+                         const std::vector<DeviceArrayPtr>& inputs,
+                         const runtime::Device& device) {
+  MemoryNeed need;
+  int64_t largest = plan.schedule.arena_bytes;
+  int about = plan.largest_temporary;
+  for (size_t i = 0; i < dims_of.size(); ++i) {
+    if (IsOverwritten(inputs, plan.schedule.over[i])) continue;
+    int64_t bytes = ByteWidth(sink->src[i]->dtype);
+    for (const int64_t dim : dims_of[i])
+      if (__builtin_mul_overflow(bytes, dim, &bytes)) return absl::OkStatus();  // NewArray says so
+    need.Add(i, sink->src[i]->dtype, dims_of[i], bytes);
+    if (bytes > largest) {
+      largest = bytes;
+      about = static_cast<int>(i);
+    }
+  }
+  need.AddTemporaries(plan.schedule.arena_bytes);
+  for (const schedule::ScheduledBuffer& buffer : plan.schedule.buffers)
+    if (!buffer.padded_dims.empty()) need.AddTemporaries(buffer.bytes());
+  return AboutResult(need.CheckOn(device), sink, about);
 }
 
 }  // namespace
@@ -58,6 +86,30 @@ absl::Status MemoryNeed::CheckOn(const runtime::Device& device) const {
       absl::StrJoin(largest, ", ", [](std::string* out, const auto& array) {
         absl::StrAppend(out, array.second, ": ", Text(array.first));
       })));
+}
+
+absl::StatusOr<std::vector<std::vector<int64_t>>> ResultDims(const UOp* sink,
+                                                             std::span<const Binding> bindings) {
+  std::vector<std::vector<int64_t>> dims_of;
+  for (const UOp* result : sink->src) {
+    OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(result->shape, bindings));
+    dims_of.push_back(std::move(dims));
+  }
+  return dims_of;
+}
+
+bool IsOverwritten(const std::vector<DeviceArrayPtr>& inputs, int over) {
+  return over != schedule::kNoInput && inputs[over].use_count() == 1;
+}
+
+absl::Status CheckRoom(const ExecutionPlan& plan, const UOp* sink,
+                       const std::vector<std::vector<int64_t>>& dims_of,
+                       const std::vector<DeviceArrayPtr>& inputs, const runtime::Device& device,
+                       const std::function<void()>& make_room) {
+  const absl::Status room = LookForRoom(plan, sink, dims_of, inputs, device);
+  if (!absl::IsResourceExhausted(room) || !make_room) return room;
+  make_room();
+  return LookForRoom(plan, sink, dims_of, inputs, device);
 }
 
 }  // namespace outboard::worker

@@ -17,21 +17,21 @@ class ReferenceEngine final : public Engine {
 
   std::string kind() const override { return "ref"; }
 
-  absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId&, const UOp* sink,
-                                                  std::vector<DeviceArrayPtr> inputs,
-                                                  std::span<const Binding> bindings,
-                                                  std::span<const int64_t>) override {
+  absl::StatusOr<std::vector<DeviceArrayPtr>> Execute(const GraphId&, const UOp* sink,
+                                                      std::vector<DeviceArrayPtr> inputs,
+                                                      std::span<const Binding> bindings,
+                                                      std::span<const int64_t>) override {
     OB_ASSIGN_OR_RETURN(const std::vector<Binding> bound, WithRank(bindings));
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bound));
-    absl::StatusOr<std::vector<DeviceArrayPtr>> results = RunChecked(sink, inputs, bindings);
+    absl::StatusOr<std::vector<DeviceArrayPtr>> results = ExecuteChecked(sink, inputs, bindings);
     OB_RETURN_IF_ERROR(EndGroupIfFailed(results.status()));
     return results;
   }
 
  private:
-  absl::StatusOr<std::vector<DeviceArrayPtr>> RunChecked(const UOp* sink,
-                                                         const std::vector<DeviceArrayPtr>& inputs,
-                                                         std::span<const Binding> bindings) {
+  absl::StatusOr<std::vector<DeviceArrayPtr>> ExecuteChecked(
+      const UOp* sink, const std::vector<DeviceArrayPtr>& inputs,
+      std::span<const Binding> bindings) {
     std::vector<HostTensor> params;
     for (const DeviceArrayPtr& input : inputs) {
       params.push_back({input->dtype, input->dims, std::string(input->bytes(), '\0')});

@@ -133,11 +133,12 @@ absl::Status CheckRepeat(const UOp* sink, std::span<const Binding> bindings, con
   return repeat.cursor ? CheckCursor(sink, bindings, repeat) : absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<DeviceArrayPtr>> RunAll(Engine& engine, const UOp* sink,
-                                                   std::vector<DeviceArrayPtr> inputs,
-                                                   std::span<const Binding> bindings,
-                                                   const Repeat& repeat, const RunOne& run_one,
-                                                   const std::function<void()>& on_repetition) {
+absl::StatusOr<std::vector<DeviceArrayPtr>> ExecuteAll(Engine& engine, const UOp* sink,
+                                                       std::vector<DeviceArrayPtr> inputs,
+                                                       std::span<const Binding> bindings,
+                                                       const Repeat& repeat,
+                                                       const ExecuteOnce& execute_once,
+                                                       const std::function<void()>& on_repetition) {
   // All of the memory before any of the work.
   std::vector<std::shared_ptr<DeviceArray>> stacks;
   for (const int64_t i : repeat.stack) {
@@ -157,7 +158,7 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> RunAll(Engine& engine, const UOp* si
     for (size_t i = 0; i < inputs.size(); ++i)
       now[i] = carried[i] ? std::move(inputs[i]) : inputs[i];
     outputs.clear();  // what is carried has one owner
-    absl::StatusOr<std::vector<DeviceArrayPtr>> results = run_one(std::move(now), bound);
+    absl::StatusOr<std::vector<DeviceArrayPtr>> results = execute_once(std::move(now), bound);
     if (!results.ok()) return InRepetition(results.status(), k, repeat.count);
     outputs = *std::move(results);
     for (size_t s = 0; s < stacks.size(); ++s) {

@@ -1,4 +1,5 @@
-// Runs one graph several times as one Run: carried outputs of a repetition are inputs of the next.
+// Executes one graph several times, as one Run: carried outputs of a repetition are inputs of the
+// next.
 //
 // In repetition k = 0, 1 ... the VAR of the cursor is its binding + k * stride, and each carried
 // input is the paired output of the previous repetition. A stacked output is one array with a
@@ -6,7 +7,7 @@
 // `count` Runs, one after another.
 // Errors: INVALID_ARGUMENT    an impossible repetition: see CheckRepeat
 //         RESOURCE_EXHAUSTED  too many repetitions, or no memory for the stacked outputs
-//         else those of Engine::Run, with the repetition that failed, counted from 1
+//         else those of Engine::Execute, with the repetition that failed, counted from 1
 #pragma once
 
 #include <cstdint>
@@ -47,15 +48,16 @@ absl::StatusOr<std::optional<Repeat>> RepeatOf(const proto::Run& run);
 // stacked or read depends on the cursor. Requires bindings that passed CheckInputs.
 absl::Status CheckRepeat(const UOp* sink, std::span<const Binding> bindings, const Repeat& repeat);
 
-// Runs all repetitions by `run_one`, which gets the only reference to carried arrays; `engine`
-// allocates the stacked outputs. Calls `on_repetition` after each repetition. Requires a Repeat
-// that passed CheckRepeat.
-using RunOne = std::function<absl::StatusOr<std::vector<DeviceArrayPtr>>(
+// Executes all repetitions by `execute_once`, which gets the only reference to carried arrays;
+// `engine` allocates the stacked outputs. Calls `on_repetition` after each repetition. Requires a
+// Repeat that passed CheckRepeat.
+using ExecuteOnce = std::function<absl::StatusOr<std::vector<DeviceArrayPtr>>(
     std::vector<DeviceArrayPtr> inputs, std::span<const Binding> bindings)>;
-absl::StatusOr<std::vector<DeviceArrayPtr>> RunAll(Engine& engine, const UOp* sink,
-                                                   std::vector<DeviceArrayPtr> inputs,
-                                                   std::span<const Binding> bindings,
-                                                   const Repeat& repeat, const RunOne& run_one,
-                                                   const std::function<void()>& on_repetition);
+absl::StatusOr<std::vector<DeviceArrayPtr>> ExecuteAll(Engine& engine, const UOp* sink,
+                                                       std::vector<DeviceArrayPtr> inputs,
+                                                       std::span<const Binding> bindings,
+                                                       const Repeat& repeat,
+                                                       const ExecuteOnce& execute_once,
+                                                       const std::function<void()>& on_repetition);
 
 }  // namespace outboard::worker

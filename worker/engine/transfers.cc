@@ -1,7 +1,6 @@
 #include "worker/engine/transfers.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -52,7 +51,7 @@ absl::Status AllGather(collective::Collective& group, std::span<const char> send
 
 // A SimplerKernel on its way.
 struct SimplerBytes {
-  std::array<uint8_t, sizeof(GraphId::bytes)> kernel{};
+  decltype(GraphId::bytes) kernel{};  // its id
   uint8_t how = 0;
 };
 static_assert(sizeof(SimplerBytes) == sizeof(GraphId::bytes) + 1);
@@ -182,7 +181,7 @@ absl::StatusOr<std::vector<SimplerKernel>> ShareSimpler(collective::Collective& 
   if (most == 0) return told;
   std::vector<SimplerBytes> send(most), all(most * ranks);
   for (size_t i = 0; i < mine.size(); ++i)
-    send[i] = {mine[i].kernel.bytes, static_cast<uint8_t>(mine[i].how)};
+    send[i] = {mine[i].kernel.hash().bytes, static_cast<uint8_t>(mine[i].how)};
   OB_RETURN_IF_ERROR(
       AllGather(group, {reinterpret_cast<const char*>(send.data()), most * sizeof(SimplerBytes)},
                 {reinterpret_cast<char*>(all.data()), all.size() * sizeof(SimplerBytes)}));
@@ -192,7 +191,7 @@ absl::StatusOr<std::vector<SimplerKernel>> ShareSimpler(collective::Collective& 
       const auto how = static_cast<Simpler>(one.how);
       if (how < Simpler::kCompilersOpts || how > Simpler::kOneByOne)
         return absl::InvalidArgumentError("what a rank tells of kernels cannot be read");
-      told.push_back({GraphId{one.kernel}, how});
+      told.push_back({KernelId(GraphId{one.kernel}), how});
     }
   return told;
 }

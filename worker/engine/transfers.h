@@ -14,7 +14,7 @@
 #include "compiler/schedule/schedule.h"
 #include "runtime/collective/collective.h"
 #include "runtime/device.h"
-#include "worker/engine/planned_launches.h"
+#include "worker/engine/plans/planned_launches.h"
 #include "worker/session/kernel_use_log.h"
 
 namespace outboard::worker {

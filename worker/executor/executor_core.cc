@@ -325,79 +325,81 @@ void ExecutorCore::Drain() {
       if (item.seq() > applied_seq_ + 1)
         return EndSession(absl::FailedPreconditionError(
             absl::StrCat("item ", item.seq(), " came where ", applied_seq_ + 1, " was next")));
-      if (!TryApply(item)) return;  // E5
+      if (TryApply(item) != Applied::kDone) return;  // E5, or nothing is applied any more
     }
     waiting_.pop_front();
   }
   if (waiting_.empty() && !ended_ && std::exchange(opens_when_drained_, false)) SendOpened();
 }
 
-bool ExecutorCore::TryApply(const proto::ClientItem& item) {
+ExecutorCore::Applied ExecutorCore::TryApply(const proto::ClientItem& item) {
   const uint64_t seq = item.seq();
   if (const uint64_t put = state_.put_under_way(); put != 0 && !(item.has_put() && put == seq)) {
     EndSession(absl::InvalidArgumentError(
         absl::StrCat("item ", seq, " came before the last piece of Put ", put)));
-    return true;
+    return Applied::kDone;
   }
   if (trace_ != nullptr) trace_->SetItem(seq);
   begun_seq_ = seq;
-  Outcome outcome;
-  switch (item.kind_case()) {
-    case proto::ClientItem::kRun: {
-      const KnownGraph* const graph = graphs_.Find(item.run().graph_id());
-      if (graph == nullptr) {
-        needed_ = item.run().graph_id();
-        proto::ServerItem need;
-        need.mutable_need()->add_graph_ids(needed_);
-        out_.Write(std::move(need));
-        return false;
-      }
-      const TraceSpan span(trace_.get(), "run");
-      outcome = state_.Run(seq, item.run(), *graph, WholeGraphsOf(item.run().whole()));
-      break;
-    }
-    case proto::ClientItem::kPut: {
-      const TraceSpan span(trace_.get(), "put");
-      if (item.put().blob_root().empty()) {
-        outcome = state_.Put(seq, item.put());
-      } else if (absl::StatusOr<BlobPart> part = PartOf(item.put(), rank_); !part.ok()) {
-        outcome = state_.PutBlob(seq, item.put(), {}, part.status());
-      } else if (part->stored_bytes > MemoryBytesMax()) {
-        outcome = state_.PutBlob(seq, item.put(), {},
-                                 absl::ResourceExhaustedError(
-                                     absl::StrCat("a Put of ", part->stored_bytes,
-                                                  " bytes; the session has ", MemoryBytesMax())));
-      } else if (auto blob = inbox_.Take(BlobKeyOf(item.put()))) {
-        outcome = state_.PutBlob(seq, item.put(), std::move(part->dims), *std::move(blob));
-      } else {
-        needed_blob_ = BlobKeyOf(item.put());
-        return false;
-      }
-      break;
-    }
-    case proto::ClientItem::kSave: ApplySave(seq, item.save()); break;
-    case proto::ClientItem::kRelease: outcome = state_.Release(item.release()); break;
-    case proto::ClientItem::kKeep: outcome = state_.Keep(seq, item.keep()); break;
-    default:
-      outcome = state_.Fetch(seq, item.fetch(), WholeGraphsOf(item.fetch().whole()));
-      break;
-  }
-  if (GroupHasEnded()) return false;
+  std::optional<Outcome> outcome = ChangeState(item);
+  if (!outcome) return Applied::kWaits;
+  if (GroupHasEnded()) return Applied::kGroupEnded;
   if (lost_seq_ == 0 && !engine_->device().health().ok()) lost_seq_ = seq;
-  if (!outcome.session_error.ok()) {
-    EndSession(outcome.session_error);
-    return true;
+  if (!outcome->session_error.ok()) {
+    EndSession(outcome->session_error);
+    return Applied::kDone;
   }
-  if (!outcome.answers.empty()) {
+  if (!outcome->answers.empty()) {
     const TraceSpan span(trace_.get(), "answer");
-    for (Answer& answer : outcome.answers)
+    for (Answer& answer : outcome->answers)
       if (!ended_) Retain(seq, std::move(answer));
   }
-  if (outcome.applied) applied_seq_ = seq;
+  if (outcome->applied) applied_seq_ = seq;
   schedule_.Applied(item);
   TakeToldSnapshot();
   if (trace_ != nullptr && trace_->wants_done()) SendDone();
-  return true;
+  return Applied::kDone;
+}
+
+std::optional<Outcome> ExecutorCore::ChangeState(const proto::ClientItem& item) {
+  const uint64_t seq = item.seq();
+  switch (item.kind_case()) {
+    case proto::ClientItem::kRun: return ApplyRun(seq, item.run());
+    case proto::ClientItem::kPut: return ApplyPut(seq, item.put());
+    case proto::ClientItem::kSave: ApplySave(seq, item.save()); return Outcome();
+    case proto::ClientItem::kRelease: return state_.ApplyRelease(item.release());
+    case proto::ClientItem::kKeep: return state_.ApplyKeep(seq, item.keep());
+    default: return state_.ApplyFetch(seq, item.fetch(), WholeGraphsOf(item.fetch().whole()));
+  }
+}
+
+std::optional<Outcome> ExecutorCore::ApplyRun(uint64_t seq, const proto::Run& run) {
+  const KnownGraph* const graph = graphs_.Find(run.graph_id());
+  if (graph == nullptr) {
+    needed_ = run.graph_id();
+    proto::ServerItem need;
+    need.mutable_need()->add_graph_ids(needed_);
+    out_.Write(std::move(need));
+    return std::nullopt;
+  }
+  const TraceSpan span(trace_.get(), "run");
+  return state_.ApplyRun(seq, run, *graph, WholeGraphsOf(run.whole()));
+}
+
+std::optional<Outcome> ExecutorCore::ApplyPut(uint64_t seq, const proto::Put& put) {
+  const TraceSpan span(trace_.get(), "put");
+  if (put.blob_root().empty()) return state_.ApplyPut(seq, put);
+  absl::StatusOr<BlobPart> part = PartOf(put, rank_);
+  if (!part.ok()) return state_.ApplyPutBlob(seq, put, {}, part.status());
+  if (part->stored_bytes > MemoryBytesMax())
+    return state_.ApplyPutBlob(seq, put, {},
+                               absl::ResourceExhaustedError(
+                                   absl::StrCat("a Put of ", part->stored_bytes,
+                                                " bytes; the session has ", MemoryBytesMax())));
+  if (auto blob = inbox_.Take(BlobKeyOf(put)))
+    return state_.ApplyPutBlob(seq, put, std::move(part->dims), *std::move(blob));
+  needed_blob_ = BlobKeyOf(put);
+  return std::nullopt;
 }
 
 // The rank that failed half way says why, and ends. Where another one left, its end is told by
@@ -463,7 +465,7 @@ void ExecutorCore::SendValue(uint64_t seq, const Answer& answer) {
     for (const int64_t dim : array.dims) value.add_dims(static_cast<uint64_t>(dim));
     value.set_total_bytes(static_cast<uint64_t>(array.bytes()));
     value.set_offset(static_cast<uint64_t>(offset));
-    value.set_data(piece.data(), piece.size());
+    value.mutable_data()->assign(piece);  // one copy
     out_.Write(std::move(item));
     offset += static_cast<int64_t>(piece.size());
     return absl::OkStatus();

@@ -135,11 +135,19 @@ class ExecutorCore {
   void CarryWaiting();  // into a new epoch: items that wait, of a stream that is replaced
   void OnClose();
   // Items with a number (Run, Put, Fetch ...) wait in waiting_, in order, until what they need is
-  // here: OnSequenced adds one, Drain applies those that can be, TryApply the first (false: it
-  // waits).
+  // here: OnSequenced adds one, Drain applies those that can be, TryApply the first.
+  enum class Applied {
+    kDone,        // and done with: applied, or the session has ended with it
+    kWaits,       // for its graph or its blob; it stays the first
+    kGroupEnded,  // in the middle of it: nothing is applied any more
+  };
   void OnSequenced(proto::ClientItem item);
   void Drain();
-  bool TryApply(const proto::ClientItem& item);
+  Applied TryApply(const proto::ClientItem& item);
+  // Changes the session's state as the item says. nullopt: its graph or its blob is not here.
+  std::optional<Outcome> ChangeState(const proto::ClientItem& item);
+  std::optional<Outcome> ApplyRun(uint64_t seq, const proto::Run& run);
+  std::optional<Outcome> ApplyPut(uint64_t seq, const proto::Put& put);
   // True if the group has ended in the item that was applied last: nothing can follow it.
   bool GroupHasEnded();
   void EndSession(const absl::Status& status);

@@ -170,7 +170,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                    {.step_most = std::chrono::seconds(options.step_seconds_max),
                     .uses_idle_time = options.idle_search && tunes && !options.reference});
   begun_seq = [&loop] { return loop.begun_seq(); };
-  const absl::Status ended = loop.Run();
+  const absl::Status ended = loop.Serve();
   return ended.ok() ? 0 : Complain(ended, 1);
 }
 

@@ -52,7 +52,7 @@ SessionLoop::SessionLoop(ExecutorSockets& sockets, Engine& engine, const DeviceI
       uses_idle_time_(options.uses_idle_time),
       tells_costs_(options.uses_idle_time) {}
 
-absl::Status SessionLoop::Run() {
+absl::Status SessionLoop::Serve() {
   proto::ClientFrame frame;
   proto::ToExecutor command;
   while (!core_.ended()) {
@@ -101,7 +101,7 @@ absl::Status SessionLoop::OnBegin(const proto::Begin& begin) {
     engine_.LimitMemory(static_cast<int64_t>(begin.memory_bytes_max()));
   core_.SetRank(begin.rank());
   OB_RETURN_IF_ERROR(group_.Join(begin, engine_));
-  // Ranks change to other kernels together, in a Run (worker/engine/compiled_engine.cc), as
+  // Ranks change to other kernels together, in a Run (worker/engine/plans/group_plans.cc), as
   // rank 0 says. So its costs are those that a search is told of.
   if (begin.mesh_size() > 0) {
     tells_costs_ = uses_idle_time_ && begin.rank() == 0;

@@ -45,7 +45,7 @@ class SessionLoop {
   // Until the session is over or the supervisor has let go. Ends the process with kExitDeviceLost
   // when the device is lost to it.
   // Errors: those of GroupSockets::Join
-  absl::Status Run();
+  absl::Status Serve();
   uint64_t begun_seq() const { return core_.begun_seq(); }  // any thread
 
  private:

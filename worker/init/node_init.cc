@@ -76,6 +76,7 @@ class NodeInit {
     SetClock();
     LoadModules();
     UseLittleMemory();
+    KeepRatesOfIdleConnections();
     for (;;) Round();
   }
 
@@ -211,6 +212,13 @@ class NodeInit {
     const auto memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                               static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     std::ofstream(kFree) << (BytesKeptFree(memory_bytes, now_kib << 10) >> 10) << "\n";
+  }
+
+  // A connection that has sent nothing for a fifth of a second begins with ten packets again, and
+  // doubles them with each round trip. The links of a session are idle in each forward pass: at
+  // 20 ms and 1 Gbit/s they would have their rate back after eight round trips of each step.
+  static void KeepRatesOfIdleConnections() {
+    std::ofstream("/proc/sys/net/ipv4/tcp_slow_start_after_idle") << "0\n";
   }
 
   void Load(const std::string& path) {

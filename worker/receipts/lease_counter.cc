@@ -98,7 +98,7 @@ proto::Receipt LeaseCounter::ReceiptOf(const Key& key, Lease& lease, Clock::time
   receipt.set_usable_ms(with(lease.usable, lease.usable_since));
   receipt.set_busy_ms(std::min(receipt.usable_ms(), with(lease.busy, lease.busy_since)));
   receipt.set_physical_device(signing::PhysicalDevice(key_.public_key(), lease.device));
-  signing::Sign(key_, receipt);
+  sign_(key_, receipt);
   return receipt;
 }
 

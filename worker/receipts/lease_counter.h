@@ -12,16 +12,19 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/fleet.pb.h"
+#include "wire/proof/receipt.h"
 #include "wire/proof/signing_key.h"
 
 namespace outboard::worker {
@@ -38,7 +41,10 @@ class LeaseCounter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit LeaseCounter(signing::SigningKey key) : key_(std::move(key)) {}
+  // `sign` fills in key and signature; signing::Sign, unless a simulator has another way.
+  using Signer = std::function<void(const signing::SigningKey& key, proto::Receipt& receipt)>;
+  explicit LeaseCounter(signing::SigningKey key, Signer sign = &signing::Sign)
+      : key_(std::move(key)), sign_(std::move(sign)) {}
 
   void AddTo(proto::Register& entry) const;
   // What the gateway says of leases, and what it has of ours. Returns what it is told at once.
@@ -78,6 +84,7 @@ class LeaseCounter {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const signing::SigningKey key_;
+  const Signer sign_;
   absl::Mutex mutex_;
   std::map<Key, Lease> running_ ABSL_GUARDED_BY(mutex_);
   std::vector<Ended> ended_ ABSL_GUARDED_BY(mutex_);

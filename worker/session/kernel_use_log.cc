@@ -16,7 +16,7 @@ proto::KernelUse ToWire(const KernelUseRecord& entry) {
 }
 
 absl::StatusOr<KernelUseRecord> KernelUseFromWire(const proto::KernelUse& entry) {
-  OB_ASSIGN_OR_RETURN(const GraphId kernel, GraphIdFromBytes(entry.kernel()));
+  OB_ASSIGN_OR_RETURN(const KernelId kernel, KernelId::FromBytes(entry.kernel()));
   KernelUseRecord out{entry.seq(), {kernel, std::nullopt}};
   if (entry.has_opts()) out.version.opts = entry.opts();
   return out;

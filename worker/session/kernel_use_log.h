@@ -12,13 +12,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "compiler/ir/encoding.h"
 #include "proto/cloud.pb.h"
+#include "worker/compile/kernel_id.h"
 
 namespace outboard::worker {
 
 struct KernelVersion {
-  GraphId kernel;                   // of its encoding
+  KernelId kernel;
   std::optional<std::string> opts;  // codegen::OptsToString; nullopt: what the heuristic chooses
 
   friend bool operator==(const KernelVersion&, const KernelVersion&) = default;
@@ -45,8 +45,8 @@ class KernelUseLog {
   const std::vector<KernelUseRecord>& entries() const { return entries_; }
 
  private:
-  std::vector<KernelUseRecord> entries_;                             // by seq
-  absl::flat_hash_map<GraphId, std::optional<std::string>> in_use_;  // looked up, never walked
+  std::vector<KernelUseRecord> entries_;                              // by seq
+  absl::flat_hash_map<KernelId, std::optional<std::string>> in_use_;  // looked up, never walked
 };
 
 // A training program has some hundred kernels; this is for those that make new ones without end.

@@ -126,13 +126,13 @@ void ExecutorCore::ApplySave(uint64_t seq, const proto::Save& save) {
   auto request = std::make_shared<PersistRequest>();
   const SessionState::WholeGraphs whole = WholeGraphsOf(save.whole());
   if (rank_ != 0) {  // it has its part in what rank 0 stores
-    if (!whole.empty()) state_.Save(seq, save, *request, whole);
+    if (!whole.empty()) state_.ApplySave(seq, save, *request, whole);
     return;
   }
   // Other ranks may wait for this one's part, even if nothing is stored.
   const bool is_full = saves_.size() >= kSavesWaitingMax;
   Outcome outcome;
-  if (!is_full || !whole.empty()) outcome = state_.Save(seq, save, *request, whole);
+  if (!is_full || !whole.empty()) outcome = state_.ApplySave(seq, save, *request, whole);
   if (is_full) {
     proto::Failed failed;
     failed.set_seq(seq);

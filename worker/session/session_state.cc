@@ -48,7 +48,9 @@ void SessionState::Clear() { handles_.clear(); }
 
 // ---- Run ----------------------------------------------------------------------------------------
 
-absl::Status SessionState::CheckRun(const proto::Run& run) const {
+absl::Status SessionState::CheckRun(uint64_t seq, const proto::Run& run,
+                                    const KnownGraph& graph) const {
+  OB_RETURN_IF_ERROR(graph.status);
   for (const uint32_t device : run.devices())
     if (device != 0) return absl::UnimplementedError("a Run on more than one device");
   std::vector<uint64_t> outputs(run.outputs().begin(), run.outputs().end());
@@ -63,60 +65,54 @@ absl::Status SessionState::CheckRun(const proto::Run& run) const {
     if (i >= static_cast<uint32_t>(run.outputs_size()))
       return absl::InvalidArgumentError(
           absl::StrCat("fetches output ", i, " of ", run.outputs_size()));
-  return names_.Check(run);
+  OB_RETURN_IF_ERROR(names_.Check(run));
+  if (const auto refused = refused_.find(seq); refused != refused_.end()) return refused->second;
+  OB_RETURN_IF_ERROR(RepeatOf(run).status());
+  for (const uint64_t handle : run.outputs())
+    if (handle == 0 || handles_.contains(handle))
+      return absl::InvalidArgumentError(absl::StrCat("output handle ", handle, " is in use"));
+  return absl::OkStatus();
 }
 
-Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph,
-                          const WholeGraphs& whole) {
-  telemetry::Count(telemetry::Metric::kWorkerSteps);
-  Outcome outcome;
-  absl::Status status = graph.status;
-  uint64_t cause_seq = seq;
-  status.Update(CheckRun(run));
-  if (const auto refused = refused_.find(seq); refused != refused_.end())
-    status.Update(refused->second);
-  const absl::StatusOr<std::optional<Repeat>> repeat = RepeatOf(run);
-  status.Update(repeat.status());
-  for (const uint64_t handle : run.outputs())
-    if (status.ok() && (handle == 0 || handles_.contains(handle)))
-      status = absl::InvalidArgumentError(absl::StrCat("output handle ", handle, " is in use"));
-  std::vector<DeviceArrayPtr> inputs;
+absl::Status SessionState::FindInputs(const proto::Run& run, std::vector<DeviceArrayPtr>& inputs,
+                                      uint64_t& cause_seq) const {
   for (const uint64_t handle : run.inputs()) {
     const auto entry = handles_.find(handle);
-    if (!status.ok()) break;
-    if (entry == handles_.end()) {
-      status = absl::NotFoundError(absl::StrCat("input handle ", handle, " does not exist"));
-    } else if (entry->second.array == nullptr) {
-      status = entry->second.status;  // E2: the first cause
+    if (entry == handles_.end())
+      return absl::NotFoundError(absl::StrCat("input handle ", handle, " does not exist"));
+    if (entry->second.array == nullptr) {
       cause_seq = entry->second.cause_seq;
-    } else {
-      inputs.push_back(entry->second.array);
+      return entry->second.status;  // E2: the first cause
     }
+    inputs.push_back(entry->second.array);
   }
+  return absl::OkStatus();
+}
+
+std::vector<int64_t> SessionState::EndDonated(const proto::Run& run) {
   std::vector<int64_t> donated;
   for (const uint32_t i : run.donate()) {
     if (i >= static_cast<uint32_t>(run.inputs_size())) continue;
     if (handles_.erase(run.inputs(i)) > 0) donated.push_back(i);  // E3
   }
+  return donated;
+}
+
+Outcome SessionState::ApplyRun(uint64_t seq, const proto::Run& run, const KnownGraph& graph,
+                               const WholeGraphs& whole) {
+  telemetry::Count(telemetry::Metric::kWorkerSteps);
+  Outcome outcome;
+  uint64_t cause_seq = seq;
+  std::vector<DeviceArrayPtr> inputs, outputs, fetched;
+  absl::Status status = CheckRun(seq, run, graph);
+  if (status.ok()) status = FindInputs(run, inputs, cause_seq);
+  const std::vector<int64_t> donated = EndDonated(run);
   names_.Follow(run);  // E10
-  std::vector<DeviceArrayPtr> outputs, fetched;
   if (status.ok()) {
-    std::vector<Binding> bindings;
-    for (const proto::Binding& binding : run.bindings())
-      bindings.push_back({binding.slot(), binding.value()});
-    if (graph.sink->src.size() != static_cast<size_t>(run.outputs_size())) {
-      status =
-          absl::InvalidArgumentError(absl::StrCat("the graph has ", graph.sink->src.size(),
-                                                  " results, the Run names ", run.outputs_size()));
-    } else {
-      absl::StatusOr<std::vector<DeviceArrayPtr>> results =
-          RunGraph(seq, graph, *repeat, std::move(inputs), bindings, donated,
-                   outcome.session_error);
-      if (results.ok())
-        outputs = *std::move(results);
-      else
-        status = results.status();
-    }
+    absl::StatusOr<std::vector<DeviceArrayPtr>> results =
+        ExecuteGraph(seq, graph, run, std::move(inputs), donated, outcome.session_error);
+    status = results.status();
+    if (results.ok()) outputs = *std::move(results);
   }
   for (const uint32_t i : run.fetch()) {
     if (!status.ok()) break;
@@ -137,10 +133,18 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
   return outcome;
 }
 
-absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
-    uint64_t seq, const KnownGraph& graph, const std::optional<Repeat>& repeat,
-    std::vector<DeviceArrayPtr> inputs, std::span<const Binding> bindings,
-    std::span<const int64_t> donated, absl::Status& session_error) {
+absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::ExecuteGraph(
+    uint64_t seq, const KnownGraph& graph, const proto::Run& run,
+    std::vector<DeviceArrayPtr> inputs, std::span<const int64_t> donated,
+    absl::Status& session_error) {
+  if (graph.sink->src.size() != static_cast<size_t>(run.outputs_size()))
+    return absl::InvalidArgumentError(absl::StrCat("the graph has ", graph.sink->src.size(),
+                                                   " results, the Run names ",
+                                                   run.outputs_size()));
+  std::vector<Binding> bindings;
+  for (const proto::Binding& binding : run.bindings())
+    bindings.push_back({binding.slot(), binding.value()});
+  OB_ASSIGN_OR_RETURN(const std::optional<Repeat> repeat, RepeatOf(run));
   for (; followed_ < follow_.size() && follow_[followed_].seq <= seq; ++followed_)
     engine_->Pin(follow_[followed_].version);
   // While what is being stored may be what memory lacks, inputs are kept for a second try. In a
@@ -150,14 +154,14 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
   const bool is_group = engine_->group() != nullptr;
   if (!being_stored_.expired() && !is_group) again = inputs;
   engine_->SetMakeRoom(!being_stored_.expired() && is_group ? let_go_ : std::function<void()>());
-  const auto run = [&](std::vector<DeviceArrayPtr> with) {
-    if (!repeat) return engine_->Run(graph.id, graph.sink, std::move(with), bindings, donated);
-    return engine_->RunRepeated(graph.id, graph.sink, std::move(with), bindings, *repeat,
-                                [this] { ++repetitions_; });
+  const auto execute = [&](std::vector<DeviceArrayPtr> with) {
+    if (!repeat) return engine_->Execute(graph.id, graph.sink, std::move(with), bindings, donated);
+    return engine_->ExecuteRepeated(graph.id, graph.sink, std::move(with), bindings, *repeat,
+                                    [this] { ++repetitions_; });
   };
-  absl::StatusOr<std::vector<DeviceArrayPtr>> results = run(std::move(inputs));
+  absl::StatusOr<std::vector<DeviceArrayPtr>> results = execute(std::move(inputs));
   if (!is_group && MadeRoom(results.status()))
-    results = run(std::exchange(again, {}));
+    results = execute(std::exchange(again, {}));
   for (KernelVersion& version : engine_->TakeVersions())  // E7
     session_error.Update(kernel_use_log_.Note(seq, std::move(version)));
   return results;
@@ -197,7 +201,7 @@ absl::StatusOr<std::shared_ptr<DeviceArray>> SessionState::ArrayForPut(const pro
   return array;
 }
 
-Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
+Outcome SessionState::ApplyPut(uint64_t seq, const proto::Put& piece) {
   Outcome outcome;
   if (put_ == nullptr) {
     put_ = std::make_unique<PartialPut>();
@@ -231,8 +235,8 @@ Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
   return outcome;
 }
 
-Outcome SessionState::PutBlob(uint64_t seq, const proto::Put& put, std::vector<int64_t> dims,
-                              absl::StatusOr<runtime::DeviceBuffer> contents) {
+Outcome SessionState::ApplyPutBlob(uint64_t seq, const proto::Put& put, std::vector<int64_t> dims,
+                                   absl::StatusOr<runtime::DeviceBuffer> contents) {
   Outcome outcome;
   const uint64_t handle = put.handle();
   absl::Status status = CheckPut(put);
@@ -247,7 +251,7 @@ Outcome SessionState::PutBlob(uint64_t seq, const proto::Put& put, std::vector<i
   return outcome;
 }
 
-Outcome SessionState::Release(const proto::Release& release) {
+Outcome SessionState::ApplyRelease(const proto::Release& release) {
   for (const uint64_t handle : release.handles()) handles_.erase(handle);
   return {};
 }
@@ -259,12 +263,13 @@ absl::StatusOr<DeviceArrayPtr> SessionState::Whole(const WholeGraphs& whole, uin
   OB_RETURN_IF_ERROR(graph->second->status);
   OB_ASSIGN_OR_RETURN(
       std::vector<DeviceArrayPtr> results,
-      engine_->Run(graph->second->id, graph->second->sink, {std::move(array)}, {}, {}));
+      engine_->Execute(graph->second->id, graph->second->sink, {std::move(array)}, {}, {}));
   if (results.size() != 1) return absl::InternalError("a graph for a whole array has one result");
   return std::move(results[0]);
 }
 
-Outcome SessionState::Fetch(uint64_t seq, const proto::Fetch& fetch, const WholeGraphs& whole) {
+Outcome SessionState::ApplyFetch(uint64_t seq, const proto::Fetch& fetch,
+                                 const WholeGraphs& whole) {
   Outcome outcome;
   for (int i = 0; i < fetch.handles_size(); ++i) {
     const auto entry = handles_.find(fetch.handles(i));
@@ -293,8 +298,8 @@ Outcome SessionState::Fetch(uint64_t seq, const proto::Fetch& fetch, const Whole
   return outcome;
 }
 
-Outcome SessionState::Save(uint64_t seq, const proto::Save& save, PersistRequest& request,
-                           const WholeGraphs& whole) {
+Outcome SessionState::ApplySave(uint64_t seq, const proto::Save& save, PersistRequest& request,
+                                const WholeGraphs& whole) {
   std::map<std::string, DeviceArrayPtr> sorted;
   absl::Status status;
   uint64_t cause_seq = seq;
@@ -331,7 +336,7 @@ Outcome SessionState::Save(uint64_t seq, const proto::Save& save, PersistRequest
   return outcome;
 }
 
-Outcome SessionState::Keep(uint64_t seq, const proto::Keep& keep) {
+Outcome SessionState::ApplyKeep(uint64_t seq, const proto::Keep& keep) {
   Outcome outcome;
   absl::Status status;
   for (const proto::Keep::Entry& entry : keep.entries())
@@ -425,7 +430,7 @@ void SessionState::AddTo(PersistRequest& request) const {
 }
 
 absl::Status SessionState::RestoreKernelUses(std::span<const KernelUseRecord> restored) {
-  absl::flat_hash_map<GraphId, const KernelUseRecord*>
+  absl::flat_hash_map<KernelId, const KernelUseRecord*>
       last;  // in use now; those before are history
   for (const KernelUseRecord& entry : restored) {
     OB_RETURN_IF_ERROR(kernel_use_log_.Note(entry.seq, entry.version));

@@ -50,24 +50,24 @@ class SessionState {
 
   // By the index of a value: the graph that makes the whole of an array that is stored in parts.
   using WholeGraphs = std::map<uint32_t, const KnownGraph*>;
-  // From now on, Run fails with `why` if its seq is this one: it is known to end the process.
+  // From now on, ApplyRun fails with `why` if its seq is this one: it is known to end the process.
   void Refuse(uint64_t seq, absl::Status why) { refused_[seq] = std::move(why); }
   // `seq` is one above the last applied, or that of the Put under way.
   // `whole`: of the values that `run.fetch` asks for, by output.
-  Outcome Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph,
-              const WholeGraphs& whole = {});
-  Outcome Put(uint64_t seq, const proto::Put& piece);
+  Outcome ApplyRun(uint64_t seq, const proto::Run& run, const KnownGraph& graph,
+                   const WholeGraphs& whole = {});
+  Outcome ApplyPut(uint64_t seq, const proto::Put& piece);
   // A Put whose bytes came as a blob; the array, of `dims`, is made in their memory.
-  Outcome PutBlob(uint64_t seq, const proto::Put& put, std::vector<int64_t> dims,
-                  absl::StatusOr<runtime::DeviceBuffer> contents);
-  Outcome Release(const proto::Release& release);
-  Outcome Fetch(uint64_t seq, const proto::Fetch& fetch, const WholeGraphs& whole = {});
+  Outcome ApplyPutBlob(uint64_t seq, const proto::Put& put, std::vector<int64_t> dims,
+                       absl::StatusOr<runtime::DeviceBuffer> contents);
+  Outcome ApplyRelease(const proto::Release& release);
+  Outcome ApplyFetch(uint64_t seq, const proto::Fetch& fetch, const WholeGraphs& whole = {});
   // Fills in `request`, unless the item fails.
-  Outcome Save(uint64_t seq, const proto::Save& save, PersistRequest& request,
-               const WholeGraphs& whole = {});
+  Outcome ApplySave(uint64_t seq, const proto::Save& save, PersistRequest& request,
+                    const WholeGraphs& whole = {});
 
   // Names for arrays, in place of all names before.
-  Outcome Keep(uint64_t seq, const proto::Keep& keep);
+  Outcome ApplyKeep(uint64_t seq, const proto::Keep& keep);
   // As pieces for the client, the last one marked.
   std::vector<proto::Kept> ListKept() const;
 
@@ -108,13 +108,18 @@ class SessionState {
   };
   struct PartialPut;
 
-  absl::Status CheckRun(const proto::Run& run) const;
-  absl::StatusOr<std::vector<DeviceArrayPtr>> RunGraph(uint64_t seq, const KnownGraph& graph,
-                                                       const std::optional<Repeat>& repeat,
-                                                       std::vector<DeviceArrayPtr> inputs,
-                                                       std::span<const Binding> bindings,
-                                                       std::span<const int64_t> donated,
-                                                       absl::Status& session_error);
+  // What can be said of it before its inputs are looked at.
+  absl::Status CheckRun(uint64_t seq, const proto::Run& run, const KnownGraph& graph) const;
+  // Where an input is poison, `cause_seq` is the item that failed first.
+  absl::Status FindInputs(const proto::Run& run, std::vector<DeviceArrayPtr>& inputs,
+                          uint64_t& cause_seq) const;
+  // Ends the handles of donated inputs, and returns the inputs' slots.
+  std::vector<int64_t> EndDonated(const proto::Run& run);
+  absl::StatusOr<std::vector<DeviceArrayPtr>> ExecuteGraph(uint64_t seq, const KnownGraph& graph,
+                                                           const proto::Run& run,
+                                                           std::vector<DeviceArrayPtr> inputs,
+                                                           std::span<const int64_t> donated,
+                                                           absl::Status& session_error);
   absl::StatusOr<DeviceArrayPtr> Whole(const WholeGraphs& whole, uint32_t index,
                                        DeviceArrayPtr array);
   absl::Status CheckPut(const proto::Put& put) const;

@@ -4,10 +4,10 @@
 //       ended, and the others end with it.
 //   V2  Executors are started by the thread of Run only (they end with it), and reaped by their
 //       session's thread.
-//   V3  When Join breaks, or its heartbeats are not acknowledged for lease_ttl_ms, the executors
-//       keep their state and Register names them. Those that Welcome does not name end, and so do
-//       all after kOrphanMost without a gateway. Meanwhile the session may have been given another
-//       executor: the attach token tells the two apart, and only the session's own is accepted.
+//   V3  When Join breaks, or its heartbeats are not acknowledged for worker_timeout_ms, executors
+//       keep their state and Register names them. Those that Welcome does not name end, as do all
+//       after kOrphanMost without a gateway. Meanwhile the session may get another executor: the
+//       attach token tells the two apart, and only the session's own is accepted.
 //
 //   session:  Assign --start--> running --Join breaks--> orphaned
 //             orphaned --Welcome names it, Attach--> running
@@ -327,7 +327,7 @@ class Supervisor::Impl {
 
   void Beat(const proto::Welcome& welcome, JoinCall& call) {
     const Milliseconds period(std::max<uint32_t>(welcome.heartbeat_ms(), 10));
-    const Milliseconds ttl(std::max<uint32_t>(welcome.lease_ttl_ms(), 100));
+    const Milliseconds timeout(std::max<uint32_t>(welcome.worker_timeout_ms(), 100));
     uint64_t beat = 0;
     std::unique_lock lock(mutex_);
     while (joined_ && !stopping_) {
@@ -342,7 +342,7 @@ class Supervisor::Impl {
       Tell(event);
       lock.lock();
       const Clock::time_point ack{Clock::duration(last_ack_.load())};
-      if (Clock::now() - ack > ttl) {  // V3: Run joins again
+      if (Clock::now() - ack > timeout) {  // V3: Run joins again
         call.Cancel();
         return;
       }

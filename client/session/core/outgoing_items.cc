@@ -230,7 +230,7 @@ void FramePacker::AddPut(const proto::ClientItem& put, const std::string& bytes)
     const size_t length = std::min(bytes.size() - at, wire::kPieceBytesMax);
     proto::ClientItem piece = put;
     piece.mutable_put()->set_offset(at);
-    piece.mutable_put()->set_data(bytes.data() + at, length);
+    piece.mutable_put()->mutable_data()->assign(bytes, at, length);  // one copy
     Add(std::move(piece));
     at += length;
   } while (at < bytes.size());

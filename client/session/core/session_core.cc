@@ -480,6 +480,7 @@ void SessionCore::OnNotice(const proto::Notice& notice) {
                           : absl::StrCat(notice.count(), " sessions are before this one");
   if (notice.has_expected_s())
     absl::StrAppend(&place, ", about ", RoughDuration(notice.expected_s()));
+  sessions_before_ = notice.count();
   queue_line_ = absl::StrCat(Printable(line), " (", place, ")");
   queue_line_is_new_ = true;
 }

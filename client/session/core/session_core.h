@@ -134,6 +134,8 @@ class SessionCore {
   // Whether the gateway has said, since this was opened or resumed, that it waits for a device, or
   // does so now while it is open.
   bool waits_for_device() const { return queue_line_.has_value(); }
+  // How many sessions are before it in the queue, as it was told last.
+  uint64_t sessions_before() const { return sessions_before_; }
   // Its place in the queue, for people, if that has changed since the last call.
   std::optional<std::string> TakeQueueLine();
   const proto::Opened& opened() const { return opened_; }
@@ -217,6 +219,7 @@ class SessionCore {
   std::vector<std::string> notices_;
   std::optional<std::string> queue_line_;
   bool queue_line_is_new_ = false;
+  uint64_t sessions_before_ = 0;
   bool large_values_ = false;
   bool ack_due_ = false;  // something arrived that the executor retains until an Ack
 

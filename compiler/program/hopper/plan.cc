@@ -69,9 +69,9 @@ class ShapeFinder {
       return NoViewOf("an operand's index is no sum of its loops");
     HopperOperand operand;
     operand.along_rows = stride(row) == 1 && stride(step) != 1;
-    if (operand.along_rows && width != kTurnedBytes)
+    if (operand.along_rows && !MayLieAlongRows(product_.dtype))
       return NoViewOf("an operand of ", width,
-                      " bytes is stored by columns; the unit reads such of ", kTurnedBytes);
+                      " bytes is stored by columns; the unit reads no such, and nobody turns it");
     const int inner = operand.along_rows ? row : step, outer = operand.along_rows ? step : row;
     if (stride(inner) != 1) return NoViewOf("an operand has no contiguous range");
     const int64_t slot = GlobalOfAccess(load).slot();

@@ -1,11 +1,11 @@
 #include "compiler/program/hopper/product.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/program/hopper/tf32_stage.h"
 #include "compiler/program/hopper/two_tf32.h"
 #include "compiler/target.h"
 
@@ -14,13 +14,15 @@ namespace {
 
 // Of a stage, the k: 128 bytes, a row of a swizzle.
 int64_t DepthOf(DType dtype) { return MappedTensor::kSwizzleBytes / ByteWidth(dtype); }
-constexpr int64_t kProducts = MappedTensor::kSwizzleBytes / kWgmmaDepthBytes;  // of a stage
-constexpr int64_t kWide = 64;  // rows that are consecutive where an operand is stored by columns
+constexpr int64_t kProducts = kProductsOfStage;
+constexpr int64_t kColumnsLeast = 64;  // a tile has a multiple of them
 constexpr int64_t kConsumers = 2;
 constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
 // 65,536 registers are 168 for each of 384 threads. What the first warpgroup gives up, the others
 // get.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
+// Who turns B holds squares of it.
+constexpr int64_t kTurnerRegisters = 72, kConsumerRegistersBeside = 216;
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Of 8-bit floats the unit adds with few digits, and of f32 by three products it cuts off what f32
 // rounds: sums of a stage are added in f32. They take as many registers as the whole ones.
@@ -38,7 +40,11 @@ struct RingOperand {
   bool along_rows = false;
   int64_t depth = 0;  // k of a stage
   int64_t elements() const { return tile_rows * depth; }
-  int64_t leading() const { return along_rows ? kWide * depth : 0; }
+  bool turned = false;  // before it is multiplied
+  // Stored by columns, 128 bytes of rows follow each other, then the next k.
+  int64_t wide() const { return depth; }
+  int64_t piece() const { return along_rows ? wide() * depth : 0; }
+  int64_t leading() const { return turned ? 0 : piece(); }
 };
 
 class ProductBuilder {
@@ -54,6 +60,10 @@ class ProductBuilder {
         blocks_(BlocksOf(tile, tiles_)),
         depth_(DepthOf(shape.dtype)),
         steps_(Ceil(Ceil(shape.k, depth_), tile.split)),
+        turns_b_(shape.dtype == DType::kF32 && shape.b.along_rows),
+        makes_parts_(shape.three_products || turns_b_),
+        a_in_registers_(shape.three_products ||
+                        (shape.dtype == DType::kF32 && shape.a.along_rows)),
         results_(b, shape.results, stores, shape.m, shape.n,
                  shape.m % tile.rows != 0 || tiles_m_ % OrderOf() != 0,
                  shape.n % tile.columns != 0) {}
@@ -63,20 +73,21 @@ class ProductBuilder {
     OpenBlock();
     const ValueId group = b_.Divide(thread_, kWarpgroupThreads);
     const ValueId produces = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {group, b_.Int(0)}));
-    b_.Do(Code::kMaxRegisters, {}, {kProducerRegisters, 0, 0});
+    b_.Do(Code::kMaxRegisters, {}, {turns_b_ ? kTurnerRegisters : kProducerRegisters, 0, 0});
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     Produce();
     b_.EndIf(one);
-    if (shape_.three_products) {
-      const ValueId splits = b_.If(b_.Less(b_.Int(kWarpgroupThreads - kSplitters - 1), thread_));
-      SplitColumns();
-      b_.EndIf(splits);
+    if (makes_parts_) {
+      const ValueId makes = b_.If(b_.Less(b_.Int(kWarpgroupThreads - kPartMakers - 1), thread_));
+      MakeParts();
+      b_.EndIf(makes);
     }
     MeetCluster();
     if (tile_.split > 1) MeetCluster();
     b_.EndIf(produces);
     const ValueId consumes = b_.If(b_.Less(b_.Int(0), group));
-    b_.Do(Code::kMaxRegisters, {}, {kConsumerRegisters, 1, 0});
+    b_.Do(Code::kMaxRegisters, {},
+          {turns_b_ ? kConsumerRegistersBeside : kConsumerRegisters, 1, 0});
     const ValueId consumer = b_.Plus(group, b_.Int(-1));
     Consume(consumer);
     if (tile_.split > 1) {
@@ -109,11 +120,14 @@ class ProductBuilder {
 
   RingOperand Open(const HopperOperand& operand, int64_t tile_rows, bool shared_by_cluster) {
     RingOperand staged{
-        .tile_rows = tile_rows, .along_rows = operand.along_rows, .depth = depth_};
+        .tile_rows = tile_rows,
+        .along_rows = operand.along_rows,
+        .depth = depth_,
+        .turned = shape_.dtype == DType::kF32};
     MappedTensor view = operand.view;
     view.swizzled = true;
     view.box.assign(view.dims.size(), 1);
-    view.box[0] = operand.along_rows ? kWide : depth_;
+    view.box[0] = operand.along_rows ? staged.wide() : depth_;
     // A block of a cluster copies its part for all.
     if (shared_by_cluster && !operand.along_rows) tile_rows /= Partners();
     view.box[1] = operand.along_rows ? depth_ : tile_rows;
@@ -129,17 +143,18 @@ class ProductBuilder {
     a_staged_ = Open(shape_.a, tile_.rows, false);
     b_staged_ = Open(shape_.b, tile_.columns, Partners() > 1);
     results_.Open(thread_, shape_.batch);
-    if (tile_.split > 1) parts_ = b_.Alloc(Space::kShared, DType::kF32, tile_.rows * tile_.columns);
+    if (tile_.split > 1)
+      partial_sums_ = b_.Alloc(Space::kShared, DType::kF32, tile_.rows * tile_.columns);
     if (shape_.three_products)
-      low_ = b_.Alloc(Space::kShared, DType::kF32, tile_.stages * b_staged_.elements());
+      low_of_b_ = b_.Alloc(Space::kShared, DType::kF32, tile_.stages * b_staged_.elements());
     barriers_ = b_.Alloc(Space::kBarriers, DType::kU64,
-                         (shape_.three_products ? 3 : 2) * tile_.stages);
+                         (makes_parts_ ? 3 : 2) * tile_.stages);
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     for (int64_t stage = 0; stage < tile_.stages; ++stage) {
       b_.Do(Code::kBarrierInit, {barriers_, Full(b_.Int(stage))}, {1, 0, 0});
       b_.Do(Code::kBarrierInit, {barriers_, Empty(b_.Int(stage))}, {kConsumers * Partners(), 0, 0});
-      if (shape_.three_products)
-        b_.Do(Code::kBarrierInit, {barriers_, Split(b_.Int(stage))}, {kSplitters, 0, 0});
+      if (makes_parts_)
+        b_.Do(Code::kBarrierInit, {barriers_, PartsMade(b_.Int(stage))}, {kPartMakers, 0, 0});
     }
     b_.EndIf(one);
     if (tile_.cluster * tile_.split > 1)
@@ -150,8 +165,8 @@ class ProductBuilder {
 
   ValueId Full(ValueId stage) { return stage; }
   ValueId Empty(ValueId stage) { return b_.Plus(stage, b_.Int(tile_.stages)); }
-  // The low parts of B are there.
-  ValueId Split(ValueId stage) { return b_.Plus(stage, b_.Int(2 * tile_.stages)); }
+  // B is turned, and its low parts are there.
+  ValueId PartsMade(ValueId stage) { return b_.Plus(stage, b_.Int(2 * tile_.stages)); }
 
   // Stages and phases of step `step` of this block's round `round`: both follow from how many steps
   // came before, so that nothing has to be remembered.
@@ -226,16 +241,16 @@ class ProductBuilder {
   void Fetch(const RingOperand& operand, ValueId stage, ValueId k, ValueId row, ValueId batch,
              int64_t partners) {
     const int64_t rows_each = operand.tile_rows / partners;
-    const int64_t boxes = operand.along_rows ? rows_each / kWide : 1;
+    const int64_t boxes = operand.along_rows ? rows_each / operand.wide() : 1;
     ValueId first = b_.Times(stage, operand.elements());
     if (partners > 1) {
       first = b_.Plus(first, b_.Times(rank_, rows_each * depth_));
       row = b_.Plus(row, b_.Times(rank_, rows_each));
     }
     for (int64_t box = 0; box < boxes; ++box) {
-      const ValueId to = b_.Plus(first, b_.Int(box * operand.leading()));
+      const ValueId to = b_.Plus(first, b_.Int(box * operand.piece()));
       std::vector<ValueId> src = {operand.shared, to, barriers_, Full(stage), operand.map};
-      const ValueId rows = b_.Plus(row, b_.Int(box * kWide));
+      const ValueId rows = b_.Plus(row, b_.Int(box * operand.wide()));
       if (operand.along_rows)
         src.insert(src.end(), {rows, k});
       else
@@ -252,98 +267,54 @@ class ProductBuilder {
 
   // ---- two TF32 for each f32
 
-  static constexpr int64_t kSplitters = 64;  // threads: the last two warps that do not multiply
-  static constexpr int64_t kAhead = 2;       // loads that a thread begins before it stores
-
-  // Low parts lie as B does, so that nobody asks where a swizzle has put a number. B itself stays:
-  // what the unit reads of it is its high part.
-  void SplitColumns() {
+  // By the two warps of the first warpgroup that do not copy.
+  void MakeParts() {
     ForTiles([&](ValueId round, const TilePlace&) {
       const ValueId step = b_.Loop(steps_);
       const StepPlace at = PlaceOfStep(round, step);
       b_.Do(Code::kBarrierWait, {barriers_, Full(at.stage), at.parity});
-      const ValueId first =
-          b_.Plus(b_.Times(at.stage, b_staged_.elements()),
-                  b_.Times(b_.Plus(thread_, b_.Int(kSplitters - kWarpgroupThreads)), kTogether));
-      constexpr int64_t kPiece = kSplitters * kTogether;
-      for (int64_t e = 0; e < b_staged_.elements(); e += kAhead * kPiece) {
-        std::array<ValueId, kAhead> lows;
-        for (int64_t i = 0; i < kAhead; ++i)
-          lows[i] = LowOfCut(b_, b_.Add({.code = Code::kLoad,
-                                         .dtype = DType::kF32,
-                                         .lanes = kTogether,
-                                         .src = {b_staged_.shared,
-                                                 b_.Plus(first, b_.Int(e + i * kPiece))}}));
-        for (int64_t i = 0; i < kAhead; ++i)
-          b_.Add({.code = Code::kStore,
-                  .lanes = kTogether,
-                  .src = {low_, b_.Plus(first, b_.Int(e + i * kPiece)), lows[i]}});
-      }
+      MakePartsOfB(b_,
+                   {b_staged_.shared, b_.Times(at.stage, b_staged_.elements()),
+                    b_staged_.along_rows},
+                   low_of_b_, tile_.columns, thread_);
       b_.Do(Code::kProxyFence);
-      b_.Do(Code::kBarrierArrive, {barriers_, Split(at.stage)});
+      b_.Do(Code::kBarrierArrive, {barriers_, PartsMade(at.stage)});
       b_.End(step);
     });
   }
 
-  // Of a stage, the parts of this thread's numbers of A: [low, high][product][4].
-  void LoadParts(ValueId parts, ValueId stage, ValueId consumer) {
-    const ValueId in_warp = b_.Modulo(thread_, kWarpThreads);
-    const ValueId row = b_.Plus(
-        b_.Plus(b_.Times(consumer, kWgmmaRows),
-                b_.Times(b_.Divide(b_.Modulo(thread_, kWarpgroupThreads), kWarpThreads), 16)),
-        b_.Modulo(in_warp, 16));
-    const ValueId first =
-        b_.Plus(b_.Plus(b_.Times(stage, a_staged_.elements()), b_.Times(row, depth_)),
-                b_.Times(b_.Divide(in_warp, 16), kTogether));
-    for (int64_t product = 0; product < kProducts; ++product) {
-      constexpr int64_t kSwizzled = 2;
-      const ValueId four = b_.Add(
-          {.code = Code::kLdmatrix,
-           .dtype = DType::kF32,
-           .lanes = kWgmmaRegistersOfA,
-           .src = {a_staged_.shared, b_.Plus(first, b_.Int(product * 2 * kTogether))},
-           .imm = {kSwizzled, 0, 0}});
-      const TwoTf32 two = SplitRounded(b_, four);
-      const auto bits = [&](ValueId of) {  // WGMMA's registers are integers
-        return b_.Add({.code = Code::kBitcast,
-                       .dtype = DType::kU32,
-                       .lanes = kWgmmaRegistersOfA,
-                       .src = {of}});
-      };
-      const ValueId low = bits(two.low), high = bits(two.high);
-      for (int64_t i = 0; i < kWgmmaRegistersOfA; ++i) {
-        const auto lane = [&](ValueId of) {
-          return b_.Add({.code = Code::kLane, .dtype = DType::kU32, .src = {of}, .imm = {i, 0, 0}});
-        };
-        const int64_t place = product * kWgmmaRegistersOfA + i;
-        b_.Store(parts, b_.Int(place), lane(low));
-        b_.Store(parts, b_.Int(kProducts * kWgmmaRegistersOfA + place), lane(high));
-      }
-    }
-  }
-
-  // low * high, high * low and high * high of a stage: what is small is summed first.
-  void MultiplyParts(const StepPlace& place, ValueId added, ValueId parts, ValueId consumer) {
+  // A stage whose A is in registers. In three products low * high, high * low and high * high: what
+  // is small is summed first.
+  void MultiplyRegisters(const StepPlace& place, ValueId added, ValueId registers,
+                         ValueId consumer) {
     b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
-    LoadParts(parts, place.stage, consumer);
-    b_.Do(Code::kBarrierWait, {barriers_, Split(place.stage), place.parity});
+    LoadStageOfA(b_,
+                 {a_staged_.shared, b_.Times(place.stage, a_staged_.elements()),
+                  a_staged_.along_rows},
+                 consumer, thread_, shape_.three_products, registers);
+    WaitForParts(place);
     // All have read A before one of them says that the stage is empty.
     b_.Do(Code::kGroupSync);
-    b_.Do(Code::kGroupFence, {added, parts});
+    b_.Do(Code::kGroupFence, {added, registers});
     const ValueId columns = b_.Times(place.stage, b_staged_.elements());
-    bool first = true;
-    for (const auto& [is_high, of_b] :
-         {std::pair(false, b_staged_.shared), std::pair(true, low_),
-          std::pair(true, b_staged_.shared)})
+    std::vector<std::pair<int64_t, ValueId>> of = {{0, b_staged_.shared}};  // A's place, and B
+    if (shape_.three_products)
+      of.insert(of.end(), {{kStageRegisters, low_of_b_}, {kStageRegisters, b_staged_.shared}});
+    bool alone = shape_.three_products;
+    for (const auto& [part, of_b] : of)
       for (int64_t product = 0; product < kProducts; ++product) {
-        const int64_t four = (is_high ? kProducts : 0) + product;
         b_.Do(Code::kGroupMma,
-              {added, parts, b_.Int(four * kWgmmaRegistersOfA), of_b,
+              {added, registers, b_.Int(part + product * kWgmmaRegistersOfA), of_b,
                b_.Plus(columns, b_.Int(product * WgmmaDepth(ByteWidth(DType::kF32))))},
-              {tile_.columns, 0, 0, first ? 1 : 0});
-        first = false;
+              {tile_.columns, 0, 0, alone ? 1 : 0});
+        alone = false;
       }
     b_.Do(Code::kGroupCommit);
+  }
+
+  void WaitForParts(const StepPlace& place) {
+    if (makes_parts_)
+      b_.Do(Code::kBarrierWait, {barriers_, PartsMade(place.stage), place.parity});
   }
 
   // ---- products
@@ -351,16 +322,17 @@ class ProductBuilder {
   void Consume(ValueId consumer) {
     const int64_t elements = tile_.columns / 2;
     const bool by_stage = SumsByStage(shape_);
-    const bool in_parts = shape_.three_products;
     const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, elements);
     const ValueId added = by_stage ? b_.Alloc(Space::kPrivate, DType::kF32, elements) : sums;
-    const ValueId parts = in_parts ? b_.Alloc(Space::kPrivate, DType::kU32,
-                                              2 * kProducts * kWgmmaRegistersOfA)
-                                   : ValueId{-1};
+    const ValueId registers =
+        a_in_registers_ ? b_.Alloc(Space::kPrivate, DType::kU32,
+                                   (shape_.three_products ? 2 : 1) * kStageRegisters)
+                        : ValueId{-1};
     const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
     const ValueId speaks = b_.Less(in_group, b_.Int(Partners()));
     const auto multiply = [&](const StepPlace& place) {
       b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
+      WaitForParts(place);
       b_.Do(Code::kGroupFence, {added});
       const ValueId rows = b_.Plus(b_.Times(place.stage, a_staged_.elements()),
                                    b_.Times(consumer, kWgmmaRows * depth_));
@@ -368,7 +340,7 @@ class ProductBuilder {
       for (int64_t product = 0; product < kProducts; ++product) {
         const int64_t step = product * WgmmaDepth(ByteWidth(shape_.dtype));
         const auto at = [&](const RingOperand& operand, ValueId first) {
-          return b_.Plus(first, b_.Int(step * (operand.along_rows ? kWide : 1)));
+          return b_.Plus(first, b_.Int(step * (operand.leading() > 0 ? operand.wide() : 1)));
         };
         b_.Do(Code::kGroupMma,
               {added, a_staged_.shared, at(a_staged_, rows), b_staged_.shared,
@@ -390,21 +362,21 @@ class ProductBuilder {
     ForTiles([&](ValueId round, const TilePlace& place) {
       for (int64_t e = 0; e < elements; ++e)
         b_.Store(sums, b_.Int(e), b_.Const(DType::kF32, 0));
-      if (by_stage) {
-        for (int64_t e = 0; e < elements; ++e)
+      if (by_stage || a_in_registers_) {
+        for (int64_t e = 0; by_stage && e < elements; ++e)
           b_.Store(added, b_.Int(e), b_.Const(DType::kF32, 0));
-        // While one warpgroup adds, the unit multiplies for the other.
+        // While one warpgroup adds or loads, the unit multiplies for the other.
         const ValueId step = b_.Loop(steps_);
         const StepPlace at = PlaceOfStep(round, step);
-        if (in_parts) {
-          MultiplyParts(at, added, parts, consumer);
-          b_.Do(Code::kGroupWait, {added, parts}, {0, 0, 0});
+        if (a_in_registers_) {
+          MultiplyRegisters(at, added, registers, consumer);
+          b_.Do(Code::kGroupWait, {added, registers}, {0, 0, 0});
         } else {
           multiply(at);
           b_.Do(Code::kGroupWait, {added}, {0, 0, 0});
         }
         release(at.stage);
-        for (int64_t e = 0; e < elements; ++e)
+        for (int64_t e = 0; by_stage && e < elements; ++e)
           b_.Store(sums, b_.Int(e),
                    b_.Alu(Op::kAdd, DType::kF32,
                           {b_.Load(sums, b_.Int(e)), b_.Load(added, b_.Int(e))}));
@@ -425,7 +397,7 @@ class ProductBuilder {
   }
 
   void Leave(ValueId sums, ValueId consumer, const TilePlace& place) {
-    if (tile_.split > 1) return LeaveParts(sums, consumer);
+    if (tile_.split > 1) return LeavePartialSums(sums, consumer);
     Write({sums, consumer, {place.batch, place.row, place.column}, tile_.columns});
   }
 
@@ -434,27 +406,28 @@ class ProductBuilder {
     results_.Write(tile);
   }
 
-  // ---- parts of sums, of the blocks of a cluster
+  // ---- partial sums, of the blocks of a cluster
 
   static constexpr int64_t kTogether = 4;  // 16 bytes: threads side by side use all banks
 
   // Of a warpgroup: [element / 4][thread][element % 4].
-  ValueId PartOf(ValueId consumer, ValueId element_four) {
+  ValueId PartialSumOf(ValueId consumer, ValueId element_four) {
     const int64_t fours = tile_.columns / 2 / kTogether;
     return b_.Plus(
         b_.Times(b_.Plus(b_.Times(consumer, fours), element_four), kWarpgroupThreads * kTogether),
         b_.Times(b_.Modulo(thread_, kWarpgroupThreads), kTogether));
   }
 
-  void LeaveParts(ValueId sums, ValueId consumer) {
+  void LeavePartialSums(ValueId sums, ValueId consumer) {
     for (int64_t e = 0; e < tile_.columns / 2; e += kTogether) {
       Instruction four{.code = Code::kLanes, .dtype = DType::kF32, .lanes = kTogether};
       for (int64_t i = 0; i < kTogether; ++i) four.src.push_back(b_.Load(sums, b_.Int(e + i)));
-      b_.Store(parts_, PartOf(consumer, b_.Int(e / kTogether)), b_.Add(std::move(four)));
+      b_.Store(partial_sums_, PartialSumOf(consumer, b_.Int(e / kTogether)),
+               b_.Add(std::move(four)));
     }
   }
 
-  // Each block joins the parts of some columns, in the order of blocks.
+  // Each block joins the partial sums of some columns, in the order of blocks.
   void Join(ValueId consumer) {
     const int64_t columns = tile_.columns / tile_.split, elements = columns / 2;
     const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, elements);
@@ -462,11 +435,12 @@ class ProductBuilder {
       const ValueId four = b_.Plus(b_.Times(rank_, elements / kTogether), b_.Int(e / kTogether));
       ValueId total = -1;
       for (int64_t rank = 0; rank < tile_.split; ++rank) {
-        const ValueId part = b_.Add({.code = Code::kClusterLoad,
-                                     .dtype = DType::kF32,
-                                     .lanes = kTogether,
-                                     .src = {parts_, PartOf(consumer, four), b_.Int(rank)}});
-        total = rank == 0 ? part : b_.Alu(Op::kAdd, DType::kF32, {total, part});
+        const ValueId partial = b_.Add({.code = Code::kClusterLoad,
+                                        .dtype = DType::kF32,
+                                        .lanes = kTogether,
+                                        .src = {partial_sums_, PartialSumOf(consumer, four),
+                                                b_.Int(rank)}});
+        total = rank == 0 ? partial : b_.Alu(Op::kAdd, DType::kF32, {total, partial});
       }
       for (int64_t i = 0; i < kTogether; ++i)
         b_.Store(
@@ -486,10 +460,19 @@ class ProductBuilder {
   const int64_t tiles_m_, tiles_n_, tiles_, blocks_;
   const int64_t depth_;  // of a stage
   const int64_t steps_;  // of a block
+  const bool turns_b_, makes_parts_;  // whether B is turned, or written otherwise
+  const bool a_in_registers_;
   ResultWriter results_;
-  ValueId block_ = -1, thread_ = -1, rank_ = -1, barriers_ = -1, parts_ = -1, low_ = -1;
+  ValueId block_ = -1, thread_ = -1, rank_ = -1, barriers_ = -1;
+  ValueId partial_sums_ = -1;  // with `split`
+  ValueId low_of_b_ = -1;      // with three products
   RingOperand a_staged_, b_staged_;
 };
+
+// What a block of a cluster copies of B is a multiple of these columns.
+int64_t PartOfColumns(const HopperShape& shape) {
+  return shape.b.along_rows ? DepthOf(shape.dtype) : 8;
+}
 
 int64_t SharedBytesOf(const HopperShape& shape, const HopperTile& tile) {
   const int64_t columns = tile.columns * (shape.three_products ? 2 : 1);
@@ -518,9 +501,9 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
   if (shape.n % 2 != 0) return none_for("of ", shape.n, " columns, an odd number");
   for (const auto& [name, operand] : {std::pair("A", &shape.a), std::pair("B", &shape.b)}) {
     const MappedTensor& view = operand->view;
-    if (operand->along_rows && width != kTurnedBytes)
+    if (operand->along_rows && !MayLieAlongRows(shape.dtype))
       return none_for(name, " is stored by columns in elements of ", width,
-                      " bytes; the unit reads such of ", kTurnedBytes);
+                      " bytes; the unit reads no such, and nobody turns it");
     if (view.rank() > MappedTensor::kRankMax)
       return none_for(name, " has ", view.rank(), " dimensions; a view has ",
                       MappedTensor::kRankMax);
@@ -529,8 +512,8 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
         return none_for("rows of ", name, " are ", bytes, " bytes apart, no multiple of ",
                         MappedTensor::kStrideAlign);
   }
-  if (tile.rows != kConsumers * kWgmmaRows || tile.columns < kWide ||
-      tile.columns > ColumnsMax(shape) || tile.columns % kWide != 0)
+  if (tile.rows != kConsumers * kWgmmaRows || tile.columns < kColumnsLeast ||
+      tile.columns > ColumnsMax(shape) || tile.columns % kColumnsLeast != 0)
     return none_for("tiles of ", tile.rows, " x ", tile.columns, "; they have 128 rows and 64 to ",
                     ColumnsMax(shape), " columns");
   // The place in the ring is then some bits of a count.
@@ -546,8 +529,8 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
   if (const int64_t tiles = Ceil(shape.m, tile.rows); tiles % tile.cluster != 0)
     return none_for(tiles, " rows of tiles; a cluster has ", tile.cluster);
   if (const int64_t part = tile.columns / tile.cluster;
-      tile.cluster > 1 && part % (shape.b.along_rows ? kWide : 8) != 0)
-    return none_for("parts of ", part, " columns, no multiple of ", shape.b.along_rows ? kWide : 8);
+      tile.cluster > 1 && part % PartOfColumns(shape) != 0)
+    return none_for("parts of ", part, " columns, no multiple of ", PartOfColumns(shape));
   if (shape.results.size() > 2) return none_for(shape.results.size(), " results in boxes");
   for (const HopperResult& result : shape.results) {
     if (const int64_t columns = tile.columns / tile.split; columns % result.columns() != 0)

@@ -17,13 +17,13 @@
 //   cluster    blocks with tiles below each other copy a part of B each, to all of them
 //   split      blocks of a cluster sum a part of k each; the parts are added in their order, by
 //              each block for some of the columns
-//   three      two warps of the first warpgroup write the low parts of B beside it; A's parts are
-//              made in the registers of those who multiply
+//   f32        two warps of the first warpgroup turn B where it is stored across k. A that is goes
+//              through the registers of those who multiply (tf32_stage.h)
+//   three      the same warps write the low parts of B beside it; A's parts are made in registers
 //   results    leave through shared memory in boxes (results.h), or pair by pair
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -32,8 +32,9 @@
 
 namespace outboard::program {
 
-// Size of an element, in bytes, for which wgmma can read operands stored by columns.
-inline constexpr int kTurnedBytes = 2;
+// Returns whether operands may be stored by columns: wgmma reads 16 bits so, f32 is turned on the
+// way.
+inline bool MayLieAlongRows(DType dtype) { return ByteWidth(dtype) > 1; }
 
 struct HopperTile {
   int64_t rows = 128;     // of C: 64 for each of two warpgroups
@@ -55,7 +56,7 @@ struct HopperTile {
 struct HopperOperand {
   MappedTensor view;
   int64_t elements = 0;     // of the buffer
-  bool along_rows = false;  // consecutive elements are of consecutive rows, not k; of 16 bits alone
+  bool along_rows = false;  // consecutive elements are of consecutive rows, not k
 };
 
 struct HopperShape {
@@ -80,29 +81,5 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile);
 // Adds all of the program to `b`. The shape is one that CheckHopperShape allows, with an even n.
 void AddHopperProduct(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
                       const ProductStores& stores);
-
-// ---- products of whole matrices in buffers of their own
-
-struct HopperProduct {
-  DType dtype = DType::kBF16;  // of A and B
-  bool three_products = false;
-  int64_t m = 0, n = 0, k = 0;
-  int64_t batch = 1;          // of equal products, whose matrices follow each other
-  bool a_by_columns = false;  // A is stored [k][m], otherwise [m][k]
-  bool b_by_columns = false;  // B is stored [n][k], otherwise [k][n]
-  int a_slot = 1, b_slot = 2, c_slot = 0;
-  DType c_dtype = DType::kBF16;
-  bool c_in_boxes = true;  // where C's rows are a multiple of 16 bytes
-  int buffer_count = 3;
-};
-
-// Returns the value to store for `sum`, of f32, in the type of C.
-using ProductEpilogue = std::function<ValueId(ProgramBuilder& b, SumPlace place, ValueId sum)>;
-
-// Returns a program that is checked and proved to stay within its buffers. Without an epilogue the
-// sums are converted to C's type.
-// Errors: as CheckHopperShape; INTERNAL if the program is refused (an epilogue out of range)
-absl::StatusOr<Program> MakeHopperProduct(const HopperProduct& product, const HopperTile& tile,
-                                          const ProductEpilogue& epilogue = nullptr);
 
 }  // namespace outboard::program

@@ -29,7 +29,8 @@ ValueId Element(ProgramBuilder& b, const HopperShape& shape, const HopperOperand
                 ValueId batch, ValueId row, ValueId k) {
   const int64_t width = ByteWidth(shape.dtype);
   const std::vector<int64_t>& strides = operand.view.strides;
-  ValueId index = b.Plus(b.Times(row, strides[0] / width), k);
+  const ValueId outer = operand.along_rows ? k : row, inner = operand.along_rows ? row : k;
+  ValueId index = b.Plus(b.Times(outer, strides[0] / width), inner);
   for (size_t i = shape.batch.size(), d = 1; i-- > 0; ++d) {
     index = b.Plus(index, b.Times(i == 0 ? batch : b.Modulo(batch, shape.batch[i]),
                                   strides[d] / width));

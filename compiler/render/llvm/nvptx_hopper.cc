@@ -331,6 +331,9 @@ void GpuPrinter::PrintHopper(ValueId n) {
           "", {});
       return;
     case Code::kProxyFence: Asm(nothing, "fence.proxy.async.shared::cta;", "", {}); return;
+    case Code::kWarpSync:
+      b_.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {}, {b_.getInt32(~0u)});
+      return;
     case Code::kClusterSync:
       Asm(nothing, "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;", "", {});
       return;

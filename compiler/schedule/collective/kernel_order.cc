@@ -26,6 +26,32 @@ std::vector<bool> LeadToTransfers(const std::vector<KernelNeeds>& needs) {
   return lead;
 }
 
+// How many kernels follow one at most until the last transfer that it leads to starts, up to kFar.
+// The gradient of a weight is near the transfer that sends it, the gradient of an activation, from
+// which those of all layers before it follow, far from the last one.
+constexpr size_t kFar = 4;
+std::vector<size_t> Distances(const std::vector<KernelNeeds>& needs,
+                              const std::vector<bool>& lead) {
+  std::vector<size_t> distance(needs.size()), readers(needs.size()), stack;
+  const auto makers_of = [&](size_t i, const auto& each) {
+    for (const size_t maker : needs[i].makers)
+      if (maker != i) each(maker);
+  };
+  for (size_t i = 0; i < needs.size(); ++i)
+    if (lead[i]) makers_of(i, [&](size_t maker) { ++readers[maker]; });
+  for (size_t i = 0; i < needs.size(); ++i)
+    if (lead[i] && readers[i] == 0) stack.push_back(i);
+  while (!stack.empty()) {
+    const size_t i = stack.back();
+    stack.pop_back();
+    makers_of(i, [&](size_t maker) {
+      distance[maker] = std::max(distance[maker], std::min(distance[i] + 1, kFar));
+      if (--readers[maker] == 0) stack.push_back(maker);
+    });
+  }
+  return distance;
+}
+
 }  // namespace
 
 std::vector<size_t> OrderKernels(const std::vector<KernelNeeds>& needs) {
@@ -34,7 +60,8 @@ std::vector<size_t> OrderKernels(const std::vector<KernelNeeds>& needs) {
     size_t transfers;  // between: 0 or 1
   };
   std::vector<std::vector<Reader>> readers(needs.size());
-  std::vector<size_t> order, waits(needs.size()), transfers(needs.size());
+  // By kernel; sent_at: how many kernels run until the last transfer that it waits for can start.
+  std::vector<size_t> order, waits(needs.size()), transfers(needs.size()), sent_at(needs.size());
   for (size_t i = 0; i < needs.size(); ++i) {
     const auto add = [&](const std::vector<size_t>& kernels, size_t between) {
       for (const size_t kernel : kernels)
@@ -47,17 +74,22 @@ std::vector<size_t> OrderKernels(const std::vector<KernelNeeds>& needs) {
     add(needs[i].senders, 1);
   }
   const std::vector<bool> lead = LeadToTransfers(needs);
-  std::set<std::tuple<size_t, bool, size_t>> ready;
-  const auto is_ready = [&](size_t i) { ready.emplace(transfers[i], !lead[i], i); };
+  const std::vector<size_t> distance = Distances(needs, lead);
+  std::set<std::tuple<size_t, bool, size_t, size_t, size_t>> ready;
+  const auto is_ready = [&](size_t i) {
+    ready.emplace(transfers[i], !lead[i], sent_at[i], distance[i], i);
+  };
   for (size_t i = 0; i < needs.size(); ++i)
     if (waits[i] == 0) is_ready(i);
   while (!ready.empty()) {
-    const size_t next = std::get<2>(*ready.begin());
+    const size_t next = std::get<4>(*ready.begin());
     ready.erase(ready.begin());
     order.push_back(next);
     for (const Reader& reader : readers[next]) {
       size_t& passed = transfers[reader.kernel];
       passed = std::max(passed, transfers[next] + reader.transfers);
+      size_t& sent = sent_at[reader.kernel];
+      sent = std::max(sent, reader.transfers > 0 ? order.size() : sent_at[next]);
       if (--waits[reader.kernel] == 0) is_ready(reader.kernel);
     }
   }

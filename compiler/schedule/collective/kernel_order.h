@@ -15,8 +15,10 @@ struct KernelNeeds {
 };
 
 // Returns the numbers of all kernels: what a kernel waits for first. Of those that could be next,
-// those that wait for fewer transfers in a row go first, then those that a transfer waits for, else
-// in the order of their numbers. Requires that no kernel waits for itself through others.
+// those that wait for fewer transfers in a row go first, then those that a transfer waits for, then
+// those whose transfers could start first, since these end first, then those that are near the
+// transfer that waits for them, else in the order of their numbers. Requires that no kernel waits
+// for itself through others.
 std::vector<size_t> OrderKernels(const std::vector<KernelNeeds>& needs);
 
 }  // namespace outboard::schedule

@@ -48,6 +48,7 @@ class StepPlanner {
       plan_.steps.push_back({ScheduledStep::Kind::kKernel, k});
       for (int t = 0; t < count(); ++t)
         if (stored_by_[t] == k) Offer(t);
+      StartFull(k);
     }
     for (int t = 0; t < count(); ++t) Need(t);
     return std::move(plan_);
@@ -92,6 +93,22 @@ class StepPlanner {
     int64_t bytes = 0;
     for (const int other : plan_.buckets[open->second]) bytes += transfers_[other].bytes;
     if (bytes >= kBucketBytes) Start(open->second);
+  }
+
+  // After kernel `k`: starts the buckets that nothing more can join before they are needed. Else
+  // the last gradients of a backward pass would be sent when the first kernel that reads them is
+  // next, behind everything that waits for the others.
+  void StartFull(int k) {
+    std::vector<int> full;
+    for (const auto& [kind, bucket] : open_) {
+      int needed = kernels_;
+      for (const int t : plan_.buckets[bucket]) needed = std::min(needed, first_use_[t]);
+      bool grows = false;
+      for (int t = 0; t < count() && !grows; ++t)
+        grows = transfers_[t].kind == kind && stored_by_[t] > k && stored_by_[t] < needed;
+      if (!grows) full.push_back(bucket);
+    }
+    for (const int bucket : full) Start(bucket);
   }
 
   void Start(int bucket) {

@@ -4,7 +4,7 @@
 //     that reads what it receives: the kernels between hide its time. FuseKernels orders kernels
 //     for that: those that need no transfer first (fuse_kernels.h).
 //   - Transfers of one group and pattern that nothing waits for yet are started together, as a
-//     bucket, when they have kBucketBytes: gradients as backward produces them.
+//     bucket, at kBucketBytes or when no other can join: gradients as backward produces them.
 //   - Transfers of inputs (gathers of weights) could all be started at once, and would then all be
 //     in memory. The next one is started when the one before is waited for: one layer ahead.
 //

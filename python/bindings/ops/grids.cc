@@ -58,10 +58,12 @@ void BindGrids(nb::module_&, TensorClass& tensor) {
           "shifts"_a, "dims"_a = nb::none(), "Element i goes to i + shift, around the end.")
       .def(
           "triu", [](const Tensor& x, nb::handle diagonal) { return x.triu(DiagonalOf(diagonal)); },
-          "diagonal"_a = 0)
+          "diagonal"_a = 0,
+          "Zeros below the diagonal of the last two axes.")
       .def(
           "tril", [](const Tensor& x, nb::handle diagonal) { return x.tril(DiagonalOf(diagonal)); },
-          "diagonal"_a = 0);
+          "diagonal"_a = 0,
+          "Zeros above the diagonal of the last two axes.");
 }
 
 }  // namespace outboard::python

@@ -51,7 +51,9 @@ void BindLosses(nb::module_&, TensorClass& tensor) {
           [](const Tensor& x, const Tensor& y, const std::string& reduction) {
             return binary_crossentropy(x, y, ReductionOf(reduction));
           },
-          "Y"_a, "reduction"_a = "mean")
+          "Y"_a, "reduction"_a = "mean",
+          "-(Y log(x) + (1 - Y) log(1 - x)), of probabilities; reduced to its mean, its sum, or "
+          "not.")
       .def(
           "binary_crossentropy_logits",
           [](const Tensor& x, const Tensor& y, const std::string& reduction,
@@ -59,7 +61,9 @@ void BindLosses(nb::module_&, TensorClass& tensor) {
             return binary_crossentropy_logits(x, y, ReductionOf(reduction),
                                               pos_weight.value_or(Tensor()));
           },
-          "Y"_a, "reduction"_a = "mean", "pos_weight"_a = nb::none());
+          "Y"_a, "reduction"_a = "mean", "pos_weight"_a = nb::none(),
+          "binary_crossentropy of sigmoid(x), without overflow; reduced to its mean, its sum, "
+          "or not.");
 }
 
 }  // namespace outboard::python

@@ -168,40 +168,45 @@ void BindMovement(nb::module_&, TensorClass& tensor) {
           [](const Tensor& x, int64_t first, int64_t last) {
             return Reshaped(x, [=](const Tensor& of) { return of.flatten(first, last); });
           },
-          "start_dim"_a = 0, "end_dim"_a = -1)
+          "start_dim"_a = 0, "end_dim"_a = -1,
+          "The axes from start_dim to end_dim become one.")
       .def(
           "unsqueeze",
           [](const Tensor& x, int64_t dim) {
             return Reshaped(x, [=](const Tensor& of) { return of.unsqueeze(dim); });
           },
-          "dim"_a)
+          "dim"_a,
+          "With a new axis of length 1 at `dim`.")
       .def(
           "squeeze",
           [](const Tensor& x, std::optional<int64_t> dim) {
             return Reshaped(
                 x, [=](const Tensor& of) { return dim ? of.squeeze(*dim) : of.squeeze(); });
           },
-          "dim"_a = nb::none())
-      .def("expand", &Expand, "shape"_a)
+          "dim"_a = nb::none(),
+          "Without axis `dim`, or all axes, of length 1.")
+      .def("expand", &Expand, "shape"_a,
+           "Axes of length 1 stretched, with new ones in front; -1 keeps one. Nothing is copied.")
       .def("expand", &ByName<&Expand>, "shape"_a)
-      .def("permute", &Permute, "order"_a)
+      .def("permute", &Permute, "order"_a, "The axes in another order.")
       .def("permute", &ByName<&Permute>, "order"_a)
-      .def("transpose", &Transpose, "dim0"_a = 1, "dim1"_a = 0)
+      .def("transpose", &Transpose, "dim0"_a = 1, "dim1"_a = 0, "Two axes swapped.")
       .def_prop_ro("T", [](const Tensor& x) { return Transpose(x, -2, -1); })
-      .def("flip", &Flip, "axis"_a)
+      .def("flip", &Flip, "axis"_a, "The other way round along the axes.")
       .def("flip", &ByName<&Flip>, "axis"_a)
       .def(
           "shrink",
           [](const Tensor& x, nb::handle arg) { return Shrink(x, PairsOf(arg, x, true)); }, "arg"_a,
           "The part [begin, end) of each axis; None keeps one whole.")
-      .def("unflatten", &Unflatten, "dim"_a, "sizes"_a)
+      .def("unflatten", &Unflatten, "dim"_a, "sizes"_a, "Axis `dim` becomes axes of these sizes.")
       .def("shrink_to", &ShrinkTo, "shape"_a,
            "The first so many of each axis; None keeps one whole.")
       .def("pad_to", &PadTo, "shape"_a, "value"_a = 0.0, "With `value` behind what is there.")
       .def(
           "repeat",
           [](const Tensor& x, const nb::args& repeats) { return x.repeat(DimsOf(repeats)); },
-          "repeats"_a)
+          "repeats"_a,
+          "So many times along each axis.")
       .def(
           "split",
           [](const Tensor& x, const std::variant<int64_t, Dims>& sizes, int64_t dim) {
@@ -209,13 +214,15 @@ void BindMovement(nb::module_&, TensorClass& tensor) {
                 std::visit([&](const auto& size) { return x.split(size, dim); }, sizes);
             return Parts(x, parts, dim);
           },
-          "sizes"_a, "dim"_a = 0)
+          "sizes"_a, "dim"_a = 0,
+          "Parts along an axis: of one length, the last may be shorter, or of these lengths.")
       .def(
           "chunk",
           [](const Tensor& x, int64_t chunks, int64_t dim) {
             return nb::list(Parts(x, x.chunk(chunks, dim), dim));
           },
-          "chunks"_a, "dim"_a = 0)
+          "chunks"_a, "dim"_a = 0,
+          "At most so many parts of equal length along an axis; the last may be shorter.")
       .def(
           "cat",
           [](const Tensor& x, const nb::args& others, int64_t dim) {
@@ -223,7 +230,8 @@ void BindMovement(nb::module_&, TensorClass& tensor) {
             for (const nb::handle other : others) parts.push_back(nb::cast<Tensor>(other));
             return Tensor::cat(parts, dim);
           },
-          "args"_a, "dim"_a = 0)
+          "args"_a, "dim"_a = 0,
+          "One behind the other along an axis; the other axes are equal.")
       .def(
           "stack",
           [](const Tensor& x, const nb::args& others, int64_t dim) {
@@ -231,7 +239,8 @@ void BindMovement(nb::module_&, TensorClass& tensor) {
             for (const nb::handle other : others) parts.push_back(nb::cast<Tensor>(other));
             return Tensor::stack(parts, dim);
           },
-          "args"_a, "dim"_a = 0)
+          "args"_a, "dim"_a = 0,
+          "Tensors of one shape along a new axis.")
       .def(
           "stack",
           [](const nb::sequence& tensors, int64_t dim) {

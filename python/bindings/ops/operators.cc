@@ -139,28 +139,34 @@ void BindOperators(nb::module_&, TensorClass& tensor) {
   tensor
       .def("__hash__",
            [](nb::handle self) { return reinterpret_cast<Py_ssize_t>(self.ptr()) >> 4; })
-      .def("eq", &Plain<std::equal_to<>>, "x"_a)
-      .def("ne", &Plain<std::not_equal_to<>>, "x"_a)
+      .def("eq", &Plain<std::equal_to<>>, "x"_a, "Whether the elements are equal, as bool.")
+      .def("ne", &Plain<std::not_equal_to<>>, "x"_a, "Whether the elements differ, as bool.")
       .def("div", &Div, "x"_a, "reverse"_a = false, "rounding_mode"_a = nb::none(),
            "The true quotient, a float; with rounding_mode 'floor' or 'trunc' a whole number, of "
            "integers an integer.")
       .def("fmod", &Plain<Named<&outboard::fmod>>, "x"_a,
            "C's remainder, with the sign of the dividend.")
       .def(
-          "maximum", [](const Tensor& x, const Operand& y) { return x.maximum(y); }, "x"_a)
+          "maximum", [](const Tensor& x, const Operand& y) { return x.maximum(y); }, "x"_a,
+          "The larger of both; NaN where one of them is.")
       .def(
-          "minimum", [](const Tensor& x, const Operand& y) { return x.minimum(y); }, "x"_a)
-      .def("copysign", &Plain<Named<&outboard::copysign>>, "other"_a)
-      .def("logaddexp", &Plain<Named<&logaddexp>>, "other"_a)
+          "minimum", [](const Tensor& x, const Operand& y) { return x.minimum(y); }, "x"_a,
+          "The smaller of both; NaN where one of them is.")
+      .def("copysign", &Plain<Named<&outboard::copysign>>, "other"_a,
+           "The absolute value of x with the sign of the other.")
+      .def("logaddexp", &Plain<Named<&logaddexp>>, "other"_a,
+           "log(e^x + e^other), without overflow.")
       .def("threefry", &Plain<Named<&threefry>>, "seed"_a, "Of uint64.")
-      .def("clamp", &Clamp, "min_"_a = nb::none(), "max_"_a = nb::none())
+      .def("clamp", &Clamp, "min_"_a = nb::none(), "max_"_a = nb::none(),
+           "x, not below min_ and not above max_. At least one of them is needed.")
       .def("clip", &Clamp, "min_"_a = nb::none(), "max_"_a = nb::none(), "Another name of clamp.")
       .def(
           "lerp",
           [](const Tensor& x, const Operand& end, const Operand& weight) {
             return lerp(x, end, weight);
           },
-          "end"_a, "weight"_a)
+          "end"_a, "weight"_a,
+          "x + (end - x) * weight.")
       .def(
           "where",
           [](const Tensor& x, const Operand& a, const Operand& b) { return x.where(a, b); }, "x"_a,
@@ -170,7 +176,8 @@ void BindOperators(nb::module_&, TensorClass& tensor) {
           [](const Tensor& x, const Operand& other, double rtol, double atol, bool equal_nan) {
             return isclose(x, other, rtol, atol, equal_nan);
           },
-          "other"_a, "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false)
+          "other"_a, "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false,
+          "Whether |x - other| <= atol + rtol * |other|, as bool.")
       .def(
           "allclose",
           [](const Tensor& x, const Operand& other, double rtol, double atol, bool equal_nan) {

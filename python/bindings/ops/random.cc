@@ -64,36 +64,42 @@ void BindRandom(nb::module_&, TensorClass& tensor) {
                         "Uniform within sqrt(6 / (first dimension + product of the others)).");
   tensor
       .def_static("uniform", &Uniform, "shape"_a, "low"_a = 0.0, "high"_a = 1.0,
-                  "dtype"_a = nb::none(), "device"_a = nb::none(), "contiguous"_a = true)
+                  "dtype"_a = nb::none(), "device"_a = nb::none(), "contiguous"_a = true,
+                  "Uniform in [low, high).")
       .def_static("randint", &Randint, "shape"_a, "low"_a = 0, "high"_a = 10,
-                  "dtype"_a = DType::kI32, "device"_a = nb::none(), "contiguous"_a = true)
+                  "dtype"_a = DType::kI32, "device"_a = nb::none(), "contiguous"_a = true,
+                  "Whole numbers, uniform in [low, high).")
       .def_static(
           "normal",
           [](const nb::args& shape, double mean, double std, DeviceArgument,
              const DTypeArgument& dtype,
              Ignored) { return normal(DimsOf(shape), mean, std, FloatType(dtype)); },
           "shape"_a, "mean"_a = 0.0, "std"_a = 1.0, "device"_a = nb::none(), "dtype"_a = nb::none(),
-          "contiguous"_a = true)
+          "contiguous"_a = true,
+          "Normal around `mean`, with standard deviation `std`.")
       .def_static(
           "kaiming_uniform",
           [](const nb::args& shape, double a, DeviceArgument, const DTypeArgument& dtype, Ignored) {
             return Tensor::kaiming_uniform(DimsOf(shape), a, FloatType(dtype));
           },
           "shape"_a, "a"_a = 0.01, "device"_a = nb::none(), "dtype"_a = nb::none(),
-          "contiguous"_a = true)
+          "contiguous"_a = true,
+          "Uniform within sqrt(6 / ((1 + a^2) * product of all dimensions but the first)).")
       .def_static(
           "kaiming_normal",
           [](const nb::args& shape, double a, DeviceArgument, const DTypeArgument& dtype, Ignored) {
             return kaiming_normal(DimsOf(shape), a, FloatType(dtype));
           },
           "shape"_a, "a"_a = 0.01, "device"_a = nb::none(), "dtype"_a = nb::none(),
-          "contiguous"_a = true)
+          "contiguous"_a = true,
+          "Normal, with variance 2 / ((1 + a^2) * product of all dimensions but the first).")
       .def_static(
           "randperm",
           [](int64_t n, DeviceArgument, const DTypeArgument& dtype, Ignored) {
             return randperm(n, dtype.value_or(DefaultInt()));
           },
-          "n"_a, "device"_a = nb::none(), "dtype"_a = DType::kI32, "contiguous"_a = true)
+          "n"_a, "device"_a = nb::none(), "dtype"_a = DType::kI32, "contiguous"_a = true,
+          "The numbers 0 to n - 1 in a random order.")
       .def(
           "multinomial",
           [](const Tensor& x, int64_t num_samples, bool replacement) {
@@ -106,9 +112,11 @@ void BindRandom(nb::module_&, TensorClass& tensor) {
           [](const Tensor& x, DeviceArgument, const DTypeArgument& dtype, Ignored) {
             return Tensor::rand(x.shape(), TypeLike(x, dtype));
           },
-          "device"_a = nb::none(), "dtype"_a = nb::none(), "contiguous"_a = true)
+          "device"_a = nb::none(), "dtype"_a = nb::none(), "contiguous"_a = true,
+          "Uniform in [0, 1), in the shape of x.")
       .def("randn_like", &RandnLike, "dtype"_a = nb::none(), "device"_a = nb::none(),
-           "contiguous"_a = true)
+           "contiguous"_a = true,
+           "Normal around 0 with standard deviation 1, in the shape of x.")
       .def(
           "dropout", [](const Tensor& x, double p) { return x.dropout(p); }, "p"_a = 0.5,
           "Nothing outside of training.");

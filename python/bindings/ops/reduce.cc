@@ -86,41 +86,60 @@ void BindReduce(nb::module_&, TensorClass& tensor) {
   tensor
       .def("sum", &Sum, "axis"_a = all, "keepdim"_a = false, "dtype"_a = nb::none(),
            "Integers of less than 32 bits and bool give int32 or uint32.")
-      .def("prod", &Prod, "axis"_a = all, "keepdim"_a = false, "dtype"_a = nb::none())
-      .def("mean", &Call<&Tensor::mean>, "axis"_a = all, "keepdim"_a = false)
-      .def("max", &Call<&Tensor::max>, "axis"_a = all, "keepdim"_a = false)
-      .def("min", &Call<&Tensor::min>, "axis"_a = all, "keepdim"_a = false)
-      .def("any", &Call<&Tensor::any>, "axis"_a = all, "keepdim"_a = false)
-      .def("all", &Call<&Tensor::all>, "axis"_a = all, "keepdim"_a = false)
+      .def("prod", &Prod, "axis"_a = all, "keepdim"_a = false, "dtype"_a = nb::none(),
+           "The product over the axes (all without `axis`), in the type of x or `dtype`; "
+           "integers wrap.")
+      .def("mean", &Call<&Tensor::mean>, "axis"_a = all, "keepdim"_a = false,
+           "The mean over the axes (all without `axis`), a float.")
+      .def("max", &Call<&Tensor::max>, "axis"_a = all, "keepdim"_a = false,
+           "The largest over the axes (all without `axis`); NaN where there is one.")
+      .def("min", &Call<&Tensor::min>, "axis"_a = all, "keepdim"_a = false,
+           "The smallest over the axes (all without `axis`); NaN where there is one.")
+      .def("any", &Call<&Tensor::any>, "axis"_a = all, "keepdim"_a = false,
+           "Whether one over the axes (all without `axis`) is not 0, as bool.")
+      .def("all", &Call<&Tensor::all>, "axis"_a = all, "keepdim"_a = false,
+           "Whether none over the axes (all without `axis`) is 0, as bool.")
       .def("var", &CallSpread<&Tensor::var>, "axis"_a = all, "keepdim"_a = false,
-           "correction"_a = 1)
+           "correction"_a = 1,
+           "The variance over the axes (all without `axis`), divided by count - correction.")
       .def("std", &CallSpread<&Tensor::std>, "axis"_a = all, "keepdim"_a = false,
-           "correction"_a = 1)
+           "correction"_a = 1,
+           "The square root of the variance over the axes, divided by count - correction.")
       .def("var_mean", &WithMean<&Tensor::var>, "axis"_a = all, "keepdim"_a = false,
-           "correction"_a = 1)
+           "correction"_a = 1,
+           "(var, mean) over the axes.")
       .def("std_mean", &WithMean<&Tensor::std>, "axis"_a = all, "keepdim"_a = false,
-           "correction"_a = 1)
+           "correction"_a = 1,
+           "(std, mean) over the axes.")
       .def("argmax", &Argmax, "axis"_a = all, "keepdim"_a = false,
            "The first place of the largest, as int32; without an axis in the flattened tensor.")
-      .def("argmin", &Argmin, "axis"_a = all, "keepdim"_a = false)
-      .def("logsumexp", &Call<&Tensor::logsumexp>, "axis"_a = all, "keepdim"_a = false)
+      .def("argmin", &Argmin, "axis"_a = all, "keepdim"_a = false,
+           "The first place of the smallest, as int32; without an axis in the flattened tensor.")
+      .def("logsumexp", &Call<&Tensor::logsumexp>, "axis"_a = all, "keepdim"_a = false,
+           "log(sum(exp(x))) over the axes, without overflow.")
       .def("softmax", &CallNormalised<&Tensor::softmax>, "axis"_a.none() = -1,
-           "dtype"_a = nb::none())
+           "dtype"_a = nb::none(),
+           "exp(x) / sum(exp(x)) over the axis, in `dtype` if it is given.")
       .def("log_softmax", &CallNormalised<&Tensor::log_softmax>, "axis"_a.none() = -1,
-           "dtype"_a = nb::none())
+           "dtype"_a = nb::none(),
+           "log(softmax(x)) over the axis, without overflow.")
       .def(
           "softmin",
           [](const Tensor& x, const AxisArgument& axis, const DTypeArgument& dtype) {
             return softmin(InType(x, dtype), axis);
           },
-          "axis"_a.none() = -1, "dtype"_a = nb::none())
+          "axis"_a.none() = -1, "dtype"_a = nb::none(),
+          "softmax(-x).")
       .def(
-          "cumsum", [](const Tensor& x, int64_t axis) { return x.cumsum(axis); }, "axis"_a = 0)
+          "cumsum", [](const Tensor& x, int64_t axis) { return x.cumsum(axis); }, "axis"_a = 0,
+          "Element i is the sum of those up to i along the axis.")
       .def(
-          "cumprod", [](const Tensor& x, int64_t axis) { return cumprod(x, axis); }, "axis"_a)
+          "cumprod", [](const Tensor& x, int64_t axis) { return cumprod(x, axis); }, "axis"_a,
+          "Element i is the product of those up to i along the axis; integers wrap.")
       .def(
           "logcumsumexp", [](const Tensor& x, int64_t axis) { return logcumsumexp(x, axis); },
-          "axis"_a = 0)
+          "axis"_a = 0,
+          "log(cumsum(exp(x))) along the axis, without overflow.")
       .def("cummax", &CallExtreme<&cummax>, "axis"_a = 0,
            "Values, and where each is first (int32).")
       .def("cummin", &CallExtreme<&cummin>, "axis"_a = 0,

@@ -22,7 +22,8 @@ void BindSorting(nb::module_&, TensorClass& tensor) {
       .def(
           "argsort",
           [](const Tensor& x, int64_t dim, bool descending) { return argsort(x, dim, descending); },
-          "dim"_a = -1, "descending"_a = false)
+          "dim"_a = -1, "descending"_a = false,
+          "The places of the elements in their order along the axis, as int32; stable.")
       .def(
           "topk",
           [=](const Tensor& x, int64_t k, int64_t dim, bool largest, bool sorted) {

@@ -41,6 +41,7 @@ class Optimizer:
 
     @property
     def lr(self) -> Tensor:
+        """The learning rate, a tensor [1] of float32. Setting it counts from the next step on."""
         return self._lr
 
     @lr.setter
@@ -60,6 +61,7 @@ class Optimizer:
             setattr(self, name, state[first : first + count])
 
     def zero_grad(self) -> None:
+        """Forgets the gradient of every parameter, as each step needs before its backward()."""
         for param in self.params:
             param.grad = None
 
@@ -101,10 +103,12 @@ class OptimizerGroup(Optimizer):
         return self.optimizers[i]
 
     def zero_grad(self) -> None:
+        """Forgets the gradients of all of them."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
 
     def schedule_step(self) -> list[Tensor]:
+        """What has to be realised to do one step of each."""
         return flatten([optimizer.schedule_step() for optimizer in self.optimizers])
 
 

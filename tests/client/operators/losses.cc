@@ -28,16 +28,8 @@ Array Scalar(double value) { return {{}, {value}}; }
 Row Loss(const std::string& name, const std::string& form, const std::string& shapes,
          std::vector<Operand> operands, std::function<Tensor(const Tensors&)> make,
          std::function<Array(const Arrays&)> wanted) {
-  return {name,
-          form,
-          shapes,
-          Types::kAll,
-          Yields::kFloat,
-          Gradient::kYes,
-          std::move(operands),
-          std::move(make),
-          std::move(wanted),
-          8};
+  return OfEveryType(name, form, shapes, Yields::kFloat, std::move(operands), std::move(make),
+                     std::move(wanted), /*units=*/8);
 }
 
 }  // namespace

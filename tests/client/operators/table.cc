@@ -24,19 +24,27 @@ double Array::operator()(const Dims& index) const {
   return values[place];
 }
 
-Row Moved(const std::string& name, const std::string& form, const std::string& shapes,
-          std::vector<Operand> operands, std::function<Tensor(const Tensors&)> make,
-          std::function<Array(const Arrays&)> wanted) {
+Row OfEveryType(const std::string& name, const std::string& form, const std::string& shapes,
+                Yields yields, std::vector<Operand> operands,
+                std::function<Tensor(const Tensors&)> make,
+                std::function<Array(const Arrays&)> wanted, double units) {
   return {name,
           form,
           shapes,
           Types::kAll,
-          Yields::kSame,
+          yields,
           Gradient::kYes,
           std::move(operands),
           std::move(make),
           std::move(wanted),
-          0};
+          units};
+}
+
+Row Moved(const std::string& name, const std::string& form, const std::string& shapes,
+          std::vector<Operand> operands, std::function<Tensor(const Tensors&)> make,
+          std::function<Array(const Arrays&)> wanted) {
+  return OfEveryType(name, form, shapes, Yields::kSame, std::move(operands), std::move(make),
+                     std::move(wanted), /*units=*/0);
 }
 
 Array Build(const Dims& dims, const std::function<double(const Dims&)>& f) {

@@ -80,7 +80,12 @@ struct Group {
   std::vector<Row> rows;
 };
 
-// A row of values that are only moved: of every type, with a gradient, the same bits.
+// A row of every type, with a gradient.
+Row OfEveryType(const std::string& name, const std::string& form, const std::string& shapes,
+                Yields yields, std::vector<Operand> operands,
+                std::function<Tensor(const Tensors&)> make,
+                std::function<Array(const Arrays&)> wanted, double units);
+// Such a row of values that are only moved: the same bits.
 Row Moved(const std::string& name, const std::string& form, const std::string& shapes,
           std::vector<Operand> operands, std::function<Tensor(const Tensors&)> make,
           std::function<Array(const Arrays&)> wanted);

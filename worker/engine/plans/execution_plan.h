@@ -15,8 +15,8 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
 #include "runtime/device.h"
-#include "worker/engine/kernels_in_use.h"
-#include "worker/engine/planned_launches.h"
+#include "worker/engine/plans/kernels_in_use.h"
+#include "worker/engine/plans/planned_launches.h"
 
 namespace outboard::worker {
 

@@ -1,12 +1,18 @@
-#include "worker/engine/planned_launches.h"
+#include "worker/engine/plans/planned_launches.h"
 
 #include <algorithm>
 #include <span>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
+#include "compiler/failed_node.h"
 
 namespace outboard::worker {
+
+absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result) {
+  if (status.ok() || result == kNoResult) return status;
+  return AboutNode(status, sink, sink->src[result]);
+}
 
 std::vector<int> ResultsOf(const schedule::Schedule& schedule) {
   std::vector<int> results;

@@ -1,4 +1,5 @@
-// Which kernels of a schedule a plan launches together, and over which buffers.
+// From the kernels of a schedule to the launches of a plan: which are launched together, over which
+// buffers, and which result of the graph each of them is needed for.
 #pragma once
 
 #include <cstddef>
@@ -6,13 +7,19 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "compiler/ir/encoding.h"
+#include "absl/status/status.h"
+#include "compiler/ir/uop.h"
 #include "compiler/schedule/schedule.h"
 #include "runtime/device.h"
+#include "worker/compile/kernel_id.h"
 
 namespace outboard::worker {
 
 inline constexpr int kNoResult = -1;
+
+// `status`, RESOURCE_EXHAUSTED for example, about that result of the graph, which the user's line
+// is found by. kNoResult, or an OK status: as it is.
+absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result);
 
 // For each of Schedule::buffers the first result that is in it or that is computed from it.
 std::vector<int> ResultsOf(const schedule::Schedule& schedule);
@@ -22,7 +29,7 @@ std::vector<int> ResultsOf(const schedule::Schedule& schedule);
 struct WantedKernel {
   size_t first = 0;
   int copies = 1;
-  GraphId id;            // of the kernel in so many copies
+  KernelId id;           // of the kernel in so many copies
   bool refused = false;  // nobody compiles it, or the device does not take it
 };
 
@@ -34,11 +41,12 @@ enum class Simpler : uint8_t {
   kPlainLoops = 2,     // with no Opts
   kOneByOne = 3,       // one that is in several copies: each copy is a launch
 };
+// A kernel, and how it is made.
 struct SimplerKernel {
-  GraphId kernel;
+  KernelId kernel;
   Simpler how = Simpler::kCompilersOpts;
 };
-using SimplerKernels = absl::flat_hash_map<GraphId, Simpler>;  // looked up, never walked
+using SimplerKernels = absl::flat_hash_map<KernelId, Simpler>;  // looked up, never walked
 
 std::vector<WantedKernel> WantedBy(const schedule::Schedule& schedule);
 

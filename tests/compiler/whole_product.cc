@@ -1,10 +1,10 @@
-// Products of whole matrices in buffers of their own.
+#include "tests/compiler/whole_product.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "compiler/program/expand.h"
-#include "compiler/program/hopper/product.h"
 #include "compiler/program/spec.h"
 #include "compiler/proof/program_range.h"
 

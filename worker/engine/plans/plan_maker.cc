@@ -1,4 +1,4 @@
-#include "worker/engine/plan_maker.h"
+#include "worker/engine/plans/plan_maker.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,18 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/copies.h"
-#include "compiler/failed_node.h"
 #include "compiler/ir/print.h"
 #include "compiler/program/online/plan.h"
 
 namespace outboard::worker {
 
 using Clock = std::chrono::steady_clock;
-
-absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result) {
-  if (status.ok() || result == kNoResult) return status;
-  return AboutNode(status, sink, sink->src[result]);
-}
 
 PlanMaker::PlanMaker(KernelCompiler* compiler, runtime::Device* device,
                      const CompiledEngineOptions& options, KernelsInUse* kernels)
@@ -49,14 +43,14 @@ absl::StatusOr<PlanMaker::Missing> PlanMaker::FindMissing(const PlanRequest& req
     const UOp* const ast = WithCopies(graph, schedule.kernels[one.first].ast, one.copies);
     if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(ast, 4000).c_str());
     OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(ast));
-    one.id = encoded.id;
+    one.id = KernelId(encoded.id);
     if (one.copies > 1 && request.SimplerOf(one.id) == Simpler::kOneByOne) {
       one.refused = true;
       continue;
     }
-    const auto [place, fresh] = kernels.try_emplace(encoded.id);
+    const auto [place, fresh] = kernels.try_emplace(one.id);
     if (!fresh) continue;  // a twin
-    place->second = kernels_->Find(encoded.id);
+    place->second = kernels_->Find(one.id);
     if (place->second != nullptr) continue;
     missing.sources.push_back({std::move(encoded.bytes), std::nullopt});
     const std::string copies = one.copies > 1 ? absl::StrCat(one.copies, " x ") : "";
@@ -73,7 +67,7 @@ void PlanMaker::ChooseOpts(const PlanRequest& request, const std::vector<WantedK
   if (is_tuned) tuner_->BeginPlan();
   for (size_t i = 0; i < missing.kernels.size(); ++i) {
     const MissingKernel& kernel = missing.kernels[i];
-    const GraphId& id = wanted[kernel.wanted].id;
+    const KernelId& id = wanted[kernel.wanted].id;
     if (const std::optional<Simpler> simpler = request.SimplerOf(id); simpler.has_value()) {
       if (*simpler != Simpler::kCompilersOpts) missing.sources[i].opts = "";
     } else if (const auto pinned = kernels_->PinnedOpts(id); pinned.has_value()) {
@@ -99,10 +93,10 @@ absl::Status PlanMaker::TakeShared(const PlanRequest& request,
     if (missing.sources[i].opts.has_value())
       mine.push_back({wanted[missing.kernels[i].wanted].id, missing.sources[i].opts});
   OB_ASSIGN_OR_RETURN(const std::vector<KernelVersion> all, request.share(mine));
-  absl::flat_hash_map<GraphId, std::optional<std::string>> chosen;
+  absl::flat_hash_map<KernelId, std::optional<std::string>> chosen;
   for (const KernelVersion& version : all) chosen[version.kernel] = version.opts;
   for (size_t i = 0; i < missing.kernels.size(); ++i) {
-    const GraphId& id = wanted[missing.kernels[i].wanted].id;
+    const KernelId& id = wanted[missing.kernels[i].wanted].id;
     // What a replay requires is the same on all ranks, and so is what one of them cannot make.
     if (request.SimplerOf(id).has_value() || kernels_->PinnedOpts(id).has_value()) continue;
     const auto found = chosen.find(id);
@@ -132,6 +126,60 @@ static bool TakeSimplerOpts(std::optional<std::string>& opts) {
   return true;
 }
 
+// What is noted of kernels that are made for one request, by their places in `missing`. All outlive
+// it.
+class PlanMaker::NewKernels {
+ public:
+  NewKernels(const PlanRequest& request, const schedule::Schedule& schedule,
+             const std::vector<int>& results, std::vector<WantedKernel>& wanted,
+             const Missing& missing)
+      : request_(request),
+        schedule_(schedule),
+        results_(results),
+        wanted_(wanted),
+        missing_(missing) {
+    for (const KernelSource& source : missing.sources) asked_.push_back(source.opts);
+  }
+
+  const KernelId& id(size_t i) const { return WantedAs(i).id; }
+
+  // `status`, about the result that needs the kernel.
+  absl::Status About(const absl::Status& status, size_t i) const {
+    const size_t first = WantedAs(i).first;
+    return AboutResult(status, request_.sink, results_[schedule_.kernels[first].buffers[0]]);
+  }
+
+  // Of one that cannot be made: whether it is to be launched one by one instead of in several
+  // copies, which is then noted of it and its twins.
+  bool RefusesCopies(size_t i) {
+    const WantedKernel& one = WantedAs(i);
+    if (one.copies == 1) return false;
+    for (WantedKernel& other : wanted_) other.refused |= other.id == one.id;
+    Tell(i, Simpler::kOneByOne);
+    return true;
+  }
+
+  // Of one that was made: tells the group if its Opts are simpler than those that were asked for.
+  void TellIfSimpler(size_t i) {
+    const std::optional<std::string>& opts = missing_.sources[i].opts;
+    if (opts == asked_[i]) return;
+    Tell(i, opts.has_value() ? Simpler::kPlainLoops : Simpler::kCompilersOpts);
+  }
+
+ private:
+  const WantedKernel& WantedAs(size_t i) const { return wanted_[missing_.kernels[i].wanted]; }
+  void Tell(size_t i, Simpler how) {
+    if (request_.made_simpler != nullptr) request_.made_simpler->push_back({id(i), how});
+  }
+
+  const PlanRequest& request_;
+  const schedule::Schedule& schedule_;
+  const std::vector<int>& results_;
+  std::vector<WantedKernel>& wanted_;
+  const Missing& missing_;
+  std::vector<std::optional<std::string>> asked_;  // Opts
+};
+
 absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph& graph,
                                               const schedule::Schedule& schedule,
                                               const std::vector<int>& results,
@@ -140,35 +188,17 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
   OB_ASSIGN_OR_RETURN(Missing missing, FindMissing(request, graph, schedule, wanted, kernels));
   ChooseOpts(request, wanted, missing);
   if (request.share) OB_RETURN_IF_ERROR(TakeShared(request, wanted, missing));
-  std::vector<std::optional<std::string>> asked;
-  for (const KernelSource& source : missing.sources) asked.push_back(source.opts);
-  const auto tell = [&](size_t i, Simpler how) {
-    if (request.made_simpler != nullptr)
-      request.made_simpler->push_back({wanted[missing.kernels[i].wanted].id, how});
-  };
+  NewKernels made(request, schedule, results, wanted, missing);
   const uint64_t compile_ns = request.trace != nullptr ? request.trace->Now() : 0;
   std::vector<absl::StatusOr<CompiledKernel>> compiled = Compile(missing.sources);
   if (request.trace != nullptr)
     request.trace->Add("compile", compile_ns,
                        absl::StrCat(compiled.size(), " of ", wanted.size(), " kernels"));
-  // Whether this kernel is to be launched one by one instead of in several copies, which is then
-  // noted of it and its twins.
-  const auto without_copies = [&](size_t i) {
-    const WantedKernel& one = wanted[missing.kernels[i].wanted];
-    if (one.copies == 1) return false;
-    for (WantedKernel& other : wanted) other.refused |= other.id == one.id;
-    tell(i, Simpler::kOneByOne);
-    return true;
-  };
-  const auto about = [&](const absl::Status& status, size_t i) {
-    const WantedKernel& one = wanted[missing.kernels[i].wanted];
-    return AboutResult(status, request.sink, results[schedule.kernels[one.first].buffers[0]]);
-  };
   std::vector<CompiledKernel> objects;
   std::vector<size_t> places;  // of objects, in `missing`
   for (size_t i = 0; i < compiled.size(); ++i) {
-    if (!compiled[i].ok() && without_copies(i)) continue;
-    OB_RETURN_IF_ERROR(about(compiled[i].status(), i));
+    if (!compiled[i].ok() && made.RefusesCopies(i)) continue;
+    OB_RETURN_IF_ERROR(made.About(compiled[i].status(), i));
     objects.push_back(*std::move(compiled[i]));
     places.push_back(i);
   }
@@ -177,27 +207,31 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
   for (size_t o = 0; o < objects.size(); ++o) {
     const size_t i = places[o];
     KernelSource& source = missing.sources[i];
-    const MissingKernel& kernel = missing.kernels[i];
-    const std::optional<std::string> first = source.opts;
-    while (!loaded[o].ok() && !absl::IsResourceExhausted(loaded[o].status()) &&
-           TakeSimplerOpts(source.opts)) {
-      const auto simpler = std::move(compiler_->Compile({&source, 1})[0]);
-      if (simpler.ok()) loaded[o] = device_->Load(*simpler);
-    }
-    // Simpler code of the same kernel was taken: it was these Opts, and not the device.
-    // Where there are none by now, the compiler has refused them before.
-    if (loaded[o].ok() && kernel.is_tuned && first.has_value() && source.opts != first)
-      tuner_->Strike({kernel.ast, kernel.name}, *first);
-    if (!loaded[o].ok() && without_copies(i)) continue;
-    OB_RETURN_IF_ERROR(about(loaded[o].status(), i));
-    if (source.opts != asked[i])
-      tell(i, source.opts.has_value() ? Simpler::kPlainLoops : Simpler::kCompilersOpts);
-    const GraphId& id = wanted[missing.kernels[i].wanted].id;
-    kernels[id] = kernels_->Add(id, std::move(source), std::move(missing.kernels[i].name),
-                                *std::move(loaded[o]));
+    MissingKernel& kernel = missing.kernels[i];
+    LoadSimpler(kernel, source, loaded[o]);
+    if (!loaded[o].ok() && made.RefusesCopies(i)) continue;
+    OB_RETURN_IF_ERROR(made.About(loaded[o].status(), i));
+    made.TellIfSimpler(i);
+    const KernelId& id = made.id(i);
+    kernels[id] =
+        kernels_->Add(id, std::move(source), std::move(kernel.name), *std::move(loaded[o]));
     ++added;
   }
   return added;
+}
+
+void PlanMaker::LoadSimpler(const MissingKernel& kernel, KernelSource& source,
+                            runtime::LoadedKernel& loaded) {
+  const std::optional<std::string> first = source.opts;
+  while (!loaded.ok() && !absl::IsResourceExhausted(loaded.status()) &&
+         TakeSimplerOpts(source.opts)) {
+    const auto simpler = std::move(compiler_->Compile({&source, 1})[0]);
+    if (simpler.ok()) loaded = device_->Load(*simpler);
+  }
+  // Simpler code of the same kernel was taken: it was these Opts, and not the device.
+  // Where there are none by now, the compiler has refused them before.
+  if (loaded.ok() && kernel.is_tuned && first.has_value() && source.opts != first)
+    tuner_->Strike({kernel.ast, kernel.name}, *first);
 }
 
 absl::StatusOr<std::unique_ptr<ExecutionPlan>> PlanMaker::Make(const PlanRequest& request) {

@@ -1,4 +1,4 @@
-#include "gateway/data_path/graph_admission.h"
+#include "gateway/admission/graph_admission.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "cli/estimate/rates_on_paper.h"
+#include "client/session/estimate/rates_on_paper.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/ascii.h"
 
-namespace outboard::cli {
+namespace outboard::session {
 
 namespace {
 
@@ -45,7 +45,7 @@ const PeakRates* PeaksOf(std::string_view hardware) {
 
 }  // namespace
 
-void FillRatesOnPaper(const std::vector<std::string>& hardware, session::DeviceClass& of) {
+void FillRatesOnPaper(const std::vector<std::string>& hardware, DeviceClass& of) {
   double gflops = 0, memory_gb_per_s = 0;
   for (const std::string& one : hardware) {
     const PeakRates* const peaks = PeaksOf(one);
@@ -62,4 +62,4 @@ void FillRatesOnPaper(const std::vector<std::string>& hardware, session::DeviceC
   if (of.memory_gb_per_s <= 0) of.memory_gb_per_s = memory_gb_per_s;
 }
 
-}  // namespace outboard::cli
+}  // namespace outboard::session

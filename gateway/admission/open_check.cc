@@ -1,4 +1,4 @@
-#include "gateway/data_path/open_check.h"
+#include "gateway/admission/open_check.h"
 
 #include <algorithm>
 #include <string>

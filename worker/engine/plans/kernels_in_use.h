@@ -16,6 +16,7 @@
 #include "base/sha256.h"
 #include "runtime/device.h"
 #include "worker/compile/kernel_compiler.h"
+#include "worker/compile/kernel_id.h"
 #include "worker/session/kernel_use_log.h"
 #include "worker/tuning/tuning_store.h"
 
@@ -25,7 +26,7 @@ struct KernelInUse : std::enable_shared_from_this<KernelInUse> {
   // The first kTimedRuns launches are timed; the cost of a launch is the least of these times.
   static constexpr uint64_t kTimedRuns = 4;
 
-  GraphId id;
+  KernelId id;
   KernelSource source;  // of the current version
   std::string name;     // for people
   std::shared_ptr<const runtime::DeviceKernel> loaded;
@@ -47,7 +48,7 @@ struct KernelInUse : std::enable_shared_from_this<KernelInUse> {
 // A number of kernels and their versions, by which the ranks of a group compare what they have.
 class VersionsNumber {
  public:
-  void Add(const GraphId& kernel, const std::optional<std::string>& opts);
+  void Add(const KernelId& kernel, const std::optional<std::string>& opts);
   uint64_t Finish();
 
  private:
@@ -75,9 +76,9 @@ class KernelsInUse {
         hardware_(std::move(hardware)) {}
 
   // Returns the kernel if some plan holds it, else nullptr.
-  std::shared_ptr<KernelInUse> Find(const GraphId& id) const;
+  std::shared_ptr<KernelInUse> Find(const KernelId& id) const;
   // Records a kernel that was loaded, and its version.
-  std::shared_ptr<KernelInUse> Add(const GraphId& id, KernelSource source, std::string name,
+  std::shared_ptr<KernelInUse> Add(const KernelId& id, KernelSource source, std::string name,
                                    std::unique_ptr<runtime::DeviceKernel> loaded);
 
   // As in engine.h. Pin compiles with `compiler` if the kernel is in use in another version.
@@ -87,7 +88,7 @@ class KernelsInUse {
   void PinForPlans(const KernelVersion& version) { pinned_[version.kernel] = version.opts; }
   // Returns the Opts that a replay requires (inner nullopt: the heuristic's); outer nullopt: none
   // required.
-  std::optional<std::optional<std::string>> PinnedOpts(const GraphId& id) const;
+  std::optional<std::optional<std::string>> PinnedOpts(const KernelId& id) const;
   void TellCosts(const std::function<bool()>& preempted);
   void UseBetter(const std::function<bool()>& preempted);
 
@@ -97,7 +98,7 @@ class KernelsInUse {
   // Better versions that the store has of these kernels, of those that nobody has pinned.
   std::vector<KernelVersion> FindBetter(const std::vector<std::shared_ptr<KernelInUse>>& kernels);
   // The pinned versions of those of `kernels` that are in use in another one, in order.
-  std::vector<KernelVersion> NotAsPinned(std::span<const GraphId> kernels) const;
+  std::vector<KernelVersion> NotAsPinned(std::span<const KernelId> kernels) const;
   // Compiles and loads these versions, of kernels in use, and changes nothing yet.
   // Errors: NOT_FOUND  one is not in use; those of the compiler and the device
   absl::StatusOr<std::vector<ReadyKernel>> MakeReady(const std::vector<KernelVersion>& versions,
@@ -128,9 +129,9 @@ class KernelsInUse {
   TuningStore* const store_;
   KernelCompiler* const idle_compiler_;
   const std::string hardware_;
-  absl::flat_hash_map<GraphId, std::weak_ptr<KernelInUse>> by_id_;  // looked up, never iterated
+  absl::flat_hash_map<KernelId, std::weak_ptr<KernelInUse>> by_id_;  // looked up, never iterated
   std::vector<std::weak_ptr<KernelInUse>> in_order_;                // of creation
-  absl::flat_hash_map<GraphId, std::optional<std::string>> pinned_;
+  absl::flat_hash_map<KernelId, std::optional<std::string>> pinned_;
   std::vector<KernelVersion> versions_;
 };
 

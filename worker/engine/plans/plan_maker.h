@@ -13,22 +13,19 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
 #include "runtime/device.h"
 #include "worker/compile/kernel_compiler.h"
+#include "worker/compile/kernel_id.h"
 #include "worker/engine/compiled_engine.h"
-#include "worker/engine/execution_plan.h"
-#include "worker/engine/kernels_in_use.h"
-#include "worker/engine/planned_launches.h"
+#include "worker/engine/plans/execution_plan.h"
+#include "worker/engine/plans/kernels_in_use.h"
+#include "worker/engine/plans/planned_launches.h"
 #include "worker/engine/trace.h"
 #include "worker/tuning/tuner.h"
 
 namespace outboard::worker {
-
-// `status`, about that result of the graph. kNoResult, or an OK status: as it is.
-absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result);
 
 struct PlanRequest {
   const UOp* sink;
@@ -47,7 +44,7 @@ struct PlanRequest {
   const SimplerKernels* simpler = nullptr;
   std::vector<SimplerKernel>* made_simpler = nullptr;
 
-  std::optional<Simpler> SimplerOf(const GraphId& kernel) const {
+  std::optional<Simpler> SimplerOf(const KernelId& kernel) const {
     if (simpler == nullptr) return std::nullopt;
     const auto found = simpler->find(kernel);
     return found == simpler->end() ? std::nullopt : std::optional(found->second);
@@ -60,11 +57,13 @@ class PlanMaker {
   PlanMaker(KernelCompiler* compiler, runtime::Device* device,
             const CompiledEngineOptions& options, KernelsInUse* kernels);
 
-  // Errors: those of the compiler and the device, about the result that needs the kernel
+  // Errors: those of the compiler and the device, about the result that needs the kernel:
+  //   RESOURCE_EXHAUSTED  a limit of either
+  //   UNIMPLEMENTED       what the compiler does not know
   absl::StatusOr<std::unique_ptr<ExecutionPlan>> Make(const PlanRequest& request);
 
  private:
-  using Kernels = absl::flat_hash_map<GraphId, std::shared_ptr<KernelInUse>>;
+  using Kernels = absl::flat_hash_map<KernelId, std::shared_ptr<KernelInUse>>;
 
   struct MissingKernel {
     size_t wanted;  // its place in the list of those that the plan wants
@@ -77,6 +76,7 @@ class PlanMaker {
     std::vector<KernelSource> sources;
     std::vector<MissingKernel> kernels;
   };
+  class NewKernels;
 
   // Sets the ids of `wanted` and adds their kernels. Kernels of other plans are used again; those
   // of this plan are held by it alone, so that they go with it. One in several copies may be
@@ -93,6 +93,10 @@ class PlanMaker {
                   Missing& missing);
   absl::Status TakeShared(const PlanRequest& request, const std::vector<WantedKernel>& wanted,
                           Missing& missing) const;
+  // Where the device has refused the code of a kernel: loads other code of it, with simpler Opts,
+  // which `source` then has.
+  void LoadSimpler(const MissingKernel& kernel, KernelSource& source,
+                   runtime::LoadedKernel& loaded);
   // Where one with Opts cannot be compiled, without them; `sources` then says so.
   std::vector<absl::StatusOr<CompiledKernel>> Compile(std::vector<KernelSource>& sources);
   schedule::ScheduleOptions ScheduleOptionsOf() const;

@@ -1,4 +1,4 @@
-#include "worker/engine/kernels_in_use.h"
+#include "worker/engine/plans/kernels_in_use.h"
 
 #include <algorithm>
 #include <cstring>
@@ -40,7 +40,7 @@ void KernelInUse::Ran(double us) {
   ++runs;
 }
 
-void VersionsNumber::Add(const GraphId& kernel, const std::optional<std::string>& opts) {
+void VersionsNumber::Add(const KernelId& kernel, const std::optional<std::string>& opts) {
   hasher_.Update(kernel.ToBytes());
   hasher_.Update(opts.value_or("chosen"));
   hasher_.Update(";");
@@ -53,12 +53,12 @@ uint64_t VersionsNumber::Finish() {
   return number;
 }
 
-std::shared_ptr<KernelInUse> KernelsInUse::Find(const GraphId& id) const {
+std::shared_ptr<KernelInUse> KernelsInUse::Find(const KernelId& id) const {
   const auto known = by_id_.find(id);
   return known == by_id_.end() ? nullptr : known->second.lock();
 }
 
-std::shared_ptr<KernelInUse> KernelsInUse::Add(const GraphId& id, KernelSource source,
+std::shared_ptr<KernelInUse> KernelsInUse::Add(const KernelId& id, KernelSource source,
                                                std::string name,
                                                std::unique_ptr<runtime::DeviceKernel> loaded) {
   auto kernel = std::make_shared<KernelInUse>();
@@ -92,7 +92,7 @@ void KernelsInUse::Pin(const KernelVersion& version, KernelCompiler* compiler) {
   Switch(*kernel, compiler->Compile({&source, 1})[0], version.opts);
 }
 
-std::optional<std::optional<std::string>> KernelsInUse::PinnedOpts(const GraphId& id) const {
+std::optional<std::optional<std::string>> KernelsInUse::PinnedOpts(const KernelId& id) const {
   const auto pinned = pinned_.find(id);
   if (pinned == pinned_.end()) return std::nullopt;
   return pinned->second;
@@ -118,7 +118,7 @@ void KernelsInUse::Replace(ReadyKernel ready) {
 // The last of each kernel: a plan that was given up may have left an earlier one.
 std::vector<KernelVersion> KernelsInUse::TakeVersions() {
   std::vector<KernelVersion> taken = std::exchange(versions_, {}), last;
-  absl::flat_hash_set<GraphId> seen;
+  absl::flat_hash_set<KernelId> seen;
   for (auto at = taken.rbegin(); at != taken.rend(); ++at)
     if (seen.insert(at->kernel).second) last.push_back(std::move(*at));
   std::ranges::reverse(last);
@@ -222,10 +222,10 @@ std::vector<KernelVersion> KernelsInUse::FindBetter(
   return versions;
 }
 
-std::vector<KernelVersion> KernelsInUse::NotAsPinned(std::span<const GraphId> kernels) const {
+std::vector<KernelVersion> KernelsInUse::NotAsPinned(std::span<const KernelId> kernels) const {
   std::vector<KernelVersion> versions;
-  absl::flat_hash_set<GraphId> seen;
-  for (const GraphId& id : kernels) {
+  absl::flat_hash_set<KernelId> seen;
+  for (const KernelId& id : kernels) {
     const std::shared_ptr<KernelInUse> kernel = Find(id);
     const auto pinned = pinned_.find(id);
     if (kernel == nullptr || pinned == pinned_.end() || !seen.insert(id).second) continue;

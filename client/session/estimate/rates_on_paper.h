@@ -10,12 +10,12 @@
 
 #include "client/session/estimate/estimate.h"
 
-namespace outboard::cli {
+namespace outboard::session {
 
 // Where all of a class' `hardware` is of this kind: says that its rates are on paper, and fills in
 // those that the price file does not say; of several kinds the least. `hardware` as in a price
 // file: a fingerprint (Target::Fingerprint) or its beginning and a `*`, with or without the kind of
 // device that a worker writes before it: "amd; amd blocks of 256 gfx942*".
-void FillRatesOnPaper(const std::vector<std::string>& hardware, session::DeviceClass& of);
+void FillRatesOnPaper(const std::vector<std::string>& hardware, DeviceClass& of);
 
-}  // namespace outboard::cli
+}  // namespace outboard::session
