@@ -33,8 +33,9 @@ Ways ByGroups(const OnlineTile& tile, bool interpreted = true) {
 }
 
 TEST(OnlineHopper, OneTile) {
-  CheckAttention({.queries = 128, .keys = 64, .width = 64, .dtype = DType::kBF16, .batch = 1},
-                 ByGroups(kOneGroup));
+  constexpr OnlineTile kAllSteps = {4, 1, 128, 2, true};
+  CheckAttention({.queries = 128, .keys = 128, .width = 64, .dtype = DType::kBF16, .batch = 1},
+                 ByGroups(kAllSteps));
 }
 
 // Each stage is used three times.
@@ -67,6 +68,7 @@ TEST(OnlineHopper, MasksBiasesAndRests) {
       ByGroups(kTwoGroups));
 }
 
+// Scores are computed again where they are more than the elements of each matrix.
 TEST(OnlineHopper, TilesAndWidths) {
   const struct {
     int64_t width;
@@ -75,7 +77,7 @@ TEST(OnlineHopper, TilesAndWidths) {
                {64, {8, 1, 128, 4, true}},  {64, {4, 1, 128, 2, true}},  {192, {8, 1, 64, 2, true}},
                {256, {4, 1, 64, 2, true}}};
   for (const auto& [width, tile] : cases) {
-    CheckAttention({.queries = 200,
+    CheckAttention({.queries = width + 20,
                     .keys = 260,
                     .width = width,
                     .causal = true,
@@ -263,7 +265,7 @@ TEST(OnlineHopper, ByDefault_WhereItFits) {
 }
 
 TEST(OnlineHopper, OptsThatDoNotFit) {
-  const OneKernel kernel({.queries = 128, .keys = 128, .width = 128, .dtype = DType::kBF16});
+  const OneKernel kernel({.queries = 256, .keys = 256, .width = 128, .dtype = DType::kBF16});
   const auto code = [&](const OnlineTile& tile, const char* arch = "sm_90a") {
     return CompileKernel(kernel.ast(), {.target = CudaTarget(arch, kMultiprocessors),
                                         .opts = OptsOf(tile)})
