@@ -262,17 +262,19 @@ bool Interpreter::HoldOperand(const ThreadStep& step, int group) {
 }
 
 std::vector<double> Interpreter::NumbersInRegisters(const ThreadStep& step, int first) {
-  constexpr int kDepth = WgmmaDepth(4);
-  std::vector<double> numbers(kWgmmaRows * kDepth);
+  const Memory& b = MemoryOf(SourceOf(step, 3), first);
+  const int width = b.width, depth = WgmmaDepth(width);
+  std::vector<double> numbers(static_cast<size_t>(kWgmmaRows * depth));
   for (int t = 0; t < kWarpgroupThreads; ++t) {
     const Memory& memory = MemoryOf(SourceOf(step, 1), first + t);
-    const int64_t begin = RegistersOf(first + t)[SourceOf(step, 2)];
-    for (int e = 0; e < kWgmmaRegistersOfA; ++e) {
-      const MatrixPlace place = WgmmaOfA(t, e);
-      uint32_t bits = 0;
-      std::memcpy(&bits, memory.Address(begin + e), sizeof(bits));
-      numbers[static_cast<size_t>(place.row * kDepth + place.column)] =
-          CutToTf32(std::bit_cast<float>(bits));
+    const char* const bytes = memory.Address(RegistersOf(first + t)[SourceOf(step, 2)]);
+    for (int e = 0; e < kWgmmaRegistersOfA * 4 / width; ++e) {
+      const MatrixPlace place = WgmmaOfA(t, e, width);
+      int64_t lane = 0;
+      LoadLanes(b.dtype, bytes + e * width, 1, &lane);
+      const double number = AsFloat(lane);
+      numbers[static_cast<size_t>(place.row * depth + place.column)] =
+          b.dtype == DType::kF32 ? CutToTf32(number) : number;
     }
   }
   return numbers;

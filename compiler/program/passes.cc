@@ -78,7 +78,8 @@ absl::StatusOr<Program> ExpandHopper(const codegen::LoopNest& kernel, const Hopp
 
 absl::StatusOr<Program> ExpandOnlineMma(const OnlineMmaPlan& plan,
                                         std::vector<PassResult>* passes) {
-  return RunPasses(LowerOnlineMma(plan), /*lanes=*/true, passes);
+  return RunPasses(plan.tile.groups ? LowerOnlineHopper(plan) : LowerOnlineMma(plan),
+                   /*lanes=*/true, passes);
 }
 
 absl::StatusOr<Program> ExpandMma(const codegen::LoopNest& kernel, const codegen::MmaPlan& plan,

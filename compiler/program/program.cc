@@ -145,8 +145,10 @@ MatrixPlace WgmmaElement(int thread, int element) {
           element / 4 * 8 + thread % 4 * 2 + element % 2};
 }
 
-MatrixPlace WgmmaOfA(int thread, int element) {
-  return {thread / 32 * 16 + thread % 32 / 4 + element % 2 * 8, thread % 4 + element / 2 * 4};
+MatrixPlace WgmmaOfA(int thread, int element, int width) {
+  const int packed = 4 / width, number = element / packed;
+  return {thread / 32 * 16 + thread % 32 / 4 + number % 2 * 8,
+          (thread % 4 + number / 2 * 4) * packed + element % packed};
 }
 
 int64_t WgmmaPlace(int64_t leading, int row, int k, int width) {

@@ -102,7 +102,8 @@
 //                                      which thread has what. a and b are swizzled in shared memory
 //                                      (WgmmaPlace), of bf16, f16, an 8-bit float, or f32 (TF32: 19
 //                                      bits count); leading distances of 16 bits alone. Or a is in
-//                                      registers: four u32, the bits of f32 (WgmmaOfA)
+//                                      registers: four u32, the bits of one f32 or two numbers of
+//                                      16 bits each, of b's type (WgmmaOfA)
 //   WGCOMMIT                           the warpgroup's WGMMAs since the last one form a group
 //   WGWAIT   (registers ...) imm: n    until all groups but the last n are done. Registers that are
 //                                      listed may then be used, unless the last n use them
@@ -276,8 +277,9 @@ constexpr int AmdSumLanes(MatrixUnit unit) { return unit == MatrixUnit::kWmma ? 
 // The row and column of the sum that thread `thread` of 128 holds in element `element` of the
 // accumulators of WGMMA, as PTX's wgmma.m64nNkK.
 MatrixPlace WgmmaElement(int thread, int element);
-// The row and k of the f32 that thread `thread` of 128 holds in register `element` of 4 of an a.
-MatrixPlace WgmmaOfA(int thread, int element);
+// The row and k of number `element` that thread `thread` of 128 holds in the registers of an a, of
+// elements of `width` bytes: register `element * width / 4`, the lowest bits first.
+MatrixPlace WgmmaOfA(int thread, int element, int width);
 // The k of a WGMMA of operands whose elements have `width` bytes.
 constexpr int WgmmaDepth(int width) { return kWgmmaDepthBytes / width; }
 // Where element `row`, `k` of an operand of WGMMA is, from the operand's first one and before the

@@ -336,7 +336,8 @@ class Checker {
     if (IsAlloc(n, Space::kTile) && ++tiles_ > kTilesMax)
       return absl::StrCat("over ", kTilesMax, " tiles");
     // Whole warpgroups are whole warps.
-    const bool by_warps = i.code == Code::kLdmatrix && threads_ % kWarpgroupThreads == 0;
+    const bool by_warps = (i.code == Code::kLdmatrix || i.code == Code::kShuffle) &&
+                          threads_ % kWarpgroupThreads == 0;
     if (i.code == Code::kBarrier || i.code == Code::kMma || i.code == Code::kShuffle ||
         i.code == Code::kLdmatrix)
       for (const Scope& scope : open_)

@@ -205,7 +205,10 @@ class HopperRules {
       return "its registers are not four at a constant place";
     if (i.imm[1] != 0) return "a leading distance of registers";
     if (i.imm[3] != 0 && i.imm[3] != 1) return "neither adds nor is alone";
-    return Operand(i, 3, DType::kF32);
+    const DType type = at(i.src[3]).dtype;
+    if (type != DType::kBF16 && type != DType::kF16 && type != DType::kF32)
+      return "of registers, and of a type that it has no form for";
+    return Operand(i, 3, type);
   }
 
   const Program& program_;

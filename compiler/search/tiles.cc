@@ -146,12 +146,19 @@ class Tiles {
       Add(opts[0].amount, CostOf((*plan)->batches * DivideUp((*plan)->row_count, other.rows()),
                                  other.rows(), target_));
     };
+    const auto with = [&](auto change) {
+      program::OnlineTile other = tile;
+      change(other);
+      offer(other);
+    };
     for (const int64_t warps : {tile.warps * 2, tile.warps / 2})
-      offer({warps, tile.fragments, tile.steps, tile.stages});
+      with([&](auto& other) { other.warps = warps; });
     for (const int64_t steps : {tile.steps * 2, tile.steps / 2})
-      offer({tile.warps, tile.fragments, steps, tile.stages});
-    offer({tile.warps, 3 - tile.fragments, tile.steps, tile.stages});
-    offer({tile.warps, tile.fragments, tile.steps, 3 - tile.stages});
+      with([&](auto& other) { other.steps = steps; });
+    with([](auto& other) { other.fragments = 3 - other.fragments; });
+    // By warpgroups there are 2 or 4 stages, otherwise 1 or 2.
+    with([](auto& other) { other.stages = (other.groups ? 6 : 3) - other.stages; });
+    with([](auto& other) { other.groups = !other.groups; });
   }
 
   const codegen::LoopNest& kernel_;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "tests/bench/gpu_machine_code.h"
@@ -25,7 +26,7 @@ using test::Range;
 using test::ReduceRange;
 using test::RowMajor;
 
-constexpr char kArch[] = "sm_90a";
+constexpr const char* kArches[] = {"sm_90", "sm_90a"};  // by mma.sync, and by warpgroups
 constexpr int kMultiprocessors = 132;  // an H100's
 // What is assembled, and what the machine runs: for a device of one multiprocessor, so that it has
 // the same tiles.
@@ -56,15 +57,17 @@ const UOp* Attention(Graph& g, int64_t heads, int64_t rows, int64_t width, bool 
                                 Cast(g, y, DType::kBF16))});
 }
 
-absl::StatusOr<CompiledKernel> Compiled(int64_t heads, int64_t rows, int64_t width, bool causal,
+absl::StatusOr<CompiledKernel> Compiled(const char* arch, int64_t heads, int64_t rows,
+                                        int64_t width, bool causal,
                                         int multiprocessors = kMultiprocessors) {
   Graph g;
   return CompileKernel(Attention(g, heads, rows, width, causal),
-                       {.target = CudaTarget(kArch, multiprocessors)});
+                       {.target = CudaTarget(arch, multiprocessors)});
 }
 
 absl::StatusOr<ptx::Counters> RunOnMachine(int64_t width, bool causal) {
-  OB_ASSIGN_OR_RETURN(const CompiledKernel kernel, Compiled(kHeads, kRows, width, causal, 1));
+  OB_ASSIGN_OR_RETURN(const CompiledKernel kernel,
+                      Compiled(kArches[0], kHeads, kRows, width, causal, 1));
   ptx::DeviceMemory memory;
   ptx::Machine machine(&memory);
   OB_ASSIGN_OR_RETURN(const auto module, machine.Load(kernel.object));
@@ -87,35 +90,43 @@ absl::StatusOr<ptx::Counters> RunOnMachine(int64_t width, bool causal) {
   return machine.counters();
 }
 
+// What becomes of the kernel for this target.
+absl::Status AddCode(const char* arch, int64_t width, GpuAttentionFigures& figures) {
+  const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
+  const bool groups = arch == kArches[1];
+  const auto begin = std::chrono::steady_clock::now();
+  OB_ASSIGN_OR_RETURN(const CompiledKernel kernel,
+                      Compiled(arch, kLargeHeads, kLargeRows, width, /*causal=*/false));
+  if (width == 64 && !groups)
+    figures.compile_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  if (ptxas.empty()) return absl::OkStatus();
+  OB_ASSIGN_OR_RETURN(const test::Assembled assembled,
+                      test::AssembleKernel(ptxas, kernel.object, arch));
+  figures.spill_bytes = std::max(figures.spill_bytes.value_or(0), assembled.spill_bytes);
+  figures.registers = std::max(figures.registers.value_or(0), assembled.registers);
+  if (nvdisasm.empty()) return absl::OkStatus();
+  OB_ASSIGN_OR_RETURN(const MachineCode code, MachineCodeOf(ptxas, nvdisasm, kernel.object, arch));
+  figures.serialised = figures.serialised || absl::StrContains(code.said, "serialized");
+  const std::vector<CodeLoop> loops = LoopsWith(groups ? "HGMMA" : "HMMA", code.listing);
+  const auto main_loop = std::max_element(
+      loops.begin(), loops.end(),
+      [](const CodeLoop& a, const CodeLoop& b) { return a.products < b.products; });
+  if (main_loop == loops.end()) return absl::InternalError("no loop of matrix instructions");
+  std::optional<double>* const of_64 =
+      groups ? &figures.instructions_per_hgmma_64 : &figures.instructions_per_hmma_64;
+  std::optional<double>* const of_128 =
+      groups ? &figures.instructions_per_hgmma_128 : &figures.instructions_per_hmma_128;
+  *(width == 64 ? of_64 : of_128) = main_loop->PerProduct();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<GpuAttentionFigures> MeasureGpuAttention() {
   GpuAttentionFigures figures;
-  const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
-  for (const int64_t width : {64, 128}) {
-    const auto begin = std::chrono::steady_clock::now();
-    OB_ASSIGN_OR_RETURN(const CompiledKernel kernel,
-                        Compiled(kLargeHeads, kLargeRows, width, /*causal=*/false));
-    if (width == 64)
-      figures.compile_ms =
-          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-              .count();
-    if (ptxas.empty()) continue;
-    OB_ASSIGN_OR_RETURN(const test::Assembled assembled,
-                        test::AssembleKernel(ptxas, kernel.object, kArch));
-    figures.spill_bytes = std::max(figures.spill_bytes.value_or(0), assembled.spill_bytes);
-    figures.registers = std::max(figures.registers.value_or(0), assembled.registers);
-    if (nvdisasm.empty()) continue;
-    OB_ASSIGN_OR_RETURN(const MachineCode code,
-                        MachineCodeOf(ptxas, nvdisasm, kernel.object, kArch));
-    const std::vector<CodeLoop> loops = LoopsWith("HMMA", code.listing);
-    const auto main_loop = std::max_element(
-        loops.begin(), loops.end(),
-        [](const CodeLoop& a, const CodeLoop& b) { return a.products < b.products; });
-    if (main_loop == loops.end()) return absl::InternalError("no loop of matrix instructions");
-    (width == 64 ? figures.instructions_per_hmma_64 : figures.instructions_per_hmma_128) =
-        main_loop->PerProduct();
-  }
+  for (const char* arch : kArches)
+    for (const int64_t width : {64, 128}) OB_RETURN_IF_ERROR(AddCode(arch, width, figures));
   OB_ASSIGN_OR_RETURN(const ptx::Counters all, RunOnMachine(64, /*causal=*/false));
   OB_ASSIGN_OR_RETURN(const ptx::Counters causal, RunOnMachine(64, /*causal=*/true));
   figures.bank_ways =

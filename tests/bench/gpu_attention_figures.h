@@ -10,10 +10,12 @@
 namespace outboard::bench {
 
 struct GpuAttentionFigures {
-  // Of the main loop, for each matrix instruction in it, with heads of 64 and of 128. Not set: no
-  // assembler or no disassembler (gpu_matmul_figures.h).
+  // Of the main loop, for each matrix instruction in it, with heads of 64 and of 128: on sm_90, and
+  // by warpgroups on sm_90a. Not set: no assembler or no disassembler (gpu_matmul_figures.h).
   std::optional<double> instructions_per_hmma_64, instructions_per_hmma_128;
-  std::optional<int64_t> spill_bytes, registers;  // the larger of both
+  std::optional<double> instructions_per_hgmma_64, instructions_per_hgmma_128;
+  std::optional<int64_t> spill_bytes, registers;  // the largest of all
+  bool serialised = false;  // products by warpgroups that the assembler waits for one by one
   // Wavefronts of an access to shared memory: 1 is none that waits for a bank.
   double bank_ways = 0;
   // Matrix instructions that a causal mask leaves, of those without a mask.

@@ -26,8 +26,11 @@ TEST(GpuAttentionFigures, AreWithinTheirBounds) {
     std::printf("; no nvdisasm\n");
     return;
   }
-  std::printf("; %.2f and %.2f instructions an HMMA, heads of 64 and 128\n",
+  std::printf("; %.2f and %.2f instructions an HMMA, heads of 64 and 128",
               *figures->instructions_per_hmma_64, *figures->instructions_per_hmma_128);
+  std::printf("; %.2f and %.2f instructions an HGMMA\n", *figures->instructions_per_hgmma_64,
+              *figures->instructions_per_hgmma_128);
+  EXPECT_FALSE(figures->serialised);
   EXPECT_LE(*figures->instructions_per_hmma_64, 30.0);
   EXPECT_LE(*figures->instructions_per_hmma_128, 20.0);
 }

@@ -53,6 +53,10 @@ void Attention() {
          "", "in the main loop, heads of 64");
   Report("ptx_attention_instructions_per_hmma_128", *attention->instructions_per_hmma_128, "count",
          "", "in the main loop, heads of 128");
+  Report("ptx_attention_instructions_per_hgmma_64", *attention->instructions_per_hgmma_64, "count",
+         "", "in the main loop by warpgroups, heads of 64");
+  Report("ptx_attention_instructions_per_hgmma_128", *attention->instructions_per_hgmma_128,
+         "count", "", "in the main loop by warpgroups, heads of 128");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 //   lower_hopper.cc   the same by warpgroups (compiler/program/hopper), likewise
 //   lower_online.cc   reductions that share one loop, with running maxima
 //   lower_online_mma.cc   the same with matrix units of a GPU, a class of its own
+//   lower_online_hopper.cc   and by warpgroups; online_elements.h has what both share
 //   lower_threads.cc  blocks of threads: who computes what, joins, copies for the block
 //
 // The order of a reduction's terms is the plan's: loops as they are nested, lanes apart, and at the
@@ -56,6 +57,8 @@ std::vector<const UOp*> Conjuncts(const UOp* condition);
 class Lowering {
   friend class MmaLowering;     // lower_mma.cc
   friend class HopperLowering;  // lower_hopper.cc
+  friend class OnlineElements;
+  friend class OnlineHopperLowering;  // lower_online_hopper.cc
   friend class OnlineMatrices;
   friend class OnlineMmaLowering;  // lower_online_mma.cc
 

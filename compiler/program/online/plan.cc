@@ -11,6 +11,7 @@
 #include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/visible.h"
+#include "compiler/program/online/groups.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/rewrite/substitute.h"
 
@@ -31,6 +32,7 @@ constexpr int64_t kWidthMax = 256;  // more sums than a thread has registers
 constexpr int64_t kRegisters = 65536, kThreadRegisters = 255;
 // For addresses, counters, rows' numbers and what an element's expression keeps.
 constexpr int64_t kOtherRegisters = 72;
+constexpr int64_t kGroupsAmount = 10'000'000;
 
 RangeSet Bit(int range) { return RangeSet{1} << range; }
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -247,6 +249,10 @@ constexpr OnlineTile kCandidates[] = {
     {2, 1, 16, 2}, {1, 1, 32, 2}, {1, 1, 16, 2}, {1, 1, 16, 1},
 };
 
+// By warpgroups, where rows fill a tile.
+constexpr OnlineTile kGroupCandidates[] = {{8, 1, 128, 2, true}, {8, 1, 64, 2, true},
+                                           {4, 1, 128, 2, true}, {4, 1, 64, 2, true}};
+
 int64_t SharedBytesOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
   int64_t bytes = 0;
   for (const OnlineMatrix& matrix : plan.matrices)
@@ -266,6 +272,7 @@ int64_t RegistersOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
 absl::Status CheckOnlineTile(const OnlineMmaPlan& plan, const OnlineTile& tile,
                              const Target& target) {
   const auto is_power = [](int64_t n) { return n > 0 && std::has_single_bit(uint64_t(n)); };
+  if (tile.groups) return CheckOnlineGroups(plan, tile, target);
   if (!is_power(tile.warps) || !is_power(tile.fragments) || tile.fragments > 2)
     return Illegal("ONLINE: a block has 1, 2, 4 or 8 warps, and a warp 16 or 32 rows");
   if (tile.steps < kFragment || tile.steps > 128 || tile.steps % kFragment != 0)
@@ -292,14 +299,19 @@ absl::Status CheckOnlineTile(const OnlineMmaPlan& plan, const OnlineTile& tile,
 std::optional<OnlineTile> ChooseTile(const OnlineMmaPlan& plan, const Target& target) {
   std::optional<OnlineTile> best;
   int64_t most = 0;
-  for (const OnlineTile& tile : kCandidates) {
-    if (!CheckOnlineTile(plan, tile, target).ok()) continue;
+  const auto is_enough = [&](const OnlineTile& tile) {
+    if (!CheckOnlineTile(plan, tile, target).ok()) return false;
     const int64_t blocks = plan.batches * DivideUp(plan.row_count, tile.rows());
-    if (best && blocks <= most) continue;
+    if (best && blocks <= most) return false;
     best = tile;
     most = blocks;
-    if (blocks >= target.multiprocessors) break;
-  }
+    return blocks >= target.multiprocessors;
+  };
+  const int64_t steps = plan.kernel.ranges[plan.range].extent;
+  for (const OnlineTile& tile : kGroupCandidates)
+    if (plan.row_count >= tile.rows() && steps >= tile.steps && is_enough(tile)) return best;
+  for (const OnlineTile& tile : kCandidates)
+    if (is_enough(tile)) break;
   return best;
 }
 
@@ -361,11 +373,14 @@ bool ComputesScores(const UOp* kernel, const Target& target) {
 }
 
 int64_t OnlineAmount(const OnlineTile& tile) {
-  return ((tile.warps * 1000 + tile.steps) * 10 + tile.fragments) * 10 + tile.stages;
+  return ((tile.warps * 1000 + tile.steps) * 10 + tile.fragments) * 10 + tile.stages +
+         (tile.groups ? kGroupsAmount : 0);
 }
 
 OnlineTile OnlineTileOf(int64_t amount) {
-  return {amount / 100000, amount / 10 % 10, amount / 100 % 1000, amount % 10};
+  const bool groups = amount >= kGroupsAmount;
+  if (groups) amount -= kGroupsAmount;
+  return {amount / 100000, amount / 10 % 10, amount / 100 % 1000, amount % 10, groups};
 }
 
 absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kernel,

@@ -63,12 +63,14 @@ struct OnlinePass {
 };
 
 // A warp has `fragments` times 16 rows; `steps` are multiplied at a time, and while they are, those
-// of the next `stages` - 1 times are copied.
+// of the next `stages` - 1 times are copied. By warpgroups of sm_90a, four warps each, where
+// `groups`: one more copies.
 struct OnlineTile {
   int64_t warps = 4, fragments = 1, steps = 64, stages = 2;
+  bool groups = false;
 
   int64_t rows() const { return 16 * warps * fragments; }
-  int64_t threads() const { return 32 * warps; }
+  int64_t threads() const { return 32 * warps + (groups ? kWarpgroupThreads : 0); }
   bool operator==(const OnlineTile&) const = default;
 };
 
@@ -91,7 +93,8 @@ struct OnlineMmaPlan {
 };
 
 // Of a tile, the amount of an Opt ONLINE: three digits for steps, one each for fragments and stages
-// behind the number of warps: 406412 is 4 warps, 64 steps, 1 fragment, 2 stages.
+// behind the number of warps: 406412 is 4 warps, 64 steps, 1 fragment, 2 stages. By warpgroups there
+// is a 1 before two digits for warps: 10812812 is 8 warps, 128 steps.
 int64_t OnlineAmount(const OnlineTile& tile);
 OnlineTile OnlineTileOf(int64_t amount);
 
@@ -108,6 +111,8 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const codegen::LoopNe
 bool ComputesScores(const UOp* kernel, const Target& target);
 
 absl::StatusOr<Program> LowerOnlineMma(const OnlineMmaPlan& plan);
+// The same for tiles of warpgroups.
+absl::StatusOr<Program> LowerOnlineHopper(const OnlineMmaPlan& plan);
 // Expands the plan to blocks of threads with matrix units. Errors: as of ExpandPlan.
 absl::StatusOr<Program> ExpandOnlineMma(const OnlineMmaPlan& plan,
                                         std::vector<PassResult>* passes = nullptr);

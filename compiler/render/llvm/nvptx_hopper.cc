@@ -268,7 +268,7 @@ void GpuPrinter::GroupProduct(ValueId n) {
   std::string registers;
   for (int64_t e = 0; e < sums; ++e) absl::StrAppend(&registers, e > 0 ? "," : "", "$", e);
   std::vector<Value*> args;
-  std::string a = absl::StrCat("$", sums);
+  std::string a = absl::StrCat("$", sums), turned = absl::StrCat(", ", i.imm[1] != 0 ? 1 : 0);
   if (at(i.src[1]).imm[0] == static_cast<int64_t>(program::Space::kPrivate)) {
     const Elements& elements = privates_.at(i.src[1]);
     const int64_t first = at(i.src[2]).imm[0];
@@ -278,18 +278,19 @@ void GpuPrinter::GroupProduct(ValueId n) {
       args.push_back(b_.CreateLoad(b_.getInt32Ty(), elements[static_cast<size_t>(first + e)]));
     }
     a += "}";
+    turned.clear();
   } else {
     args.push_back(MatrixDescriptor(i.src[1], i.src[2], i.imm[1]));
   }
   const auto b = static_cast<int64_t>(sums + static_cast<int64_t>(args.size()));
   args.push_back(MatrixDescriptor(i.src[3], i.src[4], i.imm[2]));
   // Whether the sums are added to is a predicate, here a constant. Operands of 16 bits alone may
-  // lie by columns, so only these say whether they do.
+  // lie by columns, so only these say whether they do; registers do not.
   const std::string text = absl::StrCat(
       "{ .reg .pred p; setp.", i.imm[3] != 0 ? "ne" : "eq",
       ".u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n", columns, "k", program::WgmmaDepth(width),
       ".f32.", type, ".", type, " {", registers, "}, ", a, ", $", b, ", p, 1, 1",
-      width == 2 ? absl::StrCat(", ", i.imm[1] != 0 ? 1 : 0, ", ", i.imm[2] != 0 ? 1 : 0) : "",
+      width == 2 ? absl::StrCat(turned, ", ", i.imm[2] != 0 ? 1 : 0) : "",
       "; }");
   WithAccumulators({i.src[0]}, text, args);
 }

@@ -1,0 +1,333 @@
+// Reductions that share one loop, by warpgroups of sm_90a (compiler/program/online/plan.h):
+//
+//   the first warpgroup                        each of the others, with 64 rows
+//     BOXLOAD of the rows' matrices              MBWAIT
+//     for each time, and each matrix:            for each time:
+//       MBWAIT until its stage is empty            MBWAIT; WGMMA: scores, from shared memory
+//       BOXLOAD                                    maxima, SHUFFLE, values, sums: in registers
+//                                                  sums of products are rescaled
+//                                                  MBWAIT; WGMMA: products of values, which are in
+//                                                  registers as the scores were
+//                                                  MBARRIVE, where a matrix was read last
+//                                                stores
+//
+// A matrix lies in boxes of 64 columns, line by line. As the second operand of a score its lines
+// are rows of the swizzle; as that of a product its columns are, and its steps the other dimension.
+//
+// Each pass over the steps has barriers of its own, so that all begin with their first stage and
+// phase. Its copies begin when the pass before has read all that it reads (`passed`).
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "compiler/program/lower/online_elements.h"
+#include "compiler/program/online/groups.h"
+
+namespace outboard::program {
+
+class OnlineHopperLowering : OnlineElements {
+ public:
+  explicit OnlineHopperLowering(const OnlineMmaPlan& plan)
+      : OnlineElements(plan), consumers_(tile_.warps * kWarpThreads / kWarpgroupThreads) {}
+
+  absl::StatusOr<Program> Run() {
+    Place();
+    OB_RETURN_IF_ERROR(OpenMatrices());
+    OpenBarriers();
+    low_.Enter();
+    low_.BindAll(plan_.batch, batch_);
+    OpenWindow();
+    const ValueId group = b_.Divide(thread_, kWarpgroupThreads);
+    const ValueId copies = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {group, b_.Int(0)}));
+    DivideRegisters(kOnlineProducerRegisters, false);
+    const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
+    Copy();
+    b_.EndIf(one);
+    b_.EndIf(copies);
+    const ValueId multiplies = b_.If(b_.Less(b_.Int(0), group));
+    DivideRegisters(kOnlineConsumerRegisters, true);
+    Multiply(b_.Plus(group, b_.Int(-1)));
+    b_.EndIf(multiplies);
+    low_.Leave();
+    return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
+  }
+
+ private:
+  // A thread of 256 has all that an instruction can name.
+  void DivideRegisters(int64_t registers, bool raises) {
+    if (consumers_ > 1) b_.Do(Code::kMaxRegisters, {}, {registers, raises ? 1 : 0, 0});
+  }
+
+  // ---- memories
+
+  struct Staged {
+    ValueId map = -1, shared = -1;
+    int64_t lines = 0, width = 0;  // of a stage
+    int64_t elements() const { return lines * width; }
+    int64_t box() const { return lines * kOnlineBoxColumns; }
+  };
+
+  absl::Status OpenMatrices() {
+    for (const OnlineMatrix& matrix : plan_.matrices) {
+      OB_ASSIGN_OR_RETURN(MappedTensor view, OnlineViewOf(plan_, matrix));
+      Staged staged{.lines = matrix.of_rows ? tile_.rows() : tile_.steps, .width = matrix.width};
+      view.box.assign(view.dims.size(), 1);
+      view.box[0] = kOnlineBoxColumns;
+      view.box[1] = staged.lines;
+      const ValueId buffer = low_.buffers_[static_cast<size_t>(view.slot)];
+      staged.map = b_.Map(buffer, std::move(view));
+      staged.shared = b_.Alloc(Space::kShared, plan_.dtype,
+                               staged.elements() * (matrix.of_rows ? 1 : tile_.stages));
+      staged_.push_back(staged);
+    }
+    return absl::OkStatus();
+  }
+
+  // Barriers: [0] the rows' matrices are there; one for each pass but the last, passed; then, for
+  // each pass and each of its matrices, full and empty by stage.
+  void OpenBarriers() {
+    int64_t count = static_cast<int64_t>(plan_.passes.size());
+    for (const OnlinePass& pass : plan_.passes) {
+      first_barrier_.push_back(count);
+      count += 2 * tile_.stages * static_cast<int64_t>(pass.matrices.size());
+    }
+    barriers_ = b_.Alloc(Space::kBarriers, DType::kU64, count);
+    const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
+    for (int64_t n = 0; n < count; ++n) {
+      const bool full = n == 0 || (n >= first_barrier_[0] &&
+                                   (n - first_barrier_[0]) % (2 * tile_.stages) < tile_.stages);
+      b_.Do(Code::kBarrierInit, {barriers_, b_.Int(n)}, {full ? 1 : consumers_, 0, 0});
+    }
+    b_.EndIf(one);
+    b_.Barrier();
+  }
+  ValueId Passed(size_t pass) { return b_.Int(static_cast<int64_t>(pass) + 1); }
+  ValueId Full(size_t pass, size_t matrix, ValueId stage) {
+    const std::vector<size_t>& all = plan_.passes[pass].matrices;
+    const auto place = std::find(all.begin(), all.end(), matrix) - all.begin();
+    return b_.Plus(stage, b_.Int(first_barrier_[pass] + place * 2 * tile_.stages));
+  }
+  ValueId Empty(size_t pass, size_t matrix, ValueId stage) {
+    return b_.Plus(Full(pass, matrix, stage), b_.Int(tile_.stages));
+  }
+  ValueId StageOf(ValueId step) { return b_.Modulo(step, tile_.stages); }
+  ValueId ParityOf(ValueId step) { return b_.Modulo(b_.Divide(step, tile_.stages), 2); }
+
+  // ---- copies, by one thread
+
+  void Copy() {
+    int64_t bytes = 0;
+    for (size_t m = 0; m < staged_.size(); ++m)
+      if (plan_.matrices[m].of_rows) bytes += staged_[m].elements() * ByteWidth(plan_.dtype);
+    b_.Do(Code::kBarrierExpect, {barriers_, b_.Int(0)}, {bytes, 0, 0});
+    for (size_t m = 0; m < staged_.size(); ++m)
+      if (plan_.matrices[m].of_rows) Fetch(m, b_.Int(0), b_.Int(0), origin_);
+    for (size_t pass = 0; pass < plan_.passes.size(); ++pass) {
+      if (pass > 0) b_.Do(Code::kBarrierWait, {barriers_, Passed(pass - 1), b_.Int(0)});
+      const ValueId step = LoopOverTimes();
+      low_.Enter();
+      const ValueId stage = StageOf(step);
+      // Empty for the first time is what precedes phase 0: parity 1.
+      const ValueId parity = b_.Plus(b_.Int(1), b_.Times(ParityOf(step), -1));
+      for (const size_t m : OrderOf(pass)) {
+        b_.Do(Code::kBarrierWait, {barriers_, Empty(pass, m, stage), parity});
+        b_.Do(Code::kBarrierExpect, {barriers_, Full(pass, m, stage)},
+              {staged_[m].elements() * ByteWidth(plan_.dtype), 0, 0});
+        Fetch(m, stage, Full(pass, m, stage), b_.Times(NumberOf(step), tile_.steps));
+      }
+      low_.Leave();
+      b_.End(step);
+    }
+  }
+
+  // The matrices of a pass in the order in which they are first read: those of scores come first.
+  std::vector<size_t> OrderOf(size_t pass) const {
+    std::vector<size_t> order = plan_.passes[pass].matrices;
+    std::stable_partition(order.begin(), order.end(), [&](size_t m) { return IsScored(pass, m); });
+    return order;
+  }
+  bool IsScored(size_t pass, size_t matrix) const {
+    const std::vector<size_t>& scores = plan_.passes[pass].scores;
+    return std::any_of(scores.begin(), scores.end(),
+                       [&](size_t s) { return plan_.scores[s].steps == matrix; });
+  }
+
+  void Fetch(size_t m, ValueId stage, ValueId barrier, ValueId line) {
+    const Staged& staged = staged_[m];
+    for (int64_t column = 0; column < staged.width; column += kOnlineBoxColumns) {
+      const ValueId to = b_.Plus(b_.Times(stage, staged.elements()),
+                                 b_.Int(column / kOnlineBoxColumns * staged.box()));
+      std::vector<ValueId> src = {staged.shared, to,   barriers_,     barrier,
+                                  staged.map,    b_.Int(column), line};
+      ValueId left = batch_;  // the innermost comes first
+      for (size_t i = plan_.batch.size(); i-- > 0;) {
+        const int64_t extent = kernel_.ranges[plan_.batch[i]].extent;
+        src.push_back(i == 0 ? left : b_.Modulo(left, extent));
+        left = b_.Divide(left, extent);
+      }
+      b_.Do(Code::kBoxLoad, src);
+    }
+  }
+
+  // ---- products, by each of the other warpgroups
+
+  void Multiply(ValueId consumer) {
+    consumer_ = consumer;
+    in_group_ = b_.Modulo(thread_, kWarpgroupThreads);
+    constexpr int64_t kWarps = kWarpgroupThreads / kWarpThreads;
+    SetWarp(b_.Plus(b_.Times(consumer, kWarps), b_.Divide(in_group_, kWarpThreads)));
+    OpenCarried();
+    if (!plan_.products.empty())
+      values_ = b_.Alloc(Space::kPrivate, DType::kU32, tile_.steps / kStepsOfRegister);
+    for (int64_t i = 0; i < tile_.steps / kStepsOfRegister && values_ >= 0; ++i)
+      b_.Store(values_, b_.Int(i),
+               b_.Add({.code = Code::kConst, .dtype = DType::kU32, .imm = {0, 0, 0}}));
+    b_.Do(Code::kBarrierWait, {barriers_, b_.Int(0), b_.Int(0)});
+    for (size_t pass = 0; pass < plan_.passes.size(); ++pass) {
+      Pass(pass);
+      scores_.clear();
+      if (pass + 1 < plan_.passes.size()) Arrive(Passed(pass));
+      Finish(pass);
+    }
+    Stores();
+  }
+
+  void Pass(size_t pass) {
+    for (const size_t s : plan_.passes[pass].scores) {
+      const ValueId memory = b_.Alloc(Space::kPrivate, DType::kF32, tile_.steps / 2);
+      for (int64_t e = 0; e < tile_.steps / 2; ++e)
+        b_.Store(memory, b_.Int(e), b_.Const(DType::kF32, 0));
+      scores_.emplace_back(plan_.scores[s].sum, memory);
+    }
+    const ValueId step = LoopOverTimes();
+    low_.Enter();
+    number_ = NumberOf(step);
+    std::vector<size_t> waited;
+    const auto wait_for = [&](size_t matrix) {
+      if (std::find(waited.begin(), waited.end(), matrix) != waited.end()) return;
+      waited.push_back(matrix);
+      b_.Do(Code::kBarrierWait,
+            {barriers_, Full(pass, matrix, StageOf(step)), ParityOf(step)});
+    };
+    std::vector<const OnlineProduct*> products;
+    for (const size_t g : plan_.online.phases[pass])
+      for (const UOp* node : kernel_.groups[g].nodes)
+        if (const OnlineProduct* const product = plan_.ProductOf(node)) products.push_back(product);
+    // Whether no product from `first` on reads it.
+    const auto is_done = [&](size_t matrix, size_t first) {
+      return std::none_of(products.begin() + static_cast<std::ptrdiff_t>(first), products.end(),
+                          [&](const OnlineProduct* p) { return p->matrix == matrix; });
+    };
+    for (const size_t s : plan_.passes[pass].scores) wait_for(plan_.scores[s].steps);
+    Scores(pass, StageOf(step));
+    for (const size_t m : plan_.passes[pass].matrices)
+      if (IsScored(pass, m) && is_done(m, 0)) Arrive(Empty(pass, m, StageOf(step)));
+    size_t next = 0;
+    for (const size_t g : plan_.online.phases[pass])
+      for (const UOp* node : kernel_.groups[g].nodes) {
+        const OnlineProduct* const product = plan_.ProductOf(node);
+        if (product == nullptr) {
+          for (int64_t half = 0; half < halves_; ++half) CarryRow(node, half);
+          continue;
+        }
+        MakeValues(*product);
+        wait_for(product->matrix);
+        AddProducts(*product, StageOf(step));
+        if (is_done(product->matrix, ++next))
+          Arrive(Empty(pass, product->matrix, StageOf(step)));
+      }
+    low_.Leave();
+    b_.End(step);
+  }
+
+  // One thread for the warpgroup, whose products have been waited for.
+  void Arrive(ValueId barrier) {
+    const ValueId one = b_.If(b_.Less(in_group_, b_.Int(1)));
+    b_.Do(Code::kBarrierArrive, {barriers_, barrier});
+    b_.EndIf(one);
+  }
+
+  static constexpr int64_t kDepth = WgmmaDepth(2);
+  static constexpr int64_t kStepsOfRegister = 4;  // by four threads, two numbers each
+
+  std::vector<ValueId> Memories() const {
+    std::vector<ValueId> memories;
+    for (const auto& [sum, memory] : scores_) memories.push_back(memory);
+    return memories;
+  }
+
+  void Scores(size_t pass, ValueId stage) {
+    b_.Do(Code::kGroupFence, Memories());
+    for (size_t n = 0; n < scores_.size(); ++n) {
+      const OnlineScore& score = plan_.scores[plan_.passes[pass].scores[n]];
+      const Staged &rows = staged_[score.rows], &steps = staged_[score.steps];
+      const ValueId first_row = b_.Times(consumer_, kWgmmaRows * kOnlineBoxColumns);
+      const ValueId first_step = b_.Times(stage, steps.elements());
+      for (int64_t column = 0; column < rows.width; column += kDepth) {
+        const int64_t box = column / kOnlineBoxColumns, in_box = column % kOnlineBoxColumns;
+        b_.Do(Code::kGroupMma,
+              {scores_[n].second, rows.shared,
+               b_.Plus(first_row, b_.Int(box * rows.box() + in_box)), steps.shared,
+               b_.Plus(first_step, b_.Int(box * steps.box() + in_box))},
+              {tile_.steps, 0, 0, column == 0 ? 1 : 0});
+      }
+    }
+    b_.Do(Code::kGroupCommit);
+    b_.Do(Code::kGroupWait, Memories(), {0, 0, 0});
+  }
+
+  void BindScores(int64_t half, int64_t eight, int64_t element) override {
+    for (const auto& [sum, memory] : scores_)
+      low_.together_[sum] =
+          b_.Load(memory, b_.Int(eight * 4 + half % kRowsOfFragment * 2 + element));
+  }
+
+  // The values as WGMMA's registers of a have them, two numbers in each.
+  void MakeValues(const OnlineProduct& product) {
+    int64_t place = 0;
+    for (const ValueId fragment : ValuesOf(product.value)) {
+      const ValueId bits = b_.Add({.code = Code::kBitcast,
+                                   .dtype = DType::kU32,
+                                   .lanes = kWgmmaRegistersOfA,
+                                   .src = {fragment}});
+      for (int64_t lane = 0; lane < kWgmmaRegistersOfA; ++lane)
+        b_.Store(values_, b_.Int(place++), Lane(bits, lane));
+    }
+  }
+
+  void AddProducts(const OnlineProduct& product, ValueId stage) {
+    const ValueId sums = carried_.at(product.sum);
+    const Staged& matrix = staged_[product.matrix];
+    if (const auto max = plan_.online.max_of.find(product.sum); max != plan_.online.max_of.end()) {
+      const std::vector<ValueId>& by = rescale_.at(max->second);
+      for (int64_t e = 0; e < matrix.width / 2; ++e)
+        b_.Store(sums, b_.Int(e),
+                 b_.Alu(Op::kMul, DType::kF32,
+                        {b_.Load(sums, b_.Int(e)),
+                         by[static_cast<size_t>(e / 2 % kRowsOfFragment)]}));
+    }
+    b_.Do(Code::kGroupFence, {sums, values_});
+    const ValueId first = b_.Times(stage, matrix.elements());
+    for (int64_t step = 0; step < tile_.steps; step += kDepth)
+      b_.Do(Code::kGroupMma,
+            {sums, values_, b_.Int(step / kStepsOfRegister), matrix.shared,
+             b_.Plus(first, b_.Int(step * kOnlineBoxColumns))},
+            {matrix.width, 0, matrix.box(), 0});
+    b_.Do(Code::kGroupCommit);
+    b_.Do(Code::kGroupWait, {sums, values_}, {0, 0, 0});
+  }
+
+  const int64_t consumers_;  // warpgroups that multiply
+  std::vector<Staged> staged_;          // by matrix
+  std::vector<int64_t> first_barrier_;  // by pass
+  ValueId barriers_ = -1, consumer_ = -1, in_group_ = -1;
+  ValueId values_ = -1;                                    // the first operand of a product
+  std::vector<std::pair<const UOp*, ValueId>> scores_;     // of the pass, and their registers
+};
+
+absl::StatusOr<Program> LowerOnlineHopper(const OnlineMmaPlan& plan) {
+  return OnlineHopperLowering(plan).Run();
+}
+
+}  // namespace outboard::program

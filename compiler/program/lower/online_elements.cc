@@ -1,0 +1,370 @@
+#include "compiler/program/lower/online_elements.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace outboard::program {
+
+OnlineElements::OnlineElements(const OnlineMmaPlan& plan)
+    : low_(plan.kernel, nullptr),
+      b_(low_.b_),
+      kernel_(plan.kernel),
+      plan_(plan),
+      tile_(plan.tile),
+      extent_(plan.kernel.ranges[plan.range].extent),
+      times_(TimesOf(extent_, tile_.steps)),
+      halves_(tile_.fragments * kRowsOfFragment) {
+  low_.mapped_ = kernel_.OutputSet();
+}
+
+void OnlineElements::Place() {
+  const int64_t tiles = TimesOf(plan_.row_count, tile_.rows()), blocks = plan_.batches * tiles;
+  const ValueId block = blocks > 1 ? b_.Special(Grid::kBlock, blocks) : b_.Int(0);
+  thread_ = b_.Special(Grid::kThread, tile_.threads());
+  lane_ = b_.Modulo(thread_, kWarpThreads);
+  member_ = b_.Times(b_.Modulo(lane_, 4), 2);
+  batch_ = b_.Divide(block, tiles);
+  ValueId tile = b_.Modulo(block, tiles);
+  // Rows that see the most steps come first, so that the last blocks to run are short.
+  if (!plan_.visible.last.empty()) tile = b_.Plus(b_.Int(tiles - 1), b_.Times(tile, -1));
+  origin_ = b_.Times(tile, tile_.rows());
+}
+
+void OnlineElements::SetWarp(ValueId warp) {
+  warp_ = warp;
+  first_row_ = b_.Plus(b_.Plus(origin_, b_.Times(warp_, kFragment * tile_.fragments)),
+                       b_.Divide(lane_, 4));
+}
+
+// Which times are run: for all rows of the tile, from the first visible step to the last one.
+void OnlineElements::OpenWindow() {
+  const codegen::VisibleSteps& visible = plan_.visible;
+  count_ = b_.Int(times_);
+  if (visible.range < 0) return;
+  const auto extreme = [&](const codegen::RowForm& form, bool greatest) {
+    ValueId sum = b_.Int(form.constant);
+    for (const auto& [range, coefficient] : form.terms) {
+      ValueId value = low_.value_[range];
+      if (range == plan_.rows.back()) {
+        const ValueId last =
+            low_.Least(b_.Plus(origin_, b_.Int(tile_.rows() - 1)), b_.Int(plan_.row_count - 1));
+        value = (coefficient > 0) == greatest ? last : origin_;
+      }
+      sum = b_.Plus(sum, b_.Times(value, coefficient));
+    }
+    return sum;
+  };
+  ValueId first = b_.Int(0), last = b_.Int(extent_ - 1);
+  for (const codegen::RowForm& form : visible.first)
+    first = low_.Greatest(first, extreme(form, false));
+  for (const codegen::RowForm& form : visible.last) last = low_.Least(last, extreme(form, true));
+  if (!visible.first.empty()) {
+    first = low_.Least(first, b_.Int(extent_ - 1));
+    first_ = b_.Divide(first, tile_.steps);
+  }
+  last = low_.Greatest(last, first);  // at least one
+  const ValueId end = b_.Plus(b_.Divide(last, tile_.steps), b_.Int(1));
+  count_ = first_ < 0 ? end : b_.Plus(end, low_.Negated(first_));
+  windowed_ = true;
+  if (visible.guards.empty()) return;
+  const ValueId fail = GuardsFail(first_ < 0 ? b_.Int(0) : first_, end);
+  if (first_ >= 0) first_ = b_.Alu(Op::kWhere, DType::kI64, {fail, b_.Int(0), first_});
+  count_ = b_.Alu(Op::kWhere, DType::kI64, {fail, b_.Int(times_), count_});
+}
+
+// Whether a guard is not 0 in a step before the time `first` or from the time `end` on. Threads
+// look at different steps, and tell each other.
+ValueId OnlineElements::GuardsFail(ValueId first, ValueId end) {
+  const int64_t threads = tile_.threads();
+  // By warp, whether a guard fails.
+  const ValueId guards = b_.Alloc(Space::kShared, DType::kF32, threads / kWarpThreads);
+  const ValueId one = b_.Const(DType::kF32, 1), zero = b_.Const(DType::kF32, 0);
+  const ValueId found = b_.Alloc(Space::kPrivate, DType::kF32, 1);
+  b_.Store(found, b_.Int(0), zero);
+  const ValueId loop = b_.Loop(TimesOf(extent_, threads));
+  low_.Enter();
+  const ValueId step = low_.Least(b_.Plus(b_.Times(loop, threads), thread_), b_.Int(extent_ - 1));
+  low_.BindPlain(plan_.range, step);
+  const ValueId time = b_.Divide(step, tile_.steps);
+  const ValueId hidden = b_.Alu(Op::kOr, DType::kBool,
+                                {b_.Less(time, first), b_.Less(b_.Plus(end, b_.Int(-1)), time)});
+  for (const UOp* guard : plan_.visible.guards) {
+    const ValueId other =
+        b_.Alu(Op::kCmpNe, DType::kBool, {low_.Emit(guard), b_.Const(guard->dtype, 0)});
+    b_.Store(found, b_.Int(0),
+             b_.Alu(Op::kWhere, DType::kF32,
+                    {low_.And(hidden, other), one, b_.Load(found, b_.Int(0))}));
+  }
+  low_.Unbind(plan_.range);
+  low_.Leave();
+  b_.End(loop);
+  ValueId any = b_.Load(found, b_.Int(0));
+  for (int64_t bit = 1; bit < kWarpThreads; bit *= 2) {
+    const ValueId other =
+        b_.Add({.code = Code::kShuffle, .dtype = DType::kF32, .src = {any}, .imm = {bit, 0, 0}});
+    any = b_.Alu(Op::kMax, DType::kF32, {any, other});
+  }
+  const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {lane_, b_.Int(0)}));
+  b_.Store(guards, b_.Divide(thread_, kWarpThreads), any);
+  b_.EndIf(branch);
+  b_.Barrier();
+  ValueId fails = zero;
+  for (int64_t warp = 0; warp < threads / kWarpThreads; ++warp)
+    fails = b_.Alu(Op::kMax, DType::kF32, {fails, b_.Load(guards, b_.Int(warp))});
+  return b_.Less(zero, fails);
+}
+
+// The number of a time, of those that are run.
+ValueId OnlineElements::NumberOf(ValueId step) {
+  return first_ < 0 ? step : low_.Least(b_.Plus(first_, step), b_.Int(times_ - 1));
+}
+
+// Calls `body` with an element bound: of the row `half`, of eight steps `eight`, of these one of
+// the thread's two. Returns what it returns.
+ValueId OnlineElements::At(int64_t half, int64_t eight, int64_t element,
+                           const std::function<ValueId()>& body) {
+  low_.Enter();
+  BindRow(half);
+  ValueId step =
+      b_.Plus(b_.Plus(b_.Times(number_, tile_.steps), member_), b_.Int(eight * kChunk + element));
+  inside_ = -1;
+  if (extent_ % tile_.steps != 0) {
+    inside_ = b_.Less(step, b_.Int(extent_));
+    step = low_.Least(step, b_.Int(extent_ - 1));
+  }
+  low_.BindPlain(plan_.range, step);
+  BindScores(half, eight, element);
+  const ValueId result = body();
+  low_.Unbind(plan_.range);
+  for (const int r : plan_.rows) low_.Unbind(r);
+  low_.Leave();
+  return result;
+}
+
+ValueId OnlineElements::RowOf(int64_t half) {
+  return b_.Plus(first_row_,
+                 b_.Int(half / kRowsOfFragment * kFragment + half % kRowsOfFragment * kChunk));
+}
+// The row's ranges, and what was carried for it. Rows beyond the last one are the last one again.
+void OnlineElements::BindRow(int64_t half) {
+  ValueId row = RowOf(half);
+  if (plan_.row_count % tile_.rows() != 0) row = low_.Least(row, b_.Int(plan_.row_count - 1));
+  low_.BindAll(plan_.rows, row);
+  for (const auto& [node, values] : of_rows_) low_.together_[node] = values[half];
+}
+
+// A value that counts for the reduction only where the step exists.
+ValueId OnlineElements::Within(ValueId value, Op op) {
+  if (inside_ < 0) return value;
+  const DType type = b_.at(value).dtype;
+  return b_.Alu(Op::kWhere, type, {inside_, value, low_.Identity(op, type)});
+}
+
+// A maximum or a sum of a row.
+void OnlineElements::CarryRow(const UOp* node, int64_t half) {
+  const Op op = ReduceOf(node).op();
+  ValueId total = -1;
+  for (int64_t eight = 0; eight < tile_.steps / kChunk; ++eight)
+    for (int64_t element = 0; element < 2; ++element)
+      At(half, eight, element, [&] {
+        const ValueId value = Within(low_.Emit(node->src[0]), op);
+        total = total < 0 ? value : low_.Combine(op, total, value);
+        return total;
+      });
+  if (op == Op::kMax) return CarryMaximum(node, half, OverRow(op, total));
+  const ValueId place = b_.Int(half), memory = carried_.at(node);
+  ValueId before = b_.Load(memory, place);
+  if (const auto max = plan_.online.max_of.find(node); max != plan_.online.max_of.end())
+    before = b_.Alu(Op::kMul, DType::kF32, {before, rescale_.at(max->second)[half]});
+  b_.Store(memory, place, b_.Alu(Op::kAdd, DType::kF32, {before, total}));
+}
+
+// Over the four threads that have elements of the row.
+ValueId OnlineElements::OverRow(Op op, ValueId value) {
+  for (const int64_t bit : {1, 2}) {
+    const ValueId other = b_.Add({.code = Code::kShuffle,
+                                  .dtype = b_.at(value).dtype,
+                                  .src = {value},
+                                  .imm = {bit, 0, 0}});
+    value = b_.Alu(op, b_.at(value).dtype, {value, other});
+  }
+  return value;
+}
+
+// exp(x - m) where x is the maximum before rescales what was summed so far. While the maximum is
+// -inf, 0 stands for it.
+void OnlineElements::CarryMaximum(const UOp* max, int64_t half, ValueId of_steps) {
+  const ValueId place = b_.Int(half), memory = carried_.at(max);
+  const ValueId before = b_.Load(memory, place);
+  const ValueId now = b_.Alu(Op::kMax, DType::kF32, {before, of_steps});
+  b_.Store(memory, place, now);
+  const auto exponential = plan_.online.exponential_of.find(max);
+  if (exponential == plan_.online.exponential_of.end()) return;
+  const ValueId none = b_.Const(DType::kF32, -std::numeric_limits<double>::infinity());
+  const ValueId hidden = b_.Alu(Op::kCmpEq, DType::kBool, {now, none});
+  std::vector<ValueId>& subtracted = of_rows_[max];
+  subtracted.resize(halves_);
+  subtracted[half] = b_.Alu(Op::kWhere, DType::kF32, {hidden, b_.Const(DType::kF32, 0), now});
+  low_.Enter();
+  low_.together_[max] = subtracted[half];
+  low_.memo_[max->src[0]] = before;
+  low_.memo_scopes_.back().push_back(max->src[0]);
+  std::vector<ValueId>& factors = rescale_[max];
+  factors.resize(halves_);
+  factors[half] = low_.Emit(exponential->second);
+  low_.Leave();
+}
+
+// The values as MMA's a has them, of each fragment of rows and of steps; rounded together.
+std::vector<ValueId> OnlineElements::ValuesOf(const UOp* value) {
+  const bool rounded = value->op == Op::kCast && value->src[0]->dtype == DType::kF32;
+  const UOp* const before = rounded ? value->src[0] : value;
+  std::vector<ValueId> fragments;
+  for (int64_t f = 0; f < tile_.fragments; ++f)
+    for (int64_t term = 0; term < tile_.steps / kFragment; ++term) {
+      Instruction all{.code = Code::kLanes, .dtype = before->dtype, .lanes = 8};
+      for (int64_t lane = 0; lane < 8; ++lane)
+        all.src.push_back(At(f * kRowsOfFragment + lane / 2 % 2, term * 2 + lane / 4, lane % 2,
+                             [&] { return Within(low_.Emit(before), Op::kAdd); }));
+      fragments.push_back(b_.Cast(b_.Add(std::move(all)), plan_.dtype));
+    }
+  return fragments;
+}
+
+// Elements of a product's sums: of 16 rows by 8 columns four of each thread.
+int64_t OnlineElements::ColumnsOf(const OnlineProduct& product) const {
+  return OnlinePadded(plan_.matrices[product.matrix].width) / kChunk;
+}
+int64_t OnlineElements::PlaceOf(const OnlineProduct& product, int64_t fragment,
+                                int64_t column) const {
+  return (fragment * ColumnsOf(product) + column) * 4;
+}
+
+void OnlineElements::OpenCarried() {
+  for (const auto& phase : plan_.online.phases)
+    for (const size_t g : phase)
+      for (const UOp* node : kernel_.groups[g].nodes) {
+        const OnlineProduct* const product = plan_.ProductOf(node);
+        const int64_t elements =
+            product == nullptr ? halves_ : PlaceOf(*product, tile_.fragments, 0);
+        const ValueId memory = b_.Alloc(Space::kPrivate, DType::kF32, elements);
+        const ValueId identity = low_.Identity(ReduceOf(node).op(), DType::kF32);
+        for (int64_t i = 0; i < elements; ++i) b_.Store(memory, b_.Int(i), identity);
+        carried_[node] = memory;
+      }
+}
+
+// Results of rows. Where a maximum is -inf, its sums are what exp(-inf - -inf) makes them.
+void OnlineElements::Finish(size_t phase) {
+  for (const size_t g : plan_.online.phases[phase])
+    for (const UOp* node : kernel_.groups[g].nodes) {
+      if (plan_.ProductOf(node) != nullptr) continue;
+      std::vector<ValueId> values;
+      for (int64_t half = 0; half < halves_; ++half) {
+        ValueId value = b_.Load(carried_.at(node), b_.Int(half));
+        if (ReduceOf(node).op() == Op::kAdd) value = OverRow(Op::kAdd, value);
+        values.push_back(OrNan(node, half, value));
+      }
+      of_rows_[node] = std::move(values);
+    }
+}
+ValueId OnlineElements::OrNan(const UOp* sum, int64_t half, ValueId value) {
+  const auto max = plan_.online.max_of.find(sum);
+  if (max == plan_.online.max_of.end()) return value;
+  const ValueId none = b_.Const(DType::kF32, -std::numeric_limits<double>::infinity());
+  const ValueId greatest = b_.Load(carried_.at(max->second), b_.Int(half));
+  return b_.Alu(Op::kWhere, DType::kF32,
+                {b_.Alu(Op::kCmpEq, DType::kBool, {greatest, none}),
+                 b_.Const(DType::kF32, std::numeric_limits<double>::quiet_NaN()), value});
+}
+
+void OnlineElements::Stores() {
+  std::vector<const UOp*> of_rows, of_columns;
+  RangeSet columns = 0;
+  for (const int r : plan_.columns) columns |= RangeSet{1} << r;
+  for (const UOp* store : kernel_.stores)
+    ((kernel_.DepsOf(store) & columns) == 0 ? of_rows : of_columns).push_back(store);
+  for (int64_t half = 0; half < halves_; ++half) {
+    low_.Enter();
+    const ValueId branch = plan_.row_count % tile_.rows() == 0
+                               ? ValueId{-1}
+                               : b_.If(b_.Less(RowOf(half), b_.Int(plan_.row_count)));
+    low_.BindAll(plan_.rows, RowOf(half));
+    for (const auto& [node, values] : of_rows_) low_.together_[node] = values[half];
+    for (int64_t column = 0; column < OnlinePadded(plan_.column_count) && !of_columns.empty();
+         column += kChunk)
+      StoreColumns(of_columns, half, column);
+    if (!of_rows.empty()) StoreRow(of_rows);
+    for (const int r : plan_.rows) low_.Unbind(r);
+    if (branch >= 0) b_.EndIf(branch);
+    low_.Leave();
+  }
+}
+
+// By the first of the four threads that have the row.
+void OnlineElements::StoreRow(const std::vector<const UOp*>& stores) {
+  low_.Enter();
+  const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {member_, b_.Int(0)}));
+  for (const int r : plan_.columns) low_.BindPlain(r, b_.Int(0));
+  low_.Store(stores);
+  for (const int r : plan_.columns) low_.Unbind(r);
+  b_.EndIf(branch);
+  low_.Leave();
+}
+
+// Two columns of the eight: as lanes of one store where the first is even in the innermost range.
+void OnlineElements::StoreColumns(const std::vector<const UOp*>& stores, int64_t half,
+                                  int64_t column) {
+  const int64_t count = plan_.column_count;
+  const ValueId first = b_.Plus(member_, b_.Int(column));
+  const int inner = plan_.columns.back();
+  const int64_t extent = kernel_.ranges[inner].extent;
+  if (extent % 2 != 0) {
+    for (int64_t lane = 0; lane < 2; ++lane) {
+      const ValueId at = b_.Plus(first, b_.Int(lane));
+      InColumn(at, 1, [&] { StoreAt(stores, half, column, b_.Int(lane)); });
+    }
+    return;
+  }
+  InColumn(first, 2, [&] {
+    const ValueId in_range = low_.value_[inner];
+    // Always true. It tells the proof of range what parity does.
+    const ValueId branch = count == extent
+                               ? ValueId{-1}
+                               : b_.If(b_.Less(b_.Plus(in_range, b_.Int(1)), b_.Int(extent)));
+    const ValueId lane = b_.Loop(2, How::kVector, 2);
+    low_.Enter();
+    low_.BindPlain(inner, b_.Plus(in_range, lane));
+    StoreAt(stores, half, column, lane);
+    low_.Leave();
+    b_.End(lane);
+    if (branch >= 0) b_.EndIf(branch);
+  });
+}
+
+// Calls `body` where the column and `lanes` - 1 more exist, with the first one bound.
+void OnlineElements::InColumn(ValueId column, int64_t lanes, const std::function<void()>& body) {
+  low_.Enter();
+  const int64_t count = plan_.column_count;
+  const ValueId branch = count % kFragment == 0
+                             ? ValueId{-1}
+                             : b_.If(b_.Less(b_.Plus(column, b_.Int(lanes - 1)), b_.Int(count)));
+  low_.BindAll(plan_.columns, column);
+  body();
+  for (const int r : plan_.columns) low_.Unbind(r);
+  if (branch >= 0) b_.EndIf(branch);
+  low_.Leave();
+}
+
+void OnlineElements::StoreAt(const std::vector<const UOp*>& stores, int64_t half,
+                             int64_t column, ValueId lane) {
+  for (const OnlineProduct& product : plan_.products) {
+    const int64_t place =
+        PlaceOf(product, half / kRowsOfFragment, column / kChunk) + half % kRowsOfFragment * 2;
+    const ValueId sum = b_.Load(carried_.at(product.sum), b_.Plus(b_.Int(place), lane));
+    low_.together_[product.sum] = OrNan(product.sum, half, sum);
+  }
+  low_.Store(stores);
+}
+
+}  // namespace outboard::program

@@ -1,0 +1,99 @@
+// What is computed from scores of an online kernel (compiler/program/online/plan.h), element by
+// element, in the thread that has them: values, maxima and sums of rows, what is carried from block
+// to block of the steps, and the results. Matrix units of both kinds leave the same elements of 16
+// rows in a warp: of two rows (`half`: of all its rows, two for each fragment), of every eight
+// steps (`eight`) two.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "compiler/program/lower/lowering.h"
+#include "compiler/program/online/plan.h"
+
+namespace outboard::program {
+
+class OnlineElements {
+ public:
+  static constexpr int64_t kFragment = 16, kChunk = 8, kRowsOfFragment = 2;
+
+  explicit OnlineElements(const OnlineMmaPlan& plan);
+  virtual ~OnlineElements() = default;
+  OnlineElements(const OnlineElements&) = delete;
+  OnlineElements& operator=(const OnlineElements&) = delete;
+
+ protected:
+  static int64_t TimesOf(int64_t count, int64_t size) { return (count + size - 1) / size; }
+  ValueId Lane(ValueId value, int64_t lane) {
+    return b_.Add({.code = Code::kLane,
+                   .dtype = b_.at(value).dtype,
+                   .src = {value},
+                   .imm = {lane, 0, 0}});
+  }
+
+  // Sets low_.together_ of all scores that are computed now to this element.
+  virtual void BindScores(int64_t half, int64_t eight, int64_t element) = 0;
+
+  // The block's batch and first row, and this thread's place. Outside of all scopes.
+  void Place();
+  // The warp's number among those that have rows; known before anything below is called.
+  void SetWarp(ValueId warp);
+  // Which times are run: for all rows of the tile, from the first visible step to the last one.
+  void OpenWindow();
+  // The number of a time, of those that are run.
+  ValueId NumberOf(ValueId step);
+  // A loop over the times that are run. Its counter begins with 0 in each.
+  ValueId LoopOverTimes() {
+    return b_.Loop(times_, How::kPlain, 1, windowed_ ? count_ : ValueId{-1});
+  }
+
+  // A maximum or a sum of a row, of the time number_.
+  void CarryRow(const UOp* node, int64_t half);
+  // The values as the first operand of a product has them, of each fragment of rows and of 16
+  // steps; rounded together.
+  std::vector<ValueId> ValuesOf(const UOp* value);
+  // Elements of a product's sums: of 16 rows by 8 columns four of each thread.
+  int64_t ColumnsOf(const OnlineProduct& product) const;
+  int64_t PlaceOf(const OnlineProduct& product, int64_t fragment, int64_t column) const;
+
+  void OpenCarried();
+  // Results of rows.
+  void Finish(size_t phase);
+  void Stores();
+
+  Lowering low_;
+  ProgramBuilder& b_;
+  const LoopNest& kernel_;
+  const OnlineMmaPlan& plan_;
+  const OnlineTile& tile_;
+  const int64_t extent_, times_, halves_;
+  ValueId thread_ = -1, lane_ = -1, warp_ = -1, member_ = -1;
+  ValueId batch_ = -1, origin_ = -1, first_row_ = -1;
+  // Of the times that are run: the first one (-1: that is 0), and how many.
+  ValueId first_ = -1, count_ = -1;
+  bool windowed_ = false;
+  ValueId number_ = -1;  // of the time
+  absl::flat_hash_map<const UOp*, ValueId> carried_;
+  // By maximum, for each row: what multiplies the sums before.
+  absl::flat_hash_map<const UOp*, std::vector<ValueId>> rescale_;
+
+ private:
+  ValueId GuardsFail(ValueId first, ValueId end);
+  ValueId At(int64_t half, int64_t eight, int64_t element, const std::function<ValueId()>& body);
+  ValueId RowOf(int64_t half);
+  void BindRow(int64_t half);
+  ValueId Within(ValueId value, Op op);
+  ValueId OverRow(Op op, ValueId value);
+  void CarryMaximum(const UOp* max, int64_t half, ValueId of_steps);
+  ValueId OrNan(const UOp* sum, int64_t half, ValueId value);
+  void StoreRow(const std::vector<const UOp*>& stores);
+  void StoreColumns(const std::vector<const UOp*>& stores, int64_t half, int64_t column);
+  void InColumn(ValueId column, int64_t lanes, const std::function<void()>& body);
+  void StoreAt(const std::vector<const UOp*>& stores, int64_t half, int64_t column, ValueId lane);
+
+  ValueId inside_ = -1;  // whether the step that is bound exists
+  absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_rows_;  // by reduction, for each row
+};
+
+}  // namespace outboard::program
