@@ -59,7 +59,7 @@ void Realization::Realize() {
   request_.graph_id = encoded.id;
   request_.graph = encoded.bytes;
   if (repeats()) Repeat(encoded);
-  // The last wait that may be cut short: after it the values name what the Run will have made.
+  // After this Ctrl-C ends no wait any more: the values name what the Run will have made.
   ThrowIfError(session_->AwaitWindow(), at_);
   MakeResults();
   Settle();

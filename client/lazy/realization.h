@@ -44,7 +44,7 @@ class Realization {
               const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at, bool keep_pins,
               const Repetition* repetition = nullptr);
 
-  // Call once. Its steps are those below, in this order.
+  // Call once.
   void Realize();
 
  private:

@@ -1,4 +1,4 @@
-// The list of passes; each is a file in passes/.
+// The list of passes; their code is in passes/.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kInstructionsMax = 400'000;
 
-// Every pass is one line here; its result is checked before the next pass reads it.
+// Checks the result of each pass before the next one reads it.
 absl::StatusOr<Program> RunPasses(absl::StatusOr<Program> lowered, bool lanes,
                                   std::vector<PassResult>* passes) {
   if (!lowered.ok()) return lowered.status();
@@ -47,13 +47,14 @@ absl::StatusOr<Program> RunPasses(absl::StatusOr<Program> lowered, bool lanes,
   if (!unproved.empty()) {
     OB_ASSIGN_OR_RETURN(program, GuardLoads(program, unproved));
     OB_RETURN_IF_ERROR(after("guard loads", Phase::kFinal));
-    program = DropUnused(Hoist(program));
+    program = Hoist(program);
     OB_RETURN_IF_ERROR(after("hoist guards", Phase::kFinal));
+    program = DropUnused(program);
+    OB_RETURN_IF_ERROR(after("drop unused guards", Phase::kFinal));
     OB_RETURN_IF_ERROR(proof::CheckInRange(program));
   }
   // Nothing is printed that was not proved as it is.
-  if (Program branched = BranchAroundRareWork(program);
-      branched.code.size() == program.code.size() || proof::CheckInRange(branched).ok())
+  if (Program branched = BranchAroundRareWork(program); proof::CheckInRange(branched).ok())
     program = std::move(branched);
   OB_RETURN_IF_ERROR(after("branch around rare work", Phase::kFinal));
   return program;

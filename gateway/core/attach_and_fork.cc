@@ -103,7 +103,7 @@ void GatewayCore::Handle(const ClientAttach& event, Out& out) {
   session->suspect_seq = 0;
   if (session->replaying) EndReplay(*session, out);
   session->replay_until = 0;
-  session->is_attached = true;
+  session->has_new_client = true;
   Reconnect(*session, event.conn, event.wall, "another client entered the session", out);
 }
 

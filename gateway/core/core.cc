@@ -4,8 +4,8 @@
 //       is known; a seat holds slots in all of these but kParked. Of several seats only a session
 //       of several devices has, and it is never kParked: its workers span (WorkerJoined).
 //   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
-//       device, never after. Its meter, and that of state alone, stands until the row of its lease
-//       is on disk (LeaseWritten).
+//       device, never after. Its meter, and that of state alone, is paused until the row of its
+//       lease is on disk (LeaseWritten).
 //   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached none,
 //       and kStored only while it sleeps.
 //   G5  The queue holds exactly the sessions in kQueued, and those in kParked that have a

@@ -156,7 +156,7 @@ class GatewayCore {
     bool held_device = false;  // kOrphaned: whether it held a device before
     // Its client was, or has left: it gives its device back as soon as it is idle.
     bool denied = false;
-    bool is_attached = false;  // by a client that has not been told so
+    bool has_new_client = false;  // by its name, and it has not been told so
     absl::Status stopped;      // OK, or for want of what money; as `denied`
     std::string key_id;        // of its client
     std::optional<MicroUsd> max_cost;
@@ -380,7 +380,7 @@ class GatewayCore {
   void ForEachMetered(Session& session, const Change& change, Out& out);
   void StartLease(Session& session, Out& out);
   void StopLease(Session& session, bool lost, const std::string& why, Out& out);
-  void BeginMeter(Session& session, UseState use, uint32_t devices, Out& out);
+  void GrantPaused(Session& session, UseState use, uint32_t devices, Out& out);
   void EndMeter(Session& session, uint32_t devices, bool lost, const std::string& why, Out& out);
   const DeviceSlot& DeviceAt(const Seat& seat, size_t i) const;
   Session::Prices PricesFor(const Session& session) const;  // where it is

@@ -8,16 +8,16 @@ namespace outboard::gateway {
 
 void GatewayCore::StartLease(Session& session, Out& out) {
   session.price = PricesFor(session);
-  BeginMeter(session, UseState::kRun, session.slots_held(), out);
+  GrantPaused(session, UseState::kRun, session.slots_held(), out);
   session.metered = true;
 }
 
 // Grants are counted here, as the rows count them: one for each lease that began.
-void GatewayCore::BeginMeter(Session& session, UseState use, uint32_t devices, Out& out) {
+void GatewayCore::GrantPaused(Session& session, UseState use, uint32_t devices, Out& out) {
   const LeaseId lease{session.id, ++session.grant};
   for (uint32_t device = 0; device < devices; ++device) {
     // Cannot fail for a fresh grant but for the meter's own limit; then the session is not billed,
-    // which is our loss. It stands until LeaseWritten.
+    // which is our loss. It is paused until LeaseWritten.
     meter_
         .Grant({{lease, device},
                 session.tenant,

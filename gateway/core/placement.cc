@@ -85,7 +85,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
                      session.snapshot_seq, session.name, session.price->price_class,
                      session.price->idle});
   // What the client before had done is not this one's to send again.
-  if (std::exchange(session.is_attached, false)) AskForSnapshot(session, out);
+  if (std::exchange(session.has_new_client, false)) AskForSnapshot(session, out);
 }
 
 void GatewayCore::GoDetached(Session& session, Out& out) {

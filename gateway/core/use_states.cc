@@ -47,7 +47,7 @@ void GatewayCore::CheckUse(Session& session, Out& out) {
 }
 
 void GatewayCore::ChangeUse(Session& session, UseState use, uint32_t devices, Out& out) {
-  BeginMeter(session, use, devices, out);
+  GrantPaused(session, use, devices, out);
   HoldFor(session, use, devices, out);
 }
 

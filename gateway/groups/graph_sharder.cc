@@ -84,7 +84,7 @@ absl::StatusOr<WrittenGraph> WriteGather(const shard::Mesh& mesh,
 }
 
 // A Run of what cannot be written fails by this name, with that status.
-std::string NameOfRefused(const GraphUse& use) {
+std::string NameOfRefused(const GraphUse& use, const absl::Status& why) {
   std::string name = absl::StrCat("refused ", use.graph_id, " on ", shard::ToString(use.mesh), " ",
                                   std::string(shard::Name(use.spread)));
   for (const shard::Layout& layout : use.inputs)
@@ -92,6 +92,7 @@ std::string NameOfRefused(const GraphUse& use) {
   for (const bool is_state : use.state) name += is_state ? '1' : '0';
   for (const std::optional<shard::Layout>& layout : use.results)
     absl::StrAppend(&name, ";", layout ? shard::ToString(*layout) : "any");
+  absl::StrAppend(&name, ";", why.ToString());
   return std::string(wire::AsBytes(Sha256(name)));
 }
 
@@ -130,7 +131,7 @@ std::shared_ptr<const WrittenGraph> GraphSharder::Keep(TenantId tenant, const Gr
   auto entry = std::make_shared<const WrittenGraph>(
       written.ok() ? *std::move(written)
                    : WrittenGraph{.status = written.status(),
-                                  .id = NameOfRefused(use),
+                                  .id = NameOfRefused(use, written.status()),
                                   .refused = FailedNodeOf(written.status())});
   std::lock_guard lock(mutex_);
   Kept& kept = kept_[tenant];

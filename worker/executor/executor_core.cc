@@ -164,9 +164,9 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
     if (absl::Status status = FollowKernelUses(); !status.ok()) return EndSession(status);
   }
   // Another client's items begin behind all that every rank has of the one before; here some wait.
-  opens_when_drained_ = open.is_new_client() && !waiting_.empty();
-  if (!opens_when_drained_) SendOpened();
-  if (needed_blob_.empty()) Drain();
+  opens_when_applied_ = open.is_new_client() && !waiting_.empty();
+  if (!opens_when_applied_) SendOpened();
+  if (needed_blob_.empty()) ApplyWaiting();
 }
 
 // The client sends again what is not applied. In a group other ranks may be in the middle of an
@@ -224,7 +224,7 @@ void ExecutorCore::SendOpened() {
     return;
   }
   unacknowledged_.Acknowledge(received_seq_);
-  for (const auto& [seq, answer] : unacknowledged_.by_seq()) SendRetained(seq, answer);  // E4
+  for (const auto& [seq, answer] : unacknowledged_.by_seq()) SendAnswer(seq, answer);  // E4
   for (const SaveAnswer& answer : unacknowledged_.saves()) out_.Write(answer.item);
 }
 
@@ -240,7 +240,7 @@ void ExecutorCore::OnBlob(const std::string& key, absl::StatusOr<runtime::Device
     if (!status.ok()) EndSession(status);
   } else if (needed_blob_ == key) {
     needed_blob_.clear();
-    Drain();
+    ApplyWaiting();
   }
   FinishAnswers();
 }
@@ -270,7 +270,7 @@ void ExecutorCore::OnGraph(const proto::Graph& piece) {
   if (!complete.ok()) return EndSession(complete.status());
   if (!*complete || needed_ != piece.id()) return;
   needed_.clear();
-  Drain();
+  ApplyWaiting();
 }
 
 // The answer says how far everything is durable: the gateway may have been started again, and know
@@ -315,10 +315,10 @@ void ExecutorCore::OnSequenced(proto::ClientItem item) {
                    .bytes = part->bytes,
                    .stored_bytes = part->stored_bytes});
   waiting_.push_back(std::move(item));
-  if (needed_.empty() && needed_blob_.empty()) Drain();
+  if (needed_.empty() && needed_blob_.empty()) ApplyWaiting();
 }
 
-void ExecutorCore::Drain() {
+void ExecutorCore::ApplyWaiting() {
   while (!waiting_.empty() && !ended_ && !partner_left_) {
     const proto::ClientItem& item = waiting_.front();
     if (item.seq() > applied_seq_ || options_.planted.no_seq_check) {  // E1
@@ -329,7 +329,7 @@ void ExecutorCore::Drain() {
     }
     waiting_.pop_front();
   }
-  if (waiting_.empty() && !ended_ && std::exchange(opens_when_drained_, false)) SendOpened();
+  if (waiting_.empty() && !ended_ && std::exchange(opens_when_applied_, false)) SendOpened();
 }
 
 ExecutorCore::Applied ExecutorCore::TryApply(const proto::ClientItem& item) {
@@ -352,7 +352,7 @@ ExecutorCore::Applied ExecutorCore::TryApply(const proto::ClientItem& item) {
   if (!outcome->answers.empty()) {
     const TraceSpan span(trace_.get(), "answer");
     for (Answer& answer : outcome->answers)
-      if (!ended_) Retain(seq, std::move(answer));
+      if (!ended_) SendAndRetain(seq, std::move(answer));
   }
   if (outcome->applied) applied_seq_ = seq;
   schedule_.Applied(item);
@@ -369,8 +369,11 @@ std::optional<Outcome> ExecutorCore::ChangeState(const proto::ClientItem& item) 
     case proto::ClientItem::kSave: ApplySave(seq, item.save()); return Outcome();
     case proto::ClientItem::kRelease: return state_.ApplyRelease(item.release());
     case proto::ClientItem::kKeep: return state_.ApplyKeep(seq, item.keep());
-    default: return state_.ApplyFetch(seq, item.fetch(), WholeGraphsOf(item.fetch().whole()));
+    case proto::ClientItem::kFetch:
+      return state_.ApplyFetch(seq, item.fetch(), WholeGraphsOf(item.fetch().whole()));
+    default: break;
   }
+  return Outcome{.session_error = absl::InternalError("an item that changes no state")};
 }
 
 std::optional<Outcome> ExecutorCore::ApplyRun(uint64_t seq, const proto::Run& run) {
@@ -426,15 +429,15 @@ SessionState::WholeGraphs ExecutorCore::WholeGraphsOf(const Wholes& wholes) cons
   return graphs;
 }
 
-void ExecutorCore::Retain(uint64_t seq, Answer answer) {
+void ExecutorCore::SendAndRetain(uint64_t seq, Answer answer) {
   if (seq <= received_seq_) return;  // E9
   if (rank_ != 0 && answer.array != nullptr) return;
-  SendRetained(seq, answer);
+  SendAnswer(seq, answer);
   if (absl::Status status = unacknowledged_.Add(seq, std::move(answer)); !status.ok())
     EndSession(status);
 }
 
-void ExecutorCore::SendRetained(uint64_t seq, const Answer& answer) {
+void ExecutorCore::SendAnswer(uint64_t seq, const Answer& answer) {
   if (answer.array != nullptr) return SendValue(seq, answer);
   proto::ServerItem item;
   *item.mutable_failed() = answer.failed;

@@ -135,14 +135,14 @@ class ExecutorCore {
   void CarryWaiting();  // into a new epoch: items that wait, of a stream that is replaced
   void OnClose();
   // Items with a number (Run, Put, Fetch ...) wait in waiting_, in order, until what they need is
-  // here: OnSequenced adds one, Drain applies those that can be, TryApply the first.
+  // here: OnSequenced adds one, ApplyWaiting applies those that can be, TryApply the first.
   enum class Applied {
     kDone,        // and done with: applied, or the session has ended with it
     kWaits,       // for its graph or its blob; it stays the first
     kGroupEnded,  // in the middle of it: nothing is applied any more
   };
   void OnSequenced(proto::ClientItem item);
-  void Drain();
+  void ApplyWaiting();
   Applied TryApply(const proto::ClientItem& item);
   // Changes the session's state as the item says. nullopt: its graph or its blob is not here.
   std::optional<Outcome> ChangeState(const proto::ClientItem& item);
@@ -156,8 +156,8 @@ class ExecutorCore {
   SessionState::WholeGraphs WholeGraphsOf(const Wholes& wholes) const;
   void AnswerSave(SaveAnswer answer);
   // Sends an answer, and again after each reconnection until it is acknowledged.
-  void Retain(uint64_t seq, Answer answer);
-  void SendRetained(uint64_t seq, const Answer& answer);
+  void SendAndRetain(uint64_t seq, Answer answer);
+  void SendAnswer(uint64_t seq, const Answer& answer);
   void SendValue(uint64_t seq, const Answer& answer);
   void SendDone();
   // Fills in the fields of every Done. Kernel uses that the client does not have go with it, or
@@ -218,7 +218,7 @@ class ExecutorCore {
       known_kernel_uses_;                  // by the client, as it opened: seq, kernel
   std::deque<proto::ClientItem> waiting_;  // for a graph or a blob
   uint64_t carried_seq_ = 0;               // those up to here came in an earlier epoch
-  bool opens_when_drained_ = false;        // the last Open is answered when none waits
+  bool opens_when_applied_ = false;        // the last Open is answered when none waits
   uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty
   std::string needed_;                     // the graph asked for
   std::string needed_blob_;                // or the blob
