@@ -10,9 +10,9 @@
 //   paced     all nodes share the loopback, and the kernel's TCP spaces what each connection sends
 //             (paced_sockets.h). Costs next to nothing; but there is no delay, and each connection
 //             has the rate for itself
-//   proxies   all nodes share the loopback, and a fault proxy stands before each address that a node
-//             listens at. Anywhere; but each connection has the rate for itself, and a proxy takes
-//             part of the cores and passes some Gbit/s at most
+//   proxies   all nodes share the loopback, and a fault proxy stands before the address of each
+//             node. Anywhere; but each connection has the rate for itself, and a proxy takes part
+//             of the cores and passes some Gbit/s at most
 //
 // Errors: UNAVAILABLE, with the command that failed.
 #pragma once
