@@ -161,10 +161,8 @@ const std::vector<Program>& Trainings() {
        }},
       {"mnist",
        [](const auto& after_step) {
-         const auto zeros = [](const Dims& dims, size_t bytes) {  // data, which comes by Put
-           return Tensor::from_bytes(DType::kU8, dims, std::string(bytes, '\0'));
-         };
-         const Tensor images = zeros({64, 1, 28, 28}, 64 * 784), labels = zeros({64}, 64);
+         const Tensor images = Tensor::zeros({64, 1, 28, 28}, DType::kU8).state_(),
+                      labels = Tensor::zeros({64}, DType::kU8).state_();
          examples::MnistTrainer trainer(images, labels, 16);
          for (int step = 0; step < kSteps; ++step) trainer.Step().item(), after_step();
        },
