@@ -30,8 +30,8 @@ CLI::App* AppOf(void* app) { return static_cast<CLI::App*>(app); }
 
 // "1e+06" as people write it.
 std::string Plain(const std::string& number) {
-  return number.find('e') == std::string::npos ? number
-                                               : std::to_string(std::llround(std::stod(number)));
+  if (number.find('e') == std::string::npos || std::stod(number) < 1) return number;
+  return std::to_string(std::llround(std::stod(number)));
 }
 
 // A check of a number whose message does not quote the range of all doubles, as CLI11's does.

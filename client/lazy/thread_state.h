@@ -1,5 +1,5 @@
 // Per-thread state that lasts between operations, besides the LazyGraph, and what an assign does
-// with it (assign.cc). realize.h does the rest.
+// with it (assign.cc). What a realize does is in realize.h.
 // Errors are thrown as outboard::Error (client/tensor/error.h). Threads: each has its own; nothing
 // here is locked.
 #pragma once

@@ -225,7 +225,7 @@ std::string BrokenHopperRule(const Program& program, ValueId n) {
 bool GroupVariance::IsWholeGroups(ValueId value, int64_t more) const {
   const Instruction& i = program_.code[value];
   return i.code == Code::kConst && i.dtype == DType::kI64 && i.imm[0] > 0 &&
-         (i.imm[0] + more) % threads_ == 0;
+         i.imm[0] % threads_ == (threads_ - more) % threads_;
 }
 
 std::string ClusterRules::Broken(ValueId n) {

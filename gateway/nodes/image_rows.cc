@@ -464,7 +464,7 @@ absl::StatusOr<ImageRows::Stepped> ImageRows::StepRollout(
       } else if (action.kind == Kind::kKeepImage) {
         OB_RETURN_IF_ERROR(keep(action.serial, action.image, nullptr));
       } else {
-        // One that is to try an image may not be told twice what it tries.
+        // Counts its requests anew. Not for a node on trial: it would be given that image again.
         if (last->by_serial[action.serial].state == RolloutNodeState::kReturning) {
           OB_ASSIGN_OR_RETURN(Statement told,
                               db_->Prepare("UPDATE node_boot SET tried = 0 WHERE serial = ?"));

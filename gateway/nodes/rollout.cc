@@ -123,7 +123,8 @@ class Stepping {
   void LookAtReturning(const std::string& serial, RolloutNode& node) {
     const NodeSeen& seen = Seen(serial);
     if (seen.is_here && seen.image == node.from) return Enter(node, State::kTakenBack);
-    const int signs = seen.boot != node.boot ? 2 : seen.has_asked ? 1 : 0;
+    const bool has_enrolled = !seen.boot.empty() && seen.boot != node.boot;
+    const int signs = has_enrolled ? 2 : seen.has_asked ? 1 : 0;
     if (!seen.is_here && signs > node.signs) {
       node.signs = signs;
       node.since = now_;

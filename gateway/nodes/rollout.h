@@ -21,7 +21,7 @@
 // U5  A node that is not here is not waited for: it stays as it is.
 // U6  A node in kReturning that has shown itself since it was last told, by asking what to boot or
 //     by enrolling, is on its way: its time starts anew at each such sign and is twice within_ms,
-//     and twice as long again after each restart. within_ms may be shorter than a start.
+//     doubled each time that it is told to restart. within_ms may be shorter than a start.
 //
 // Threads: any; pure.
 #pragma once
@@ -68,7 +68,7 @@ struct NodeSeen {
   std::string image;        // as it said when it enrolled; "": it did not say
   std::string boot;         // differs with each start of the machine
   std::string test_failed;  // why its last join test failed under that image; "": it did not
-  // The boot server what to boot, since it was last told to restart. Set by ImageRows.
+  // It has asked the boot server what to boot since it was last told to restart. Set by ImageRows.
   bool has_asked = false;
   // And once more after that, of an image on trial: it was told what it had before, and is on its
   // way back.

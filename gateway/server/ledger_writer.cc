@@ -210,7 +210,8 @@ void LedgerWriter::Cork() {
 void LedgerWriter::Uncork() {
   std::lock_guard lock(mutex_);
   OB_CHECK(corks_ > 0);
-  if (--corks_ > 0 || corked_.empty()) return;
+  if (--corks_ > 0) return;
+  if (corked_.empty()) return wake_.notify_one();  // Stop may wait for it
   std::stable_partition(corked_.begin(), corked_.end(),
                         [](const Job& job) { return job.write != nullptr; });
   std::move(corked_.begin(), corked_.end(), std::back_inserter(jobs_));
@@ -231,7 +232,7 @@ void LedgerWriter::Work() {
   YieldToOthers(0);
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    wake_.wait(lock, [this] { return (stopping_ && corks_ == 0) || !jobs_.empty(); });
     if (jobs_.empty()) return;  // all is synced
     Job& job = jobs_.front();  // stays at the front until it is done; others only append
     lock.unlock();

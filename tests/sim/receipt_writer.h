@@ -103,6 +103,7 @@ class ReceiptWriter {
         break;
       case Lie::kForged:
         if (world_->OneIn(2)) {
+          signing::Sign(key_, one);  // a real signature, so that it is refused for its content
           one.set_usable_ms(one.usable_ms() + kHourMs);
         } else {
           one.set_key(receipts_->AnotherKey(node_));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,6 +29,9 @@ std::string KeyOf(const std::string& compiler, const KernelSource& kernel) {
 
 // Where several caches have one folder, a request has so many kernels at most, or kKernelsPerThread
 // for each thread that compiles if that is more; the next ones may be another cache's.
+// Of a cache that is alone. A kernel that hangs, or ends the compiler, costs its whole request a
+// longer wait, or compiling one by one.
+constexpr size_t kAloneAtOnce = 64;
 constexpr size_t kCompiledAtOnceMin = 8;
 constexpr size_t kKernelsPerThread = 4;  // with fewer a thread does not start (InProcessCompiler)
 constexpr std::chrono::milliseconds kLookForStop{20};
@@ -105,10 +107,11 @@ ObjectCache::ObjectCache(KernelCompiler* inner, ObjectCacheOptions options)
 ObjectCache::~ObjectCache() { KernelsInFlight::OfProcess().RemoveCache(folder_path_); }
 
 size_t ObjectCache::KernelsAtOnce() const {
-  if (KernelsInFlight::OfProcess().IsOnlyCache(folder_path_))
-    return std::numeric_limits<size_t>::max();
   const int threads = std::max(0, inner_->target().threads);
-  return std::max(kCompiledAtOnceMin, kKernelsPerThread * static_cast<size_t>(threads));
+  const size_t several =
+      std::max(kCompiledAtOnceMin, kKernelsPerThread * static_cast<size_t>(threads));
+  return KernelsInFlight::OfProcess().IsOnlyCache(folder_path_) ? std::max(kAloneAtOnce, several)
+                                                                : several;
 }
 
 std::vector<absl::StatusOr<CompiledKernel>> ObjectCache::Compile(

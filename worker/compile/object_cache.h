@@ -7,8 +7,8 @@
 //
 // Caches of one folder in one process, such as those of the executors of a session on several
 // devices, compile a kernel once: one of them does, the others wait for its object, or its error.
-// They take a few at a time, so that each has some; one that is alone asks for all in one request,
-// which is compiled on as many threads as there are cores.
+// They take a few at a time, so that each has some; while there is no other cache of the folder,
+// one asks for 64 in one request, which is compiled on as many threads as there are cores.
 //
 // Errors: those of the compiler behind the cache; INTERNAL if it returns too few results; CANCELLED
 // if is_stopped ended a wait.
