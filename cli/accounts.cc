@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/check.h"
-#include "base/printable.h"
 #include "cli/books/account_named.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -284,9 +283,7 @@ int RunKeyRevoke(const AccountFlags& flags) {
   if (!accounts.ok()) return Report(accounts.status());
   const absl::Status revoked = (*accounts)->RevokeKey(flags.id, gateway::WallNow());
   if (!absl::IsNotFound(revoked)) return Report(revoked);
-  return Report(absl::NotFoundError(absl::StrCat("there is no key with the id \"",
-                                                 Printable(flags.id),
-                                                 "\"; `outboard key ls` lists those there are")));
+  return Report(NoSuchKey(flags.id));
 }
 
 void AddAccount(Command command, AccountFlags& flags, const std::string& help) {

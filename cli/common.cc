@@ -20,10 +20,12 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/cores.h"
 #include "base/environment.h"
 #include "base/exec_arguments.h"
+#include "base/printable.h"
 #include "cli/service_manager.h"
 
 namespace outboard::cli {
@@ -84,6 +86,13 @@ int Report(const absl::Status& status) {
                  status.message().data());
   }
   return ExitCodeFor(status);
+}
+
+absl::Status NoSuchKey(std::string_view id) {
+  const std::string what = absl::StartsWith(id, "ob_")
+                               ? "there is no key with that id, which looks like a key itself"
+                               : absl::StrCat("there is no key with the id \"", Printable(id), "\"");
+  return absl::NotFoundError(absl::StrCat(what, "; `outboard key ls` lists the ids of all keys"));
 }
 
 std::string Quoted(std::string_view text) {

@@ -177,9 +177,7 @@ absl::Status CapSet(const AccountFlags& flags) {
     OB_ASSIGN_OR_RETURN(const auto keys, books.accounts->ListKeys());
     bool known = false;
     for (const gateway::ApiKey& key : keys) known |= key.id == name;
-    if (!known)
-      return absl::NotFoundError(absl::StrCat("there is no key with the id \"", Printable(name),
-                                              "\"; `outboard key ls` lists those there are"));
+    if (!known) return NoSuchKey(name);
   }
   OB_RETURN_IF_ERROR(books.ledger->SetCap(scope, name, cap));
   OB_ASSIGN_OR_RETURN(const SpendBudget budget, books.ledger->BudgetOf(scope, name));

@@ -1,5 +1,6 @@
 // Products of one row, and of a few, with a matrix of weights, as decoding tokens has them, on a
-// GPU: that packed weights are never expanded in memory, and how many sectors the PTX machine counts.
+// GPU: that packed weights are never expanded in memory, and how many sectors the PTX machine
+// counts.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -93,8 +93,8 @@ struct OnlineMmaPlan {
 };
 
 // Of a tile, the amount of an Opt ONLINE: three digits for steps, one each for fragments and stages
-// behind the number of warps: 406412 is 4 warps, 64 steps, 1 fragment, 2 stages. By warpgroups there
-// is a 1 before two digits for warps: 10812812 is 8 warps, 128 steps.
+// behind the number of warps: 406412 is 4 warps, 64 steps, 1 fragment, 2 stages. By warpgroups
+// there is a 1 before two digits for warps: 10812812 is 8 warps, 128 steps.
 int64_t OnlineAmount(const OnlineTile& tile);
 OnlineTile OnlineTileOf(int64_t amount);
 
