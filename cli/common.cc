@@ -20,7 +20,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/cores.h"
 #include "base/environment.h"
@@ -89,9 +88,9 @@ int Report(const absl::Status& status) {
 }
 
 absl::Status NoSuchKey(std::string_view id) {
-  const std::string what = absl::StartsWith(id, "ob_")
-                               ? "there is no key with that id, which looks like a key itself"
-                               : absl::StrCat("there is no key with the id \"", Printable(id), "\"");
+  const std::string what =
+      id.starts_with("ob_") ? "there is no key with that id, which looks like a key itself"
+                            : absl::StrCat("there is no key with the id \"", Printable(id), "\"");
   return absl::NotFoundError(absl::StrCat(what, "; `outboard key ls` lists the ids of all keys"));
 }
 

@@ -26,8 +26,8 @@ int Report(const absl::Status& status);
 // Returns `text` as a JSON string, quoted and escaped.
 std::string Quoted(std::string_view text);
 
-// Returns NOT_FOUND for the id of a key that does not exist. What is a key itself, secret and all, is
-// not told again.
+// Returns NOT_FOUND for the id of a key that does not exist. What is a key itself, secret and all,
+// is not told again.
 absl::Status NoSuchKey(std::string_view id);
 
 // Returns $OUTBOARD_DATA, else $XDG_DATA_HOME/outboard, else ~/.local/share/outboard.
