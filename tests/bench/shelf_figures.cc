@@ -251,10 +251,11 @@ DdpStep TorchDdp(ShelfLinks links, double gbit) {
   const auto shelf =
       ValueOrDie(test::Shelf::Make({.nodes = 2, .gbit_per_s = gbit, .links = links}));
   const bool has_proxies = links == ShelfLinks::kProxies;
+  const bool has_networks = links == ShelfLinks::kNetworks;
   std::string command;
   for (int node = 1; node >= 0; --node) {
     absl::StrAppend(&command, absl::StrJoin(shelf->In(node), " "), " taskset -c ", node,
-                    " env GLOO_SOCKET_IFNAME=", has_proxies ? "lo" : "data", " ", Torch().python,
+                    " env GLOO_SOCKET_IFNAME=", has_networks ? "data" : "lo", " ", Torch().python,
                     " ", OUTBOARD_BENCH_SOURCES, "/torch_ddp.py --rank ", node,
                     " --ranks 2 --master ", shelf->address(0), " --batch ", kBatchOfNode,
                     " --steps ", kSteps);
