@@ -11,6 +11,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/kernel/loop_nest.h"
+#include "compiler/kernel/row_sums.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
 #include "compiler/optimize/limits.h"
@@ -70,9 +71,12 @@ absl::StatusOr<std::optional<program::Program>> LowerProduct(const codegen::Loop
                                                              std::string* dump) {
   if (!options.opts.has_value() && options.no_opt) return std::nullopt;
   const bool asked = options.opts.has_value();
+  const bool adds_rows = std::any_of(kernel.stores.begin(), kernel.stores.end(), SumsPoints);
   const std::vector<codegen::Opt>* const opts = asked ? &*options.opts : nullptr;
-  OB_ASSIGN_OR_RETURN(const std::optional<program::OnlineMmaPlan> online,
-                      program::PlanOnlineMma(kernel, target, opts));
+  std::optional<program::OnlineMmaPlan> online;
+  if (!adds_rows) {
+    OB_ASSIGN_OR_RETURN(online, program::PlanOnlineMma(kernel, target, opts));
+  }
   if (online) {
     absl::StatusOr<program::Program> program = program::ExpandOnlineMma(*online);
     absl::StrAppend(dump, "ONLINE ", program::OnlineAmount(online->tile), ": ",
@@ -124,8 +128,7 @@ absl::StatusOr<Lowered> MakeProgram(const UOp* sink, const Target& device,
     return absl::UnimplementedError("kernel: several copies, on another device than CUDA's");
   const Target target = ShareOf(device, copies);
   Graph guards;
-  OB_ASSIGN_OR_RETURN(const UOp* const guarded,
-                      GuardedKernel(guards, sink, target));
+  OB_ASSIGN_OR_RETURN(const UOp* guarded, GuardedKernel(guards, sink, target));
   OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
   Lowered out;
   out.flops = kernel.flops;
@@ -134,6 +137,11 @@ absl::StatusOr<Lowered> MakeProgram(const UOp* sink, const Target& device,
     return absl::UnimplementedError("kernel: no Opts on OpenCL devices");
   OB_ASSIGN_OR_RETURN(std::optional<program::Program> product,
                       LowerProduct(kernel, target, options, &out.dump));
+  if (!product && codegen::HasRowSums(guarded)) {
+    OB_ASSIGN_OR_RETURN(guarded, codegen::SpreadRowSums(guards, guarded));
+    OB_ASSIGN_OR_RETURN(guarded, GuardedKernel(guards, guarded, target));
+    OB_ASSIGN_OR_RETURN(kernel, codegen::AnalyzeKernel(guarded));
+  }
   std::vector<codegen::Opt> opts;
   if (!product && target.kind != TargetKind::kOpenCl) opts = OptsFor(kernel, target, options);
   if (product) {

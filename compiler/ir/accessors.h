@@ -223,6 +223,13 @@ inline GlobalOf GlobalOfAccess(const UOp* access) {
   return GlobalOf(access->op == Op::kIndex ? access->src[0] : access->src[0]->src[0]);
 }
 
+// Whether each element that the STORE names becomes the sum of the values of all points that name
+// it.
+inline bool SumsPoints(const UOp* store) {
+  OB_CHECK(store->op == Op::kStore);
+  return !store->arg.empty();
+}
+
 class RangeOf : public internal::NodeView<Op::kRange> {
  public:
   explicit RangeOf(const UOp* range) : NodeView(range) {}

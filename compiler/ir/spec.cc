@@ -483,6 +483,10 @@ Result CheckKernelNode(const Node& n) {
         return Broken(n.op, "needs an INDEX and a value of its type");
       if (n.src.size() == 3 && n.src[2]->dtype != DType::kBool)
         return Broken(n.op, "the gate must be bool");
+      if (n.arg.empty()) return Inferred{};
+      if (n.arg.size() != 1 || n.arg[0] != 1 || n.src.size() != 2 ||
+          n.src[1]->dtype != DType::kF32)
+        return Broken(n.op, "of sums has the argument 1, a value of f32 and no gate");
       return Inferred{};
     default:  // kReduceLoop
       if (n.arg.size() != 1) return Broken(n.op, "needs an operation");
@@ -508,8 +512,7 @@ bool TakesArguments(Op op) {
     case Op::kCall:
     case Op::kTuple:
     case Op::kIndex:
-    case Op::kLoad:
-    case Op::kStore: return false;
+    case Op::kLoad: return false;
     default: return true;
   }
 }

@@ -9,6 +9,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/kernel/affine.h"
+#include "compiler/kernel/row_sums.h"
 
 namespace outboard::codegen {
 namespace {
@@ -47,12 +48,22 @@ const UOp* Rebuild(Graph& g, const UOp* sink, const Replacements& replacements) 
   return made.at(sink);
 }
 
+// Quotients of a range whose extent the divisor divides, in stores of sums (row_sums.h). They are
+// terms of sums as ranges are.
+std::set<const UOp*> BlocksIn(const UOp* sink) {
+  std::set<const UOp*> blocks;
+  for (const UOp* store : sink->src)
+    if (store->op == Op::kStore && SumsPoints(store))
+      if (const UOp* const block = BlockOfWhole(store); block != nullptr) blocks.insert(block);
+  return blocks;
+}
+
 // The sums that something other than a sum reads; in these alone ranges are seen from outside.
-std::vector<const UOp*> AffineRoots(const UOp* sink) {
+std::vector<const UOp*> AffineRoots(const UOp* sink, const std::set<const UOp*>& blocks) {
   std::vector<const UOp*> roots;
   std::set<uint32_t> seen;
   for (const UOp* node : PostOrder(sink)) {
-    if (IsAffineOp(node)) continue;
+    if (IsAffineOp(node) || blocks.contains(node)) continue;
     const size_t count = node->op == Op::kReduceLoop ? 1 : node->src.size();
     for (size_t i = 0; i < count; ++i)
       if (IsAffineOp(node->src[i]) && seen.insert(node->src[i]->index).second)
@@ -62,16 +73,21 @@ std::vector<const UOp*> AffineRoots(const UOp* sink) {
 }
 
 // May `inner` stand for outer * extent(inner) + inner everywhere?
-bool CanMerge(const std::vector<const UOp*>& roots, AffineForms& forms, const UOp* outer,
-              const UOp* inner) {
+bool CanMerge(const std::vector<const UOp*>& roots, const std::set<const UOp*>& blocks,
+              AffineForms& forms, const UOp* outer, const UOp* inner) {
   if (!inner->src.empty()) return false;  // there would be an end in every turn of the outer one
+  for (const UOp* block : blocks)
+    if (block->src[0] == outer) return false;
   __int128 extent = static_cast<__int128>(RangeOf(outer).extent()) * RangeOf(inner).extent();
   if (extent >= (__int128{1} << 40)) return false;
   for (const UOp* root : roots) {
     const Affine& form = forms.Of(root);
-    if (form.CoefficientOf(outer) !=
-        form.CoefficientOf(inner) * static_cast<uint64_t>(RangeOf(inner).extent()))
-      return false;
+    const auto inside = static_cast<uint64_t>(RangeOf(inner).extent());
+    uint64_t expected = form.CoefficientOf(inner) * inside;
+    for (const UOp* block : blocks)
+      if (block->src[0] == inner)
+        expected += form.CoefficientOf(block) * (inside / static_cast<uint64_t>(kSumRows));
+    if (form.CoefficientOf(outer) != expected) return false;
   }
   return true;
 }
@@ -99,12 +115,13 @@ std::vector<const UOp*> RangesOf(const UOp* sink) {
 
 // Merges one pair; the sink itself where there is none.
 const UOp* MergeOnce(Graph& g, const UOp* sink) {
-  const std::vector<const UOp*> ranges = RangesOf(sink), roots = AffineRoots(sink);
+  const std::set<const UOp*> blocks = BlocksIn(sink);
+  const std::vector<const UOp*> ranges = RangesOf(sink), roots = AffineRoots(sink, blocks);
   AffineForms forms;
   for (const UOp* outer : ranges)
     for (const UOp* inner : ranges) {
       if (outer == inner || RangeOf(outer).kind() != RangeOf(inner).kind() ||
-          !CanMerge(roots, forms, outer, inner))
+          !CanMerge(roots, blocks, forms, outer, inner))
         continue;
       if (LoopsOf(sink, outer) != LoopsOf(sink, inner)) continue;
       std::vector<const UOp*> end;

@@ -15,6 +15,8 @@
 #include "compiler/rewrite/simplify.h"
 #include "compiler/rewrite/substitute.h"
 #include "compiler/schedule/collective/kernel_order.h"
+#include "compiler/schedule/fuse/draft.h"
+#include "compiler/schedule/fuse/row_sums.h"
 #include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
@@ -29,142 +31,21 @@ constexpr double kFewPoints = 65536;
 constexpr size_t kStoresMax = 64;
 constexpr int kLoopsMax = 32;
 
-using Replacements = absl::flat_hash_map<const UOp*, const UOp*>;
-
-struct Stored {
-  const UOp* node = nullptr;   // of the tensor graph
-  const UOp* place = nullptr;  // i64
-  const UOp* value = nullptr;
-};
-
-// A kernel being built. Its GLOBALs are numbered over all kernels (Merger::node_of_).
-struct Draft {
-  std::vector<const UOp*>
-      ranges;  // of outputs, outermost first; those of a store are its first ones
-  std::vector<Stored> stores;
-  absl::flat_hash_set<const UOp*> reads;  // tensor nodes, before anything was joined
-  const UOp* then = nullptr;              // a second kernel: this one stays alone
-  bool has_loop = false;
-  int loops = 0;        // ranges of reductions, shared ones counted again
-  bool streams = true;  // no loop goes over an input more than once
-  bool scores = false;  // computes a reduction again in each step of another one (attention.h)
-  size_t rows =
-      SIZE_MAX;  // ranges of the fewest that a kernel with a loop brought: these are tasks
-  bool renumber = false;
-  int64_t nodes = 0;  // at most, shared ones counted again
-  double size = 0;    // as optimize::kKernelSizeMax counts; shared operations counted again
-};
-
 // A kernel is written anew for the numbers of its slots, twice, for those of its loops, for its
 // simplification, and for results that are written over inputs.
 constexpr int64_t kCopies = 5;
-
-// Of one extent, and to one end.
-bool SameLength(const UOp* a, const UOp* b) {
-  return RangeOf(a).extent() == RangeOf(b).extent() && a->src == b->src;
-}
-
-// The same loop by another id.
-const UOp* WithId(Graph& graph, const UOp* range, int64_t id) {
-  const RangeOf r(range);
-  return graph.MakeChecked(Op::kRange, DType::kI64, range->src,
-                           {id, r.extent(), static_cast<int64_t>(r.kind())});
-}
-
-double Points(const std::vector<const UOp*>& ranges) {
-  double points = 1;
-  for (const UOp* range : ranges) points *= static_cast<double>(RangeOf(range).extent());
-  return points;
-}
-
-bool StartsWith(const std::vector<const UOp*>& ranges, const std::vector<const UOp*>& first) {
-  return ranges.size() >= first.size() && std::equal(first.begin(), first.end(), ranges.begin());
-}
-
-// Whether one of the ranges behind the first `rows` can end before it begins: a store that is made
-// once for each row would then be left out with it.
-bool MayBeEmptyBehind(const std::vector<const UOp*>& ranges, size_t rows) {
-  return std::any_of(
-      ranges.begin() + static_cast<int64_t>(rows), ranges.end(),
-      [](const UOp* range) { return !range->src.empty() && range->src[0]->vmin <= 0; });
-}
-
-// The replacements that turn `place` into `index`, which has loops in the place of some output
-// ranges: x[r, c] read as x[r, k] gives c -> k.
-std::optional<Replacements> MatchPlace(const UOp* place, const UOp* index) {
-  const LinearSum from = LinearOf(place), to = LinearOf(index);
-  if (from.constant != to.constant || from.terms.size() != to.terms.size()) return std::nullopt;
-  Replacements by;
-  for (const auto& [term, coefficient] : from.terms) {
-    const UOp* other = nullptr;
-    for (const auto& [t, c] : to.terms)
-      if (c == coefficient) other = t;
-    if (other == nullptr || other->op != Op::kRange || term->op != Op::kRange) return std::nullopt;
-    if (other == term) continue;
-    if (!IsRange(other, RangeKind::kReduce) || !SameLength(other, term)) return std::nullopt;
-    by[term] = other;
-  }
-  return by;
-}
-
-// Operations for each element of `value` that depend on the ranges to be replaced; nullopt where a
-// reduction does.
-std::optional<double> CostAgain(const UOp* value, const Replacements& by, const CostTable& costs) {
-  absl::flat_hash_set<const UOp*> depends;
-  double cost = 0;
-  for (const UOp* node : PostOrder(value)) {
-    const bool does =
-        by.contains(node) || std::any_of(node->src.begin(), node->src.end(),
-                                         [&](const UOp* s) { return depends.contains(s); });
-    if (!does) continue;
-    depends.insert(node);
-    if (node->op == Op::kReduceLoop) return std::nullopt;
-    if (node->dtype == DType::kI64 && node->op != Op::kLoad) continue;  // index arithmetic
-    cost += optimize::OpCost(node->op, costs);
-  }
-  return cost;
-}
-
-// How many reductions are below each one, at most: two of one depth do not use each other.
-absl::flat_hash_map<const UOp*, int> Depths(const std::vector<const UOp*>& values) {
-  absl::flat_hash_map<const UOp*, int> depth, of_loops;
-  for (const UOp* value : values)
-    for (const UOp* node : PostOrder(value)) {
-      int most = 0;
-      for (const UOp* s : node->src) most = std::max(most, depth[s]);
-      if (node->op == Op::kReduceLoop) of_loops[node] = most++;
-      depth[node] = most;
-    }
-  return of_loops;
-}
-
-// Ranges of the loops around other reductions, by id.
-std::vector<const UOp*> ScoreLoops(const std::vector<const UOp*>& values) {
-  absl::flat_hash_map<const UOp*, absl::flat_hash_set<const UOp*>> open;  // that a node depends on
-  absl::flat_hash_set<const UOp*> found;
-  for (const UOp* value : values)
-    for (const UOp* node : PostOrder(value)) {
-      absl::flat_hash_set<const UOp*>& mine = open[node];
-      if (IsRange(node, RangeKind::kReduce)) mine.insert(node);
-      const bool loop = node->op == Op::kReduceLoop;
-      for (size_t i = 0; i < (loop ? 1 : node->src.size()); ++i)
-        mine.insert(open.at(node->src[i]).begin(), open.at(node->src[i]).end());
-      if (!loop) continue;
-      for (size_t i = 1; i < node->src.size(); ++i) mine.erase(node->src[i]);
-      found.insert(mine.begin(), mine.end());
-    }
-  std::vector<const UOp*> loops(found.begin(), found.end());
-  std::sort(loops.begin(), loops.end(), HasSmallerId);
-  return loops;
-}
 
 using MadeBy = absl::flat_hash_map<const UOp*, size_t>;  // tensor node -> its draft
 
 class Merger {
  public:
   Merger(Graph& graph, const absl::flat_hash_set<const UOp*>& results, const Target& target,
-         const SentBefore& sent)
-      : graph_(graph), results_(results), costs_(target.costs), sent_(sent) {}
+         const SentBefore& sent, const ComputesSums& computes_sums)
+      : graph_(graph),
+        results_(results),
+        costs_(target.costs),
+        sent_(sent),
+        computes_sums_(computes_sums) {}
 
   absl::StatusOr<std::vector<FusedKernel>> Run(const std::vector<LoweredKernel>& kernels) {
     std::vector<Draft> guests;
@@ -182,6 +63,7 @@ class Merger {
     }
     if (!sent_.empty()) guests = SendersFirst(std::move(guests));
     for (Draft& guest : guests) {
+      if (computes_sums_ != nullptr) DivideRowSums(guest);
       if (JoinAny(guest)) continue;
       made_by_[guest.stores[0].node] = drafts_.size();
       drafts_.push_back(std::move(guest));
@@ -300,6 +182,20 @@ class Merger {
   // guest: each would wait for the other.
   bool JoinAny(const Draft& guest) {
     const std::vector<size_t> makers = MakersOf(guest);
+    const std::vector<bool> before = MadeBefore(guest, makers);
+    const size_t first = makers.empty() ? 0 : *std::max_element(makers.begin(), makers.end());
+    for (size_t n = 0; n < drafts_.size(); ++n) {
+      const size_t i = (first + n) % drafts_.size();
+      if (before[i] || !Join(drafts_[i], guest)) continue;
+      made_by_[guest.stores[0].node] = i;
+      return true;
+    }
+    return false;
+  }
+
+  // Those that make something for another kernel that the guest, which reads from `makers`, waits
+  // for.
+  std::vector<bool> MadeBefore(const Draft& guest, const std::vector<size_t>& makers) const {
     std::vector<bool> before(drafts_.size());
     for (const size_t sender : SendersIn(made_by_, guest)) before[sender] = true;
     std::vector<size_t> stack = makers;
@@ -312,14 +208,98 @@ class Merger {
           stack.push_back(i);
         }
     }
-    const size_t first = makers.empty() ? 0 : *std::max_element(makers.begin(), makers.end());
-    for (size_t n = 0; n < drafts_.size(); ++n) {
-      const size_t i = (first + n) % drafts_.size();
-      if (before[i] || !Join(drafts_[i], guest)) continue;
-      made_by_[guest.stores[0].node] = i;
-      return true;
+    return before;
+  }
+
+  // The guest's sums over rows of products, divided (fuse/row_sums.h).
+  void DivideRowSums(Draft& guest) {
+    if (guest.then != nullptr || guest.scores) return;
+    for (const UOp* node : PostOrder(guest.stores[0].value)) {
+      if (node->op != Op::kReduceLoop) continue;
+      for (const UOp* load : PostOrder(node->src[0]))
+        if (load->op == Op::kLoad && DivideRowSumOf(guest, node, GlobalOfAccess(load).slot()))
+          break;
     }
-    return false;
+  }
+
+  bool DivideRowSumOf(Draft& guest, const UOp* sum, int64_t slot) {
+    const UOp* const rows = node_of_[slot];
+    const auto maker = made_by_.find(rows);
+    if (maker == made_by_.end() || !IsStatic(rows->shape)) return false;
+    const Draft& host = drafts_[maker->second];
+    const auto stored = std::find_if(host.stores.begin(), host.stores.end(),
+                                     [&](const Stored& s) { return s.node == rows; });
+    if (!host.has_loop || host.streams || stored == host.stores.end()) return false;
+    // Also a division that fails has made nodes.
+    const int64_t before = graph_.node_count();
+    if (before + reserved_ + 2 * kCopies * (host.nodes + guest.nodes) > limits::kGraphNodesMax)
+      return false;
+    const auto divided =
+        DivideRowSum(graph_, sum, slot, stored->place, host.ranges, fresh_range_);
+    if (!divided || divided->elements > PaddedSize(rows->shape)) return false;
+    Draft part;
+    part.ranges = host.ranges;
+    for (const UOp* node : PostOrder(divided->value))
+      if (node->op == Op::kLoad) part.reads.insert(node_of_[GlobalOfAccess(node).slot()]);
+    if (MadeBefore(part, MakersOf(part))[maker->second]) return false;
+    // The name of the sums: a value of so many, which no other kernel makes.
+    const UOp* name = Cast(
+        graph_,
+        Shrink(graph_, Reshape(graph_, rows, {Dim(PaddedSize(rows->shape))}),
+               {Dim(0), Dim(divided->elements)}),
+        DType::kF32);
+    do name = graph_.MakeChecked(Op::kContiguous, DType::kVoid, {name});
+    while (slot_of_.contains(name));
+    part.stores = {{name, divided->place, divided->value, /*sums=*/true}};
+    part.nodes = guest.nodes;
+    part.size = guest.size;
+    const auto readers = readers_;
+    for (const UOp* node : part.reads) ++readers_[node];
+    Draft joined = host;
+    if (!Join(joined, part) || !computes_sums_(SumsOf(joined, rows))) {
+      readers_ = readers;
+      return false;
+    }
+    drafts_[maker->second] = std::move(joined);
+    made_by_[name] = maker->second;
+    Read(guest, sum, name, *divided);
+    reserved_ += kCopies * (graph_.node_count() - before);
+    return true;
+  }
+
+  // The kernel with what is stored for `rows` and the sums alone.
+  const UOp* SumsOf(const Draft& draft, const UOp* rows) {
+    Draft part = draft;
+    std::erase_if(part.stores, [&](const Stored& s) { return !s.sums && s.node != rows; });
+    const auto needed = needed_;
+    for (const Stored& stored : part.stores) needed_.insert(stored.node);
+    const UOp* const ast = Finish(part).ast;
+    needed_ = needed;
+    return ast;
+  }
+
+  // Lets the guest add the sums that are stored as `name` in the place of `sum`.
+  void Read(Draft& guest, const UOp* sum, const UOp* name, const DividedSum& divided) {
+    const auto slot = static_cast<int64_t>(node_of_.size());
+    slot_of_.emplace(name, slot);
+    node_of_.push_back(name);
+    const UOp* const global =
+        graph_.MakeChecked(Op::kGlobal, DType::kF32, {}, {slot, divided.elements});
+    const UOp* const place =
+        graph_.MakeChecked(Op::kIndex, DType::kVoid, {global, divided.read_at});
+    std::vector<const UOp*> src = {graph_.MakeChecked(Op::kLoad, DType::kVoid, {place})};
+    src.insert(src.end(), divided.ranges.begin(), divided.ranges.end());
+    const UOp* const whole = graph_.MakeChecked(Op::kReduceLoop, DType::kVoid, src,
+                                                {static_cast<int64_t>(Op::kAdd)});
+    guest.stores[0].value = Substitute(
+        graph_, guest.stores[0].value, {{sum, Cast(graph_, whole, sum->dtype)}});
+    absl::flat_hash_set<const UOp*> reads;
+    for (const UOp* node : PostOrder(guest.stores[0].value))
+      if (node->op == Op::kLoad) reads.insert(node_of_[GlobalOfAccess(node).slot()]);
+    for (const UOp* node : guest.reads) readers_[node] -= reads.contains(node) ? 0 : 1;
+    ++readers_[name];
+    guest.reads = std::move(reads);
+    guest.renumber = true;
   }
 
   // Adds the guest's store to the host, if that may and should be.
@@ -389,7 +369,8 @@ class Merger {
       if (scores) value = WithScoreLoopsOf(host, value);
       host.renumber = true;
     }
-    host.stores.push_back({guest.stores[0].node, guest.stores[0].place, value});
+    host.stores.push_back(guest.stores[0]);
+    host.stores.back().value = value;
     if (host.ranges.size() < guest.ranges.size()) host.ranges = guest.ranges;
     for (const Stored& stored : host.stores)
       if (guest.reads.contains(stored.node)) --readers_.at(stored.node);
@@ -541,7 +522,9 @@ class Merger {
           Op::kGlobal, stored.node->dtype, {},
           {static_cast<int64_t>(slot_of_.at(stored.node)), PaddedSize(stored.node->shape)});
       const UOp* const place = graph_.MakeChecked(Op::kIndex, DType::kVoid, {global, stored.place});
-      stores.push_back(graph_.MakeChecked(Op::kStore, DType::kVoid, {place, stored.value}));
+      std::vector<int64_t> arg;
+      if (stored.sums) arg.push_back(1);
+      stores.push_back(graph_.MakeChecked(Op::kStore, DType::kVoid, {place, stored.value}, arg));
     }
     const UOp* sink = Sink(graph_, stores);
     RecordedPass pass("merge", values, sink);
@@ -577,6 +560,7 @@ class Merger {
   const absl::flat_hash_set<const UOp*>& results_;
   const CostTable& costs_;
   const SentBefore& sent_;
+  const ComputesSums& computes_sums_;
   std::vector<Draft> drafts_;
   absl::flat_hash_set<const UOp*> needed_;           // in memory
   MadeBy made_by_;
@@ -592,8 +576,9 @@ class Merger {
 absl::StatusOr<std::vector<FusedKernel>> FuseKernels(Graph& graph,
                                                      std::vector<LoweredKernel> kernels,
                                                      const absl::flat_hash_set<const UOp*>& results,
-                                                     const Target& target, const SentBefore& sent) {
-  return Merger(graph, results, target, sent).Run(kernels);
+                                                     const Target& target, const SentBefore& sent,
+                                                     const ComputesSums& computes_sums) {
+  return Merger(graph, results, target, sent, computes_sums).Run(kernels);
 }
 
 }  // namespace outboard::schedule

@@ -13,12 +13,14 @@
 //     is stored per element but read under another range is recomputed there if that is cheap;
 //   - two sums over the same elements, which are then read once;
 //   - kernels that each compute a single number.
-// A matrix product is never fused with another kernel that has a loop: it has tiles of its own.
+// A matrix product is never fused with another kernel that has a loop: it has tiles of its own. But
+// it may add some rows of its result for a kernel that adds all of them (fuse/row_sums.h).
 //
 // A kernel that reads what a transfer receives waits for the kernel that stores what it sends
 // (collective/cut.h). Of kernels that could be next, one that waits for fewer transfers goes first.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -37,6 +39,9 @@ struct FusedKernel {
   int stores = 1;
 };
 
+// Whether the target computes a product's kernel with stores of sums (ir/op.h). Null: none.
+using ComputesSums = std::function<bool(const UOp* kernel)>;
+
 // Returns the fused kernels. `kernels` must be in a valid order; the result is in a valid order
 // too, perhaps a different one. Drops the store of a value that is not in `results` and that no
 // other kernel reads. Fuses less when the graph is close to its node limit.
@@ -45,6 +50,7 @@ absl::StatusOr<std::vector<FusedKernel>> FuseKernels(Graph& graph,
                                                      std::vector<LoweredKernel> kernels,
                                                      const absl::flat_hash_set<const UOp*>& results,
                                                      const Target& target,
-                                                     const SentBefore& sent = {});
+                                                     const SentBefore& sent = {},
+                                                     const ComputesSums& computes_sums = {});
 
 }  // namespace outboard::schedule

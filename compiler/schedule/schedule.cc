@@ -306,7 +306,7 @@ void AllowTf32(Graph& graph, std::vector<FusedKernel>& kernels) {
 // Without values of `scores` in memory.
 absl::StatusOr<Schedule> ScheduleWithout(Graph& graph, CutGraph cut, bool allows_tf32,
                                          const Target& target, std::span<const int64_t> donated,
-                                         OverwritePolicy overwrites,
+                                         const ScheduleOptions& options,
                                          const absl::flat_hash_set<const UOp*>& scores) {
   const UOp*& prepared = cut.sink;
   OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, target, scores));
@@ -320,12 +320,14 @@ absl::StatusOr<Schedule> ScheduleWithout(Graph& graph, CutGraph cut, bool allows
   const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
   const SentBefore sent = FindSentBefore(cut);
   OB_ASSIGN_OR_RETURN(std::vector<FusedKernel> merged,
-                      FuseKernels(graph, std::move(kernels), results, target, sent));
+                      FuseKernels(graph, std::move(kernels), results, target, sent,
+                                  options.computes_sums));
   if (target.kind == TargetKind::kCuda) {
     if (allows_tf32) AllowTf32(graph, merged);
     NumberSlotsAlike(graph, merged);
   }
-  return Assembler(cut, sent, std::move(merged), target).Run(graph, donated, overwrites);
+  return Assembler(cut, sent, std::move(merged), target).Run(graph, donated,
+                                                                options.overwrites);
 }
 
 }  // namespace
@@ -338,12 +340,11 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
   const auto scores = FindScores(cut.sink, options.scores, target);
   const bool tf32 = AllowsTf32(sink);
   OB_ASSIGN_OR_RETURN(Schedule schedule,
-                      ScheduleWithout(graph, cut, tf32, target, donated, options.overwrites,
-                                      scores));
+                      ScheduleWithout(graph, cut, tf32, target, donated, options, scores));
   if (scores.empty() || options.computes_scores == nullptr) return schedule;
   for (const ScheduledKernel& kernel : schedule.kernels)
     if (!options.computes_scores(kernel.ast))
-      return ScheduleWithout(graph, cut, tf32, target, donated, options.overwrites, {});
+      return ScheduleWithout(graph, cut, tf32, target, donated, options, {});
   return schedule;
 }
 

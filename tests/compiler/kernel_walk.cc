@@ -31,7 +31,8 @@ class Walker {
     for (const UOp* node : order) Add(node);
     for (const UOp* store : sink->src)
       stores_.push_back({places_.at(store->src[0]), places_.at(store->src[1]),
-                         store->src.size() == 3 ? places_.at(store->src[2]) : -1});
+                         store->src.size() == 3 ? places_.at(store->src[2]) : -1,
+                         SumsPoints(store)});
     std::sort(ranges_.begin(), ranges_.end(), [this](int a, int b) {  // sequences inside
       return HasSmallerId(nodes_[a].uop, nodes_[b].uop);
     });
@@ -46,6 +47,7 @@ class Walker {
         char* const at = At(nodes_[stores_[i].index]);
         if (at == nullptr) continue;
         const DType dtype = nodes_[stores_[i].index].dtype;
+        if (stores_[i].sums) values[i].f = sums_[at] += values[i].f;
         IsFloat(dtype) ? StoreFloat(dtype, values[i].f, at) : StoreInt(dtype, values[i].i, at);
       }
       Change(kStores);
@@ -80,6 +82,7 @@ class Walker {
   };
   struct Store {
     int index, value, gate;
+    bool sums;  // over the points of one place
   };
 
   void Add(const UOp* uop) {
@@ -318,6 +321,7 @@ class Walker {
   int counters_ = 0;
   std::vector<Group> groups_;
   std::vector<Store> stores_;
+  absl::flat_hash_map<const char*, double> sums_;  // of points so far, by their place
   LaneBlock a_, b_, out_;
   absl::Status status_;
 };

@@ -67,6 +67,8 @@ class Evaluator {
         if (ast_->src[s]->src.size() == 3 && !Eval(ast_->src[s]->src[2]).i) continue;
         char* const at = Place(place);
         if (at == nullptr) return;
+        if (SumsPoints(ast_->src[s])) values[s].f += sums_[at];
+        if (SumsPoints(ast_->src[s])) sums_[at] = values[s].f;
         IsFloat(place.dtype) ? StoreFloat(place.dtype, values[s].f, at)
                              : StoreInt(place.dtype, values[s].i, at);
       }
@@ -327,6 +329,7 @@ class Evaluator {
   absl::flat_hash_map<const UOp*, int64_t> counters_;
   absl::flat_hash_map<const UOp*, uint64_t> moved_;  // when each counter did last, by now_
   absl::flat_hash_map<const UOp*, Shared> shared_;
+  absl::flat_hash_map<const char*, double> sums_;  // of points so far, by their place
   bool sequences_ = false;
   int64_t steps_ = 0;
   uint64_t now_ = 1, point_ = 1;  // point_: when this one began

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
+#include "compiler/kernel/row_sums.h"
 
 namespace outboard::codegen {
 namespace {
@@ -106,6 +107,7 @@ class Finder {
     for (const int r : product_.reduced) product_.steps *= kernel_.ranges[r].extent;
     if (product_.steps == 0) return illegal("no steps");
     Arrange(inner);
+    if (const char* const why = AddsRows(); why != nullptr) return illegal(why);
     return std::move(product_);
   }
 
@@ -136,6 +138,20 @@ class Finder {
     }
     if (product_.rows.ranges.empty()) return "rows must move one operand alone";
     if (product_.columns.ranges.empty()) return "columns must move the other operand alone";
+    return nullptr;
+  }
+
+  // Why sums beside the product are not of its rows, a fragment's at a time; null if they are.
+  const char* AddsRows() const {
+    std::vector<const UOp*> outputs, rows;
+    for (int r = 0; r < kernel_.output_count; ++r) outputs.push_back(kernel_.ranges[r].node);
+    for (const int r : product_.rows.ranges) rows.push_back(kernel_.ranges[r].node);
+    for (const UOp* store : kernel_.stores) {
+      if (!SumsPoints(store)) continue;
+      const absl::StatusOr<std::vector<const UOp*>> summed = SummedRows(store, outputs);
+      if (!summed.ok()) return "a sum beside the product has no blocks of rows";
+      if (*summed != rows) return "a sum beside the product is not of its rows";
+    }
     return nullptr;
   }
 

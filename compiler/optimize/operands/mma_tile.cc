@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/accessors.h"
 
 namespace outboard::codegen {
 namespace {
@@ -212,6 +213,11 @@ absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Tar
     if (asked) return absl::InvalidArgumentError("MMA: AMD's units take bf16 and f16");
     return std::nullopt;
   }
+  if (*unit != MatrixUnit::kMma &&
+      std::any_of(kernel.stores.begin(), kernel.stores.end(), SumsPoints)) {
+    if (asked) return absl::InvalidArgumentError("MMA: sums of rows are of NVIDIA's units");
+    return std::nullopt;
+  }
   if (ByteWidth(plan.product.dtype) == 1 && target.arch == "sm_80") {
     if (asked) return absl::InvalidArgumentError("MMA: sm_80 has no products of 8-bit floats");
     return std::nullopt;
@@ -230,6 +236,13 @@ absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Tar
   if (!tile) return std::nullopt;
   plan.tile = *tile;
   return plan;
+}
+
+bool ComputesRowSums(const UOp* kernel, const Target& target) {
+  const absl::StatusOr<LoopNest> nest = AnalyzeKernel(kernel);
+  if (!nest.ok() || MatrixUnitOf(target) != MatrixUnit::kMma) return false;
+  const absl::StatusOr<std::optional<MmaPlan>> plan = PlanMma(*nest, target, nullptr);
+  return plan.ok() && plan->has_value();
 }
 
 }  // namespace outboard::codegen

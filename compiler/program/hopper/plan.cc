@@ -106,6 +106,7 @@ class ResultFinder {
 
   absl::StatusOr<HopperResult> Find(const UOp* store) {
     if (store->src.size() != 2) return NoViewOf("a store has a gate");
+    if (SumsPoints(store)) return NoViewOf("a store is of sums");
     if (product_.rows.ranges.size() != 1 || product_.columns.ranges.size() != 1)
       return NoViewOf("a result has several ranges of rows or columns");
     const int64_t slot = GlobalOfAccess(store->src[0]).slot();

@@ -75,6 +75,28 @@ SumPlace ResultWriter::PlaceOf(const SumTile& tile, int64_t element) {
   return {tile.first.batch, b_.Plus(row, b_.Int(first.row)), b_.Plus(column, b_.Int(first.column))};
 }
 
+// The nearest place within C.
+SumPlace ResultWriter::Within(SumPlace place) {
+  if (cut_rows_) place.row = Least(place.row, m_ - 1);
+  if (cut_columns_) place.column = Least(place.column, n_ - 2);
+  return place;
+}
+
+// Elements come in the order of their numbers: two of a row, then two of the row 8 below.
+void ResultWriter::KeepForSums(const SumTile& tile, int64_t element) {
+  if (stores_.keep == nullptr) return;
+  const SumPlace at = PlaceOf(tile, element);
+  SumPlace place = Within(at);
+  if (cut_rows_) place.inside = b_.Less(at.row, b_.Int(m_));
+  const int64_t half = element / 2 % 2;
+  stores_.keep(half, place, b_.Load(tile.sums, b_.Int(element)),
+               b_.Load(tile.sums, b_.Int(element + 1)));
+  if (half == 0) return;
+  const ValueId warp = b_.Divide(b_.Modulo(thread_, kWarpgroupThreads), kWarpThreads);
+  const ValueId first = b_.Plus(b_.Times(tile.consumer, kRows), b_.Times(warp, kRows / 4));
+  stores_.add(thread_, {at.batch, b_.Plus(tile.first.row, first), at.column});
+}
+
 void ResultWriter::WriteBox(size_t result, const SumTile& tile, int64_t box, int64_t turn,
                             int64_t left) {
   const int64_t wide = results_[result].columns();
@@ -92,15 +114,14 @@ void ResultWriter::WriteBox(size_t result, const SumTile& tile, int64_t box, int
                                        wide),
                               b_.Times(b_.Modulo(in_group, 4), 2));
   for (int64_t e = box * wide / 2; e < (box + 1) * wide / 2; e += 2) {
-    SumPlace place = PlaceOf(tile, e);
-    if (cut_rows_) place.row = Least(place.row, m_ - 1);
-    if (cut_columns_) place.column = Least(place.column, n_ - 2);
+    const SumPlace place = Within(PlaceOf(tile, e));
     const ValueId value = stores_.boxed(result, place, b_.Load(tile.sums, b_.Int(e)),
                                         b_.Load(tile.sums, b_.Int(e + 1)));
     const MatrixPlace first = WgmmaElement(0, static_cast<int>(e));
     const ValueId to =
         b_.Plus(b_.Plus(begin, own), b_.Int(first.row * wide + first.column - box * wide));
     b_.Add({.code = Code::kStore, .lanes = 2, .src = {opened.shared, to, value}, .imm = {1, 0, 0}});
+    if (result == 0 && stores_.direct == nullptr) KeepForSums(tile, e);
   }
   b_.Do(Code::kProxyFence);
   b_.Do(Code::kGroupSync);
@@ -121,6 +142,7 @@ void ResultWriter::WriteBox(size_t result, const SumTile& tile, int64_t box, int
 // Two neighbouring columns at a time: n is even, so that both are within C or neither.
 void ResultWriter::WriteDirectly(const SumTile& tile) {
   for (int64_t e = 0; e < tile.columns / 2; e += 2) {
+    KeepForSums(tile, e);  // what is stored may lie over what it is computed from
     SumPlace at = PlaceOf(tile, e);
     if (cut_rows_) at.inside = b_.Less(at.row, b_.Int(m_));
     if (cut_columns_) {

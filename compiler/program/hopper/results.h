@@ -51,6 +51,12 @@ struct ProductStores {
   std::function<ValueId(size_t result, SumPlace place, ValueId first, ValueId second)> boxed;
   // Stores what else becomes of them. Null: nothing does. `inside` is of both columns.
   std::function<void(SumPlace place, ValueId first, ValueId second)> direct;
+  // What is summed over 16 rows each, before `direct` or, without that, beside the first result in
+  // boxes. Null: nothing is.
+  //   keep   of a row `half` of two: `place` as for `boxed`, `inside` of the row
+  //   add    of both rows; `place` is that of the first of the 16 rows and of the two columns
+  std::function<void(int64_t half, SumPlace place, ValueId first, ValueId second)> keep;
+  std::function<void(ValueId thread, SumPlace place)> add;
 };
 
 // Sums of a warpgroup: 64 rows from `first.row` on, and so many columns.
@@ -91,6 +97,8 @@ class ResultWriter {
   void WriteBox(size_t result, const SumTile& tile, int64_t box, int64_t turn, int64_t left);
   void WriteDirectly(const SumTile& tile);
   SumPlace PlaceOf(const SumTile& tile, int64_t element);
+  SumPlace Within(SumPlace place);
+  void KeepForSums(const SumTile& tile, int64_t element);
   ValueId Speaks();
   ValueId Least(ValueId a, int64_t b);
 

@@ -5,6 +5,7 @@
 
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/row_sums.h"
 
 namespace outboard::program {
 
@@ -19,23 +20,39 @@ class HopperLowering {
     ProductStores stores;
     std::vector<const UOp*> direct;
     for (const UOp* store : kernel_.stores)
-      if (std::none_of(plan_.boxed.begin(), plan_.boxed.end(),
+      if (!SumsPoints(store) &&
+          std::none_of(plan_.boxed.begin(), plan_.boxed.end(),
                        [&](const BoxedStore& boxed) { return boxed.store == store; }))
         direct.push_back(store);
     stores.boxed = [&](size_t result, SumPlace place, ValueId first, ValueId second) {
       return Values(plan_.boxed[result].store->src[1], place, first, second);
     };
-    if (!direct.empty())
+    if (!direct.empty() || plan_.boxed.empty())
       stores.direct = [&](SumPlace place, ValueId first, ValueId second) {
         const ValueId branch = place.inside < 0 ? -1 : low_.b_.If(place.inside);
         ForBoth(place, first, second, [&] { low_.Store(direct); });
         if (branch >= 0) low_.b_.EndIf(branch);
       };
+    RowSums sums(low_, plan_.product);
+    if (sums.any()) AddSums(sums, stores);
     AddHopperProduct(low_.b_, plan_.shape, plan_.tile, stores);
     return low_.b_.Take(static_cast<int>(kernel_.slot_elements.size()));
   }
 
  private:
+  void AddSums(RowSums& sums, ProductStores& stores) {
+    stores.keep = [&](int64_t half, SumPlace place, ValueId first, ValueId second) {
+      int64_t lane = 0;
+      ForBoth(place, first, second,
+              [&] { sums.Keep(half, low_.b_.Int(lane++), place.inside); });
+    };
+    stores.add = [&](ValueId thread, SumPlace place) {
+      low_.BindAll(plan_.product.batch, place.batch);
+      sums.Store(thread, place.row, place.column);
+      for (const int r : plan_.product.batch) low_.Unbind(r);
+    };
+  }
+
   // Calls `body` for each of the two sums, at its place.
   template <typename Body>
   void ForBoth(SumPlace place, ValueId first, ValueId second, const Body& body) {

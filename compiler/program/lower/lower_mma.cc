@@ -23,6 +23,7 @@
 #include "compiler/program/hopper/two_tf32.h"
 #include "compiler/program/lower/amd_fragments.h"
 #include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/row_sums.h"
 #include "compiler/target.h"
 
 namespace outboard::program {
@@ -56,6 +57,7 @@ class MmaLowering {
         product_(plan.product),
         tile_(plan.tile),
         unit_(plan.unit),
+        row_sums_(low_, product_),
         chunk_(kChunkBytes / ByteWidth(product_.dtype)),
         depth_(2 * chunk_),
         times_(TimesOf(product_.steps, tile_.steps)),
@@ -497,7 +499,7 @@ class MmaLowering {
         Inside(rows_, b_.Plus(first_row, b_.Int(i * kFragment + AmdRow(unit_, lane))), 1, [&] {
           for (int64_t j = 0; j < fragments_across_; ++j)
             Inside(columns_, b_.Plus(first_column, b_.Int(j * kFragment)), 1,
-                   [&] { StoreAt(b_.Int(SumOf(i, j, lane))); });
+                   [&] { StoreAt(b_.Int(SumOf(i, j, lane)), -1, -1); });
         });
   }
 
@@ -507,16 +509,31 @@ class MmaLowering {
     const ValueId first_row = FirstRow(), first_column = FirstColumn();
     const int inner = product_.columns.ranges.back();
     const bool pairs = kernel_.ranges[inner].extent % 2 == 0;
+    const auto column_of = [&](int64_t j) { return b_.Plus(first_column, b_.Int(j * 8)); };
+    const auto row_of = [&](int64_t i, int64_t half) {
+      return b_.Plus(first_row, b_.Int(i * kFragment + half * 8));
+    };
+    const auto store = [&](int64_t i, int64_t j, int64_t half) {
+      if (pairs) StorePair(column_of(j), SumOf(i, j, half * 2), half);
+      for (int64_t lane = 0; !pairs && lane < 2; ++lane)
+        Inside(columns_, b_.Plus(column_of(j), b_.Int(lane)), 1,
+               [&] { StoreAt(b_.Int(SumOf(i, j, half * 2 + lane)), b_.Int(lane), half); });
+    };
+    if (row_sums_.any()) {
+      for (int64_t i = 0; i < fragments_down_; ++i)
+        for (int64_t j = 0; j < fragments_across_ * 2; ++j) {
+          row_sums_.Clear();
+          for (const int64_t half : {0, 1})
+            Inside(rows_, row_of(i, half), 1, [&] { store(i, j, half); });
+          row_sums_.Store(lane_, b_.Plus(Start(rows_, b_.Int(0)), b_.Int(i * kFragment)),
+                          column_of(j));
+        }
+      return;
+    }
     for (int64_t i = 0; i < fragments_down_; ++i)
       for (int64_t half = 0; half < 2; ++half)
-        Inside(rows_, b_.Plus(first_row, b_.Int(i * kFragment + half * 8)), 1, [&] {
-          for (int64_t j = 0; j < fragments_across_ * 2; ++j) {
-            const ValueId column = b_.Plus(first_column, b_.Int(j * 8));
-            if (pairs) StorePair(column, SumOf(i, j, half * 2));
-            for (int64_t lane = 0; !pairs && lane < 2; ++lane)
-              Inside(columns_, b_.Plus(column, b_.Int(lane)), 1,
-                     [&] { StoreAt(b_.Int(SumOf(i, j, half * 2 + lane))); });
-          }
+        Inside(rows_, row_of(i, half), 1, [&] {
+          for (int64_t j = 0; j < fragments_across_ * 2; ++j) store(i, j, half);
         });
   }
 
@@ -537,7 +554,7 @@ class MmaLowering {
   }
 
   // Two columns as lanes: the first is even, and so is the inner range's extent.
-  void StorePair(ValueId column, int64_t sum) {
+  void StorePair(ValueId column, int64_t sum, int64_t half) {
     Inside(columns_, column, 2, [&] {
       const int inner = product_.columns.ranges.back();
       const ValueId first = low_.value_[inner];
@@ -549,15 +566,16 @@ class MmaLowering {
       const ValueId lane = b_.Loop(2, How::kVector, 2);
       low_.Enter();
       low_.BindPlain(inner, b_.Plus(first, lane));
-      StoreAt(b_.Plus(b_.Int(sum), lane));
+      StoreAt(b_.Plus(b_.Int(sum), lane), lane, half);
       low_.Leave();
       b_.End(lane);
       if (branch >= 0) b_.EndIf(branch);
     });
   }
 
-  void StoreAt(ValueId sum) {
+  void StoreAt(ValueId sum, ValueId lane, int64_t half) {
     low_.together_[product_.sum] = b_.Load(sums_, sum);
+    if (row_sums_.any()) row_sums_.Keep(half, lane);
     low_.Stores();
   }
 
@@ -567,6 +585,7 @@ class MmaLowering {
   const MmaProduct& product_;
   const MmaTile& tile_;
   const MatrixUnit unit_;
+  RowSums row_sums_;
   const int64_t chunk_, depth_;  // elements: of 16 bytes, and steps of an MMA
   const int64_t times_, stages_;
   int64_t fragments_down_ = 0, fragments_across_ = 0;

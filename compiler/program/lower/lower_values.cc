@@ -123,6 +123,7 @@ ValueId Lowering::Load(const UOp* node) {
 void Lowering::Stores() {
   std::vector<std::pair<std::vector<int>, std::vector<const UOp*>>> by_points;
   for (const UOp* store : kernel_.stores) {
+    if (SumsPoints(store)) continue;  // whoever has all of its rows stores it
     const RangeSet deps = kernel_.DepsOf(store);
     std::vector<int> points = TiledRanges(deps);
     const auto same = std::find_if(by_points.begin(), by_points.end(), [&](const auto& entry) {

@@ -10,6 +10,7 @@
 //   lower_core.cc     sums of products by matrix units
 //   lower_pack.cc     copies of their operands
 //   lower_mma.cc      products of matrices by those of a GPU, a class of its own
+//   row_sums.cc       sums of their rows, a class of its own
 //   lower_hopper.cc   the same by warpgroups (compiler/program/hopper), likewise
 //   lower_online.cc   reductions that share one loop, with running maxima
 //   lower_online_mma.cc   the same with matrix units of a GPU, a class of its own
@@ -61,6 +62,7 @@ class Lowering {
   friend class OnlineHopperLowering;  // lower_online_hopper.cc
   friend class OnlineMatrices;
   friend class OnlineMmaLowering;  // lower_online_mma.cc
+  friend class RowSums;            // row_sums.h
 
  public:
   Lowering(const LoopNest& kernel, const LoopPlan* plan);

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "compiler/copies.h"
 #include "compiler/ir/print.h"
+#include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/online/plan.h"
 
 namespace outboard::worker {
@@ -290,10 +291,13 @@ absl::StatusOr<std::unique_ptr<ExecutionPlan>> PlanMaker::Make(const PlanRequest
 
 schedule::ScheduleOptions PlanMaker::ScheduleOptionsOf() const {
   schedule::ScheduleOptions options{.scores = scores_, .overwrites = overwrites_};
-  if (target_.kind == TargetKind::kCuda)
-    options.computes_scores = [this](const UOp* kernel) {
-      return program::ComputesScores(kernel, target_);
-    };
+  if (target_.kind != TargetKind::kCuda) return options;
+  options.computes_scores = [this](const UOp* kernel) {
+    return program::ComputesScores(kernel, target_);
+  };
+  options.computes_sums = [this](const UOp* kernel) {
+    return codegen::ComputesRowSums(kernel, target_);
+  };
   return options;
 }
 

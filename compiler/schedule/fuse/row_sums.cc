@@ -1,0 +1,128 @@
+#include "compiler/schedule/fuse/row_sums.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "compiler/ir/accessors.h"
+#include "compiler/ir/build.h"
+#include "compiler/rewrite/rules/linear.h"
+#include "compiler/rewrite/simplify.h"
+#include "compiler/rewrite/substitute.h"
+
+namespace outboard::schedule {
+namespace {
+
+// Below, a sum is read from a cache, and the product's kernel would only grow.
+constexpr int64_t kRowsMin = 16 * kRowsAdded;
+
+// A range of the product's kernel, and of the sum's.
+struct Axis {
+  const UOp* output = nullptr;  // of the product
+  const UOp* other = nullptr;   // of the sum
+  int64_t stride = 0;           // of the result in memory
+  bool summed = false;
+
+  int64_t extent() const { return RangeOf(output).extent(); }
+};
+
+// What the sum loads at `index` is what the product stores at `place`: the axes of both, from the
+// smallest stride on; none where they have no such.
+std::vector<Axis> AxesOf(const UOp* place, const UOp* index, const UOp* sum) {
+  const LinearSum from = LinearOf(place), to = LinearOf(index);
+  if (from.constant != to.constant || from.terms.size() != to.terms.size()) return {};
+  std::vector<Axis> axes;
+  for (const auto& [term, stride] : from.terms) {
+    if (!IsRange(term, RangeKind::kOutput) || !term->src.empty()) return {};
+    const UOp* other = nullptr;
+    for (const auto& [t, s] : to.terms)
+      if (s == stride) other = t;
+    if (other == nullptr || other->op != Op::kRange || !other->src.empty() ||
+        RangeOf(other).extent() != RangeOf(term).extent())
+      return {};
+    const Sources summed = ReduceOf(sum).ranges();
+    axes.push_back({term, other, stride,
+                    std::find(summed.begin(), summed.end(), other) != summed.end()});
+  }
+  std::sort(axes.begin(), axes.end(),
+            [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
+  return axes;
+}
+
+const UOp* LoadOf(const UOp* value, int64_t slot) {
+  for (const UOp* node : PostOrder(value))
+    if (node->op == Op::kLoad && GlobalOfAccess(node).slot() == slot) return node;
+  return nullptr;
+}
+
+bool IsSumOfFloats(const UOp* sum) {
+  if (ReduceOf(sum).op() != Op::kAdd || !IsFloat(sum->dtype) || ByteWidth(sum->dtype) > 4)
+    return false;
+  const std::vector<const UOp*> inside = PostOrder(sum->src[0]);
+  return std::none_of(inside.begin(), inside.end(), [](const UOp* node) {
+    return node->op == Op::kReduceLoop || node->op == Op::kVar;
+  });
+}
+
+}  // namespace
+
+std::optional<DividedSum> DivideRowSum(Graph& graph, const UOp* sum, int64_t slot,
+                                       const UOp* place, const std::vector<const UOp*>& outputs,
+                                       int64_t& next_id) {
+  if (!IsSumOfFloats(sum)) return std::nullopt;
+  const UOp* const load = LoadOf(sum->src[0], slot);
+  if (load == nullptr) return std::nullopt;
+  const std::vector<Axis> axes = AxesOf(place, load->src[0]->src[1], sum);
+  // Columns stay, and there is nothing else.
+  if (axes.size() != outputs.size() || axes.empty() || axes[0].stride != 1 || axes[0].summed)
+    return std::nullopt;
+  Replacements to_product;
+  for (const Axis& axis : axes) to_product[axis.other] = axis.output;
+  for (const UOp* node : PostOrder(sum->src[0]))
+    if (node->op == Op::kRange && !to_product.contains(node)) return std::nullopt;
+  for (const UOp* range : ReduceOf(sum).ranges())
+    if (!to_product.contains(range)) return std::nullopt;
+
+  // From the first axis that is summed over on, as far as these are dense.
+  size_t begin = 0;
+  while (begin < axes.size() && !axes[begin].summed) ++begin;
+  size_t end = begin;
+  int64_t rows = 1;
+  while (end < axes.size() && axes[end].summed && axes[end].stride == axes[begin].stride * rows)
+    rows *= axes[end++].extent();
+  if (rows < kRowsMin) return std::nullopt;
+
+  DividedSum divided;
+  const auto times = [&](const UOp* number, int64_t by) {
+    return Mul(graph, number, ConstIndex(graph, by));
+  };
+  const int64_t blocks = (rows + kRowsAdded - 1) / kRowsAdded;
+  const UOp* const block =
+      graph.MakeChecked(Op::kRange, DType::kI64, {},
+                        {next_id++, blocks, static_cast<int64_t>(RangeKind::kReduce)});
+  const UOp *row = ConstIndex(graph, 0), *stored_at = row, *read_at = row;
+  int64_t elements = 1;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (i >= begin && i < end) {
+      row = Add(graph, row, times(axes[i].output, axes[i].stride / axes[begin].stride));
+      if (i + 1 < end) continue;
+      const UOp* const number = Alu(graph, Op::kIDiv, row, ConstIndex(graph, kRowsAdded));
+      stored_at = Add(graph, stored_at, times(number, elements));
+      read_at = Add(graph, read_at, times(block, elements));
+      divided.ranges.push_back(block);
+      elements *= blocks;
+      continue;
+    }
+    stored_at = Add(graph, stored_at, times(axes[i].output, elements));
+    read_at = Add(graph, read_at, times(axes[i].other, elements));
+    if (axes[i].summed) divided.ranges.push_back(axes[i].other);
+    elements *= axes[i].extent();
+  }
+  divided.elements = elements;
+  divided.place = Simplify(graph, stored_at);
+  divided.read_at = Simplify(graph, read_at);
+  divided.value =
+      Cast(graph, Simplify(graph, Substitute(graph, sum->src[0], to_product)), DType::kF32);
+  return divided;
+}
+
+}  // namespace outboard::schedule

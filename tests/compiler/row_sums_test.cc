@@ -1,0 +1,365 @@
+// Sums over rows beside a product (compiler/kernel/row_sums.h): kernels with stores of sums, by
+// matrix units, by warpgroups and without either, against a walk of the kernel; and the schedule
+// that makes such kernels, against the interpreter.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "base/check.h"
+#include "client/tensor/tensor.h"
+#include "compiler/compile.h"
+#include "compiler/ir/spec.h"
+#include "compiler/kernel/row_sums.h"
+#include "compiler/program/expand.h"
+#include "compiler/program/hopper/plan.h"
+#include "compiler/reference/interpret.h"
+#include "compiler/rewrite/simplify.h"
+#include "tests/compiler/harness.h"
+#include "tests/compiler/mma_check.h"
+#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/schedule_eval.h"
+#include "tests/compiler/schedule_programs.h"
+
+namespace outboard::test {
+namespace {
+
+struct SumCase {
+  const char* name;
+  int64_t passages = 1, m = 128, n = 64, k = 128;  // rows are [passages][m]
+  int64_t heads = 1;                               // products of a batch
+  DType dtype = DType::kBF16, result = DType::kF32;
+  bool gated = false;      // by what lies in slot 4, as a gradient of relu is
+  bool in_place = false;   // by what lies in slot 0 before
+  bool only_sums = false;  // nothing else is stored
+  int sums = 1;
+};
+
+const UOp* StoreSumsAt(Graph& g, int64_t slot, int64_t elements, const UOp* index,
+                       const UOp* value) {
+  return g.MakeChecked(Op::kStore, DType::kVoid,
+                       {At(g, slot, DType::kF32, elements, index), value}, {1});
+}
+
+// y[head, row, n] = f(sum over k of a[head, row, k] * b[head, k, n]), and beside it
+// p[head, row / 16, n], of y and of y + y; slots y, a, b, p, gate, second p.
+const UOp* KernelOf(Graph& g, const SumCase& p) {
+  const UOp *const head = Range(g, 0, p.heads), *const passage = Range(g, 1, p.passages),
+                   *const m = Range(g, 2, p.m), *const n = Range(g, 3, p.n),
+                   *const k = ReduceRange(g, 4, p.k);
+  const int64_t rows = p.passages * p.m, blocks = (rows + 15) / 16;
+  const UOp* const row = RowMajor(g, {passage, m}, {p.passages, p.m});
+  const UOp* const a =
+      LoadAt(g, 1, p.dtype, p.heads * rows * p.k, RowMajor(g, {head, row, k}, {p.heads, rows, p.k}));
+  const UOp* const b =
+      LoadAt(g, 2, p.dtype, p.heads * p.k * p.n, RowMajor(g, {head, k, n}, {p.heads, p.k, p.n}));
+  const auto wide = [&](const UOp* x) { return Cast(g, x, DType::kF32); };
+  const UOp* y = Fold(g, Op::kAdd, Mul(g, wide(a), wide(b)), {k});
+  const int64_t elements = p.heads * rows * p.n;
+  const UOp* const at = RowMajor(g, {head, row, n}, {p.heads, rows, p.n});
+  if (p.gated || p.in_place) {
+    const UOp* const gate =
+        p.in_place ? LoadAt(g, 0, p.result, elements, at) : LoadAt(g, 4, p.dtype, elements, at);
+    y = Where(g, Alu(g, Op::kCmpLt, ConstFloat(g, DType::kF32, 0), wide(gate)), y,
+              ConstFloat(g, DType::kF32, 0));
+  }
+  const UOp* const block = Alu(g, Op::kIDiv, row, ConstIndex(g, 16));
+  const UOp* const sum_at = RowMajor(g, {head, block, n}, {p.heads, blocks, p.n});
+  std::vector<const UOp*> stores;
+  if (!p.only_sums) stores.push_back(StoreAt(g, 0, elements, at, Cast(g, y, p.result)));
+  stores.push_back(StoreSumsAt(g, 3, p.heads * blocks * p.n, sum_at, y));
+  if (p.sums > 1)
+    stores.push_back(StoreSumsAt(g, 5, p.heads * blocks * p.n, sum_at, Add(g, y, y)));
+  return Simplify(g, Sink(g, stores));
+}
+
+const SumCase kCases[] = {
+    {.name = "plain"},
+    {.name = "several ranges of rows", .passages = 3, .m = 64, .n = 128},
+    {.name = "rows that blocks do not divide", .m = 137, .n = 72, .k = 64},
+    {.name = "several ranges, which blocks do not divide", .passages = 3, .m = 57, .k = 64},
+    {.name = "a batch", .m = 80, .n = 64, .k = 64, .heads = 3},
+    {.name = "bf16, gated, two sums", .m = 200, .n = 136, .result = DType::kBF16, .gated = true,
+     .sums = 2},
+    {.name = "over what it is gated by", .m = 100, .n = 64, .result = DType::kBF16,
+     .in_place = true},
+    {.name = "sums alone", .m = 130, .n = 64, .only_sums = true, .sums = 2},
+    {.name = "f32", .m = 130, .n = 64, .k = 160, .dtype = DType::kF32, .gated = true},
+};
+
+double ToleranceOf(const SumCase& test) { return test.result == DType::kF32 ? 1e-5 : 8e-3; }
+
+int64_t AxisOf(const SumCase& test) { return test.heads > 1 ? 3 : 2; }
+
+TEST(RowSums, BesideMatrixUnits_AreTheWalk) {
+  for (const SumCase& test : kCases) {
+    SCOPED_TRACE(test.name);
+    Graph g;
+    const UOp* const sink = KernelOf(g, test);
+    const bool f32 = test.dtype == DType::kF32;
+    const MmaTile small{32, 32, f32 ? 16 : 32, 1, 2, 2}, large{64, 64, f32 ? 16 : 32, 2, 2, 3};
+    const double tolerance = ToleranceOf(test);
+    CheckKernel(sink, &small, AxisOf(test), tolerance, "sm_80");
+    CheckKernel(sink, &large, AxisOf(test), tolerance, "sm_90");
+    if (HasFatalFailure()) return;
+  }
+}
+
+// An odd number of columns is stored one by one.
+TEST(RowSums, OddColumns_AreTheWalk) {
+  Graph g;
+  const MmaTile tile{64, 64, 32, 2, 2, 3};
+  CheckKernel(KernelOf(g, {.name = "odd", .m = 75, .n = 61, .k = 64}), &tile, 2, 1e-5, "sm_90");
+}
+
+void CheckByWarpgroups(const SumCase& test, const program::HopperTile& tile) {
+  SCOPED_TRACE(test.name);
+  Graph g, guards;
+  const UOp* const sink = KernelOf(g, test);
+  const Buffers start = RandomBuffers(sink, 1);
+  Buffers want = start;
+  ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+  const codegen::LoopNest kernel = *codegen::AnalyzeKernel(*proof::GuardUnproved(guards, sink));
+  const auto product = codegen::FindMmaProduct(kernel);
+  ASSERT_TRUE(product.ok()) << product.status();
+  const auto plan = program::MakeHopperPlan(kernel, *product, tile);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto program = program::ExpandHopper(kernel, *plan);
+  ASSERT_TRUE(program.ok()) << program.status();
+  Buffers got = start;
+  const program::RunReport report = program::Interpret(*program, got, {}, {.seed = 3});
+  ASSERT_TRUE(report.ok()) << report.message;
+  ExpectClose(sink, got, want, ToleranceOf(test));
+  if (testing::Test::HasFatalFailure()) return;
+
+  const codegen::Opt opt{codegen::OptKind::kWgmma, AxisOf(test), program::WgmmaAmount(tile)};
+  const auto compiled =
+      CompileKernel(sink, {.target = CudaTarget("sm_90a", 132), .opts = {{opt}}});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  ASSERT_TRUE(absl::StrContains(compiled->object, "wgmma.mma_async"));
+  EXPECT_FALSE(absl::StrContains(compiled->object, ".local"));
+  got = start;
+  const absl::Status ran = RunOnPtxMachine(*compiled, got);
+  ASSERT_TRUE(ran.ok()) << ran;
+  ExpectClose(sink, got, want, ToleranceOf(test));
+  const std::string ptxas = FindPtxas();
+  if (ptxas.empty()) return;
+  const auto spilled = Assemble(ptxas, compiled->object, "sm_90a");
+  ASSERT_TRUE(spilled.ok()) << spilled.status();
+  EXPECT_EQ(*spilled, 0);
+}
+
+TEST(RowSums, BesideWarpgroups_AreTheWalk) {
+  for (const SumCase& test : kCases) {
+    CheckByWarpgroups(test, {.columns = 64, .stages = 2});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(RowSums, BesideOtherTilesOfWarpgroups_AreTheWalk) {
+  const SumCase wide = {.name = "256 columns", .m = 260, .n = 264, .result = DType::kBF16,
+                        .gated = true};
+  CheckByWarpgroups(wide, {.columns = 256});
+  const SumCase parts = {.name = "sums in parts", .m = 200, .n = 136, .k = 648, .gated = true};
+  CheckByWarpgroups(parts, {.columns = 128, .stages = 4, .split = 2});
+  const SumCase cluster = {.name = "clusters, persistent", .m = 512, .n = 136, .k = 192,
+                           .result = DType::kBF16};
+  CheckByWarpgroups(cluster, {.columns = 128, .stages = 2, .persistent_blocks = 132, .cluster = 2,
+                              .order = 2});
+}
+
+// Without matrix units rows are computed again for their sums.
+TEST(RowSums, WithoutMatrixUnits_AreTheWalk) {
+  for (const SumCase& test : kCases) {
+    SCOPED_TRACE(test.name);
+    // What is stored over what it is computed from cannot be computed again.
+    if (test.in_place) continue;
+    SumCase small = test;
+    small.k = 24;
+    Graph g;
+    const UOp* const sink = KernelOf(g, small);
+    Check(sink, ToleranceOf(test));
+    const Buffers start = RandomBuffers(sink, 1);
+    Buffers want = start, got = start;
+    ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+    CompileOptions plain{.target = CudaTarget("sm_90a", 132)};
+    plain.opts.emplace();
+    const auto compiled = CompileKernel(sink, plain);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const absl::Status ran = RunOnPtxMachine(*compiled, got);
+    ASSERT_TRUE(ran.ok()) << ran;
+    ExpectClose(sink, got, want, ToleranceOf(test));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// The additions are in one order, whatever the tile.
+TEST(RowSums, HaveTheSameBitsInEveryTile) {
+  Graph g;
+  const SumCase test = {.name = "", .m = 144, .n = 64, .k = 64};
+  const UOp* const sink = KernelOf(g, test);
+  Buffers start = RandomBuffers(sink, 1);
+  uint64_t digits = 1;
+  for (const size_t slot : {1, 2})
+    for (size_t i = 0; i < start[slot].size(); i += 2) {
+      digits = digits * 6364136223846793005 + 1442695040888963407;
+      StoreFloat(DType::kBF16, static_cast<double>(digits >> 40) * 0x1p-24 - 0.4,
+                 &start[slot][i]);
+    }
+  std::vector<std::string> sums;
+  for (const MmaTile& tile : {MmaTile{32, 32, 32, 1, 2, 2}, MmaTile{64, 64, 32, 2, 2, 3},
+                              MmaTile{128, 64, 32, 4, 1, 2}}) {
+    CompileOptions options{.target = CudaTarget("sm_90", 132)};
+    options.opts = {{OptKind::kMma, 2, codegen::MmaAmount(tile)}};
+    const auto compiled = CompileKernel(sink, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    Buffers got = start;
+    ASSERT_EQ(RunOnPtxMachine(*compiled, got), absl::OkStatus());
+    sums.push_back(got[3]);
+  }
+  EXPECT_EQ(sums[0], sums[1]);
+  EXPECT_EQ(sums[0], sums[2]);
+}
+
+TEST(RowSums, OtherPlaces_AreRefused) {
+  Graph g;
+  const UOp *const m = Range(g, 0, 64), *const n = Range(g, 1, 8);
+  const auto refused = [&](const UOp* place) {
+    const UOp* const store = StoreSumsAt(g, 0, 1024, place, ConstFloat(g, DType::kF32, 1));
+    return std::string(codegen::SummedRows(store, {m, n}).status().message());
+  };
+  const UOp* const block = Alu(g, Op::kIDiv, m, ConstIndex(g, 16));
+  const auto times = [&](const UOp* x, int64_t by) { return Mul(g, x, ConstIndex(g, by)); };
+  EXPECT_EQ(refused(Add(g, times(block, 8), n)), "");
+  EXPECT_TRUE(absl::StrContains(refused(Add(g, times(m, 8), n)), "no range is divided"));
+  EXPECT_TRUE(absl::StrContains(refused(Add(g, times(block, 4), n)), "two blocks"));
+  EXPECT_TRUE(absl::StrContains(refused(block), "not in the place"));
+  EXPECT_TRUE(absl::StrContains(refused(Add(g, times(block, 64), m)), "divided and is not"));
+  const UOp* const shifted = Alu(g, Op::kIDiv, Add(g, m, ConstIndex(g, 1)), ConstIndex(g, 16));
+  EXPECT_TRUE(absl::StrContains(refused(Add(g, times(shifted, 8), n)), "no dense number"));
+}
+
+// ---- the schedule
+
+struct Network {
+  std::vector<int64_t> batch;  // dimensions of rows
+  int64_t in = 64, hidden = 96, out = 48;
+  DType dtype = DType::kF32;
+};
+
+// The gradients of a layer between two others, by name of what they are of: first the bias whose
+// gradient is a sum over rows of a product times the gradient of an activation.
+Program GradientsOf(const Network& net) {
+  return {"gradients", [net](Size) {
+            const auto input = [&](std::vector<int64_t> dims) {
+              Tensor t = Tensor::zeros(dims, DType::kF32).state_();
+              t.requires_grad_();
+              return t;
+            };
+            std::vector<int64_t> rows = net.batch;
+            rows.push_back(net.in);
+            const Tensor x = input(rows);
+            const Tensor w1 = input({net.in, net.hidden}), b1 = input({net.hidden});
+            const Tensor w2 = input({net.hidden, net.out}), b2 = input({net.out});
+            const auto cast = [&](const Tensor& t) { return t.cast(net.dtype); };
+            const Tensor hidden = (cast(x).matmul(cast(w1)) + cast(b1)).relu();
+            const Tensor y = hidden.matmul(cast(w2)) + cast(b2);
+            (y.cast(DType::kF32) * y.cast(DType::kF32)).sum().backward();
+            realize(std::vector<Tensor>{b1.grad(), w1.grad(), w2.grad(), b2.grad()});
+          }};
+}
+
+schedule::Schedule ScheduleOf(Graph& g, const UOp* sink, const char* arch, bool divides) {
+  const Target target = CudaTarget(arch, kMultiprocessors);
+  schedule::ScheduleOptions options;
+  if (divides)
+    options.computes_sums = [target](const UOp* kernel) {
+      return codegen::ComputesRowSums(kernel, target);
+    };
+  return ValueOrDie(schedule::MakeSchedule(g, sink, target, {}, options));
+}
+
+int64_t SumsIn(const schedule::Schedule& schedule) {
+  int64_t sums = 0;
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels)
+    sums += std::count_if(kernel.ast->src.begin(), kernel.ast->src.end(), SumsPoints);
+  return sums;
+}
+
+void ExpectNear(const Results& want, const Results& got, double tolerance) {
+  for (size_t r = 0; r < want.size(); ++r) {
+    const std::vector<double> x = FloatsOf(want[r]), y = FloatsOf(got[r]);
+    double largest = 0;
+    for (const double number : x) largest = std::max(largest, std::abs(number));
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_NEAR(x[i], y[i], tolerance * largest) << "result " << r << " element " << i;
+  }
+}
+
+// All kernels as PTX on the machine, one after the other.
+Results RunAsPtx(const schedule::Schedule& schedule, const UOp* sink,
+                 const std::vector<HostTensor>& params, const char* arch) {
+  using Kind = schedule::ScheduledBuffer::Kind;
+  Buffers memory;
+  for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
+    memory.emplace_back(static_cast<size_t>(buffer.bytes()), '\xa5');
+    if (buffer.kind == Kind::kInput) memory.back() = params[buffer.index].bytes;
+  }
+  Compiler compiler({.target = CudaTarget(arch, kMultiprocessors)});
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
+    Buffers own;
+    for (const int i : kernel.buffers) own.push_back(memory[i]);
+    const auto compiled = compiler.Compile(kernel.ast);
+    OB_CHECK_OK(compiled.status());
+    if (compiled->tasks > 0) OB_CHECK_OK(RunOnPtxMachine(*compiled, own));
+    for (size_t slot = 0; slot < own.size(); ++slot) memory[kernel.buffers[slot]] = own[slot];
+  }
+  Results out;
+  for (const UOp* result : sink->src) out.push_back({result->dtype, StaticDims(result->shape), {}});
+  for (size_t i = 0; i < schedule.buffers.size(); ++i)
+    if (schedule.buffers[i].kind == Kind::kOutput)
+      out[schedule.buffers[i].index].bytes = memory[i];
+  return out;
+}
+
+void CheckNetwork(const Network& net, int64_t sums, const char* arch) {
+  Graph recorded, g, h;
+  const UOp* const sink = RecordProgram(recorded, GradientsOf(net), Size::kSmall);
+  std::vector<HostTensor> params;
+  uint64_t random = 1;
+  for (const UOp* param : ParamsOf(sink)) {
+    HostTensor tensor{param->dtype, StaticDims(param->shape), {}};
+    tensor.bytes.resize(tensor.ElementCount() * ByteWidth(param->dtype));
+    for (int64_t i = 0; i < tensor.ElementCount(); ++i) {
+      random = random * 6364136223846793005 + 1442695040888963407;
+      StoreFloat(param->dtype, static_cast<double>(random >> 40) * 0x1p-24 - 0.5,
+                 tensor.bytes.data() + i * ByteWidth(param->dtype));
+    }
+    params.push_back(std::move(tensor));
+  }
+  const double tolerance = net.dtype == DType::kF32 ? 1e-5 : 2e-2;
+  const Results want = ValueOrDie(Interpret(sink, params));
+  const schedule::Schedule whole = ScheduleOf(h, sink, arch, false);
+  const schedule::Schedule divided = ScheduleOf(g, sink, arch, true);
+  EXPECT_EQ(SumsIn(whole), 0);
+  ASSERT_EQ(SumsIn(divided), sums) << ScheduleToString(divided);
+  EXPECT_LE(divided.kernels.size(), whole.kernels.size());
+  ExpectNear(want, ValueOrDie(EvaluateSchedule(divided, sink, params)), tolerance);
+  if (testing::Test::HasFatalFailure()) return;
+  ExpectNear(want, RunAsPtx(divided, sink, params, arch), tolerance);
+}
+
+TEST(RowSums, GradientsOfBiases_AreTheInterpreters) {
+  CheckNetwork({.batch = {272}}, 2, "sm_90a");
+  CheckNetwork({.batch = {300}}, 2, "sm_90a");
+  CheckNetwork({.batch = {4, 80}}, 2, "sm_90a");
+  CheckNetwork({.batch = {4, 75}}, 2, "sm_90a");
+  CheckNetwork({.batch = {2, 144}, .dtype = DType::kBF16}, 2, "sm_90a");
+  CheckNetwork({.batch = {290}, .dtype = DType::kBF16}, 2, "sm_80");
+}
+
+// Few rows are in a cache.
+TEST(RowSums, OfFewRows_AreNotDivided) { CheckNetwork({.batch = {96}}, 0, "sm_90a"); }
+
+}  // namespace
+}  // namespace outboard::test
