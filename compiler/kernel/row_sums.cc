@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -61,6 +62,15 @@ std::vector<const UOp*> OutputsOf(const UOp* sink) {
   for (const UOp* node : PostOrder(sink))
     if (node->op == Op::kRange && !IsRange(node, RangeKind::kReduce)) outputs.push_back(node);
   return outputs;
+}
+
+bool ReadsWhatItStores(const UOp* sink) {
+  std::set<int64_t> stored;
+  for (const UOp* store : sink->src) stored.insert(GlobalOfAccess(store).slot());
+  const std::vector<const UOp*> nodes = PostOrder(sink);
+  return std::any_of(nodes.begin(), nodes.end(), [&](const UOp* node) {
+    return node->op == Op::kLoad && stored.contains(GlobalOfAccess(node).slot());
+  });
 }
 
 // One store of sums as a gated one of a reduction, by each block's first row.
@@ -150,6 +160,8 @@ absl::StatusOr<std::vector<const UOp*>> SummedRows(const UOp* store,
 
 absl::StatusOr<const UOp*> SpreadRowSums(Graph& graph, const UOp* sink) {
   if (!HasRowSums(sink)) return sink;
+  if (ReadsWhatItStores(sink))
+    return Otherwise("the rows would be computed again where they were written over");
   const std::vector<const UOp*> outputs = OutputsOf(sink);
   int64_t next_id = 0;
   for (const UOp* node : PostOrder(sink))

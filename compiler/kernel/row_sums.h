@@ -35,7 +35,8 @@ absl::StatusOr<std::vector<const UOp*>> SummedRows(const UOp* store,
 // is r * c + s / 16.
 const UOp* BlockOfWhole(const UOp* store);
 
-// Returns the kernel without stores of sums, which computes the same. Errors: as SummedRows.
+// Returns the kernel without stores of sums, which computes the same.
+// Errors: INVALID_ARGUMENT  as SummedRows, or the kernel reads what it stores
 absl::StatusOr<const UOp*> SpreadRowSums(Graph& graph, const UOp* sink);
 
 }  // namespace outboard::codegen

@@ -229,7 +229,7 @@ class Merger {
     const Draft& host = drafts_[maker->second];
     const auto stored = std::find_if(host.stores.begin(), host.stores.end(),
                                      [&](const Stored& s) { return s.node == rows; });
-    if (!host.has_loop || host.streams || stored == host.stores.end()) return false;
+    if (!host.has_loop || host.streams || host.scores || stored == host.stores.end()) return false;
     // Also a division that fails has made nodes.
     const int64_t before = graph_.node_count();
     if (before + reserved_ + 2 * kCopies * (host.nodes + guest.nodes) > limits::kGraphNodesMax)

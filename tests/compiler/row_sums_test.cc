@@ -221,6 +221,13 @@ TEST(RowSums, HaveTheSameBitsInEveryTile) {
   EXPECT_EQ(sums[0], sums[2]);
 }
 
+// What is written over cannot be computed again.
+TEST(RowSums, InPlaceWithoutMatrixUnits_IsRefused) {
+  Graph g;
+  const UOp* const sink = KernelOf(g, {.name = "", .in_place = true});
+  EXPECT_TRUE(absl::IsInvalidArgument(codegen::SpreadRowSums(g, sink).status()));
+}
+
 TEST(RowSums, OtherPlaces_AreRefused) {
   Graph g;
   const UOp *const m = Range(g, 0, 64), *const n = Range(g, 1, 8);

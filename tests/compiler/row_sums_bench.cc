@@ -1,0 +1,191 @@
+// What sums over rows beside products (compiler/kernel/row_sums.h) save in a step of GPT-2 124M on
+// sm_90a, as schedules say: build/tests/row_sums_bench [layers]. Nothing is run.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "base/check.h"
+#include "client/examples/gpt.h"
+#include "compiler/compile.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/kernel/row_sums.h"
+#include "compiler/optimize/operands/mma_tile.h"
+#include "compiler/program/online/plan.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
+#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/schedule_programs.h"
+
+namespace outboard::test {
+namespace {
+
+constexpr int kMultiprocessors = 132;  // of an H100
+constexpr double kMegabyte = 1e6;
+
+Program Step(int64_t layers, DType products) {
+  return {"gpt2_step", [=](Size) {
+            const Tensor text = Tensor::zeros({1'000'000}, DType::kI32).state_();
+            examples::GptTrainer trainer(text,
+                                         {.vocabulary = 50257,
+                                          .layers = layers,
+                                          .width = 768,
+                                          .heads = 12,
+                                          .context = 1024,
+                                          .products = products},
+                                         /*batch=*/8);
+            trainer.Step();
+          }};
+}
+
+schedule::Schedule ScheduleOf(Graph& g, const UOp* sink, std::span<const int64_t> donated,
+                              bool divides) {
+  const Target target = CudaTarget("sm_90a", kMultiprocessors);
+  schedule::ScheduleOptions options;
+  options.computes_scores = [&](const UOp* kernel) {
+    return program::ComputesScores(kernel, target);
+  };
+  if (divides)
+    options.computes_sums = [&](const UOp* kernel) {
+      return codegen::ComputesRowSums(kernel, target);
+    };
+  return ValueOrDie(schedule::MakeSchedule(g, sink, target, donated, options));
+}
+
+// Elements of one REDUCE_LOOP's terms.
+double TermsOf(const UOp* sum) {
+  double terms = 1;
+  for (const UOp* node : PostOrder(sum->src[0]))
+    if (node->op == Op::kRange) terms *= static_cast<double>(RangeOf(node).extent());
+  return terms;
+}
+
+// Whether the kernel multiplies matrices: some sum has more terms than each buffer has elements.
+bool Multiplies(const UOp* ast) {
+  for (const UOp* node : PostOrder(ast)) {
+    if (node->op != Op::kReduceLoop || ReduceOf(node).op() != Op::kAdd) continue;
+    double largest = 0;
+    for (const UOp* load : PostOrder(node->src[0]))
+      if (load->op == Op::kLoad)
+        largest = std::max(largest, static_cast<double>(GlobalOfAccess(load).elements()));
+    if (TermsOf(node) > 4 * largest) return true;
+  }
+  return false;
+}
+
+struct Figures {
+  int launches = 0;
+  int stores = 0;  // of sums
+  // Loads, in sums over rows, of what has as many elements as the sum has terms: of all such, and
+  // of what a product stores.
+  int reads = 0, of_products = 0;
+  double read_bytes = 0, of_products_bytes = 0;
+  double bytes = 0;  // of all buffers of all kernels
+};
+
+// A sum over rows: the range whose elements lie side by side is not summed over.
+bool AddsRows(const UOp* sum, const UOp* load) {
+  const UOp* const index = load->src[0]->src[1];
+  const UOp* last = index;  // x * stride + y
+  while (last->op == Op::kAdd)
+    last = last->src[0]->op == Op::kRange ? last->src[0] : last->src[1];
+  for (const UOp* range : ReduceOf(sum).ranges())
+    if (range == last) return false;
+  return last->op == Op::kRange;
+}
+
+Figures FiguresOf(const schedule::Schedule& schedule) {
+  Figures figures;
+  absl::flat_hash_map<int, bool> by_product;  // buffer -> whether a product stores it
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
+    figures.launches += kernel.together > 0;
+    absl::flat_hash_map<int, bool> counted;
+    for (const UOp* node : PostOrder(kernel.ast)) {
+      if (node->op != Op::kReduceLoop || ReduceOf(node).op() != Op::kAdd) continue;
+      const double terms = TermsOf(node);
+      for (const UOp* load : PostOrder(node->src[0])) {
+        if (load->op != Op::kLoad) continue;
+        const GlobalOf global = GlobalOfAccess(load);
+        const int buffer = kernel.buffers[global.slot()];
+        if (static_cast<double>(global.elements()) != terms || terms < 1 << 16 ||
+            !AddsRows(node, load) || counted[buffer])
+          continue;
+        counted[buffer] = true;
+        const double bytes = static_cast<double>(global.elements() * ByteWidth(load->dtype));
+        ++figures.reads;
+        figures.read_bytes += bytes;
+        figures.of_products += by_product[buffer];
+        figures.of_products_bytes += by_product[buffer] ? bytes : 0;
+      }
+    }
+    const bool multiplies = Multiplies(kernel.ast);
+    for (size_t slot = 0; slot < kernel.buffers.size(); ++slot) {
+      const int buffer = kernel.buffers[slot];
+      figures.bytes += static_cast<double>(schedule.buffers[buffer].bytes());
+      if (slot < kernel.ast->src.size()) by_product[buffer] = multiplies;
+    }
+    for (const UOp* store : kernel.ast->src) figures.stores += SumsPoints(store);
+  }
+  return figures;
+}
+
+void Print(const char* name, const schedule::Schedule& schedule) {
+  const Figures f = FiguresOf(schedule);
+  std::printf(
+      "%-12s kernels %zu launches %d | sums over rows read %d arrays, %.1f MB; of them products' "
+      "%d, %.1f MB | stores of sums %d | all kernels %.1f MB, arena %.1f MB\n",
+      name, schedule.kernels.size(), f.launches, f.reads, f.read_bytes / kMegabyte, f.of_products,
+      f.of_products_bytes / kMegabyte, f.stores, f.bytes / kMegabyte,
+      static_cast<double>(schedule.arena_bytes) / kMegabyte);
+  if (std::getenv("SHOW") != nullptr) std::puts(ScheduleToString(schedule).c_str());
+}
+
+// What the assembler says of the kernels with such stores, each once.
+void PrintAssembled(const schedule::Schedule& schedule) {
+  const std::string ptxas = FindPtxas();
+  if (ptxas.empty()) {
+    std::puts("no ptxas: nothing is assembled");
+    return;
+  }
+  Compiler compiler({.target = CudaTarget("sm_90a", kMultiprocessors)});
+  absl::flat_hash_set<std::string> known;
+  for (size_t k = 0; k < schedule.kernels.size(); ++k) {
+    const UOp* const ast = schedule.kernels[k].ast;
+    if (!codegen::HasRowSums(ast)) continue;
+    const CompiledKernel compiled = ValueOrDie(compiler.Compile(ast));
+    if (!known.insert(compiled.object).second) continue;
+    const bool by_warpgroups = absl::StrContains(compiled.object, "wgmma.mma_async");
+    const Assembled assembled = ValueOrDie(AssembleKernel(ptxas, compiled.object, "sm_90a"));
+    std::printf("  %s: %s, %lld registers, %lld bytes spilled, %lld of stack\n",
+                schedule::KernelToString(schedule, k).c_str(), by_warpgroups ? "WGMMA" : "MMA",
+                static_cast<long long>(assembled.registers),
+                static_cast<long long>(assembled.spill_bytes),
+                static_cast<long long>(assembled.stack_bytes));
+  }
+}
+
+}  // namespace
+}  // namespace outboard::test
+
+int main(int argc, char** argv) {
+  using namespace outboard;
+  const int64_t layers = argc > 1 ? std::atoi(argv[1]) : 12;
+  for (const DType products : {DType::kF32, DType::kBF16}) {
+    std::printf("%s\n", std::string(Name(products)).c_str());
+    for (const bool divides : {false, true}) {
+      Graph recorded, g;
+      std::vector<int64_t> donated;
+      const UOp* const sink = test::RecordProgram(recorded, test::Step(layers, products),
+                                                  test::Size::kReal, &donated);
+      const schedule::Schedule schedule = test::ScheduleOf(g, sink, donated, divides);
+      test::Print(divides ? "divided" : "whole", schedule);
+      if (divides) test::PrintAssembled(schedule);
+    }
+  }
+  return 0;
+}
