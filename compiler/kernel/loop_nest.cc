@@ -12,6 +12,7 @@
 #include "compiler/ir/spec.h"
 #include "compiler/kernel/decompose_math.h"
 #include "compiler/kernel/merge_ranges.h"
+#include "compiler/kernel/row_sums.h"
 #include "compiler/kernel/split_ranges.h"
 #include "compiler/optimize/limits.h"
 
@@ -164,6 +165,7 @@ bool LoopNest::IsNested(const ReduceGroup& group) const {
 absl::StatusOr<LoopNest> AnalyzeKernel(const UOp* sink) {
   LoopNest kernel;
   OB_RETURN_IF_ERROR(CheckSize(PostOrder(sink)));
+  OB_RETURN_IF_ERROR(CheckRowSums(sink));
   kernel.graph = std::make_unique<Graph>();
   kernel.tf32 = AllowsTf32(sink);
   sink = MergeRanges(*kernel.graph, SplitRanges(*kernel.graph, sink));

@@ -73,6 +73,17 @@ bool ReadsWhatItStores(const UOp* sink) {
   });
 }
 
+// All of it in one graph, where nodes are told apart.
+const UOp* Copied(Graph& g, const UOp* sink) {
+  absl::flat_hash_map<const UOp*, const UOp*> made;
+  for (const UOp* node : PostOrder(sink)) {
+    std::vector<const UOp*> src;
+    for (const UOp* source : node->src) src.push_back(made.at(source));
+    made[node] = g.MakeChecked(node->op, node->dtype, src, node->arg);
+  }
+  return made.at(sink);
+}
+
 // One store of sums as a gated one of a reduction, by each block's first row.
 absl::StatusOr<const UOp*> Spread(Graph& g, const UOp* store, const std::vector<const UOp*>& outputs,
                                   int64_t& next_id) {
@@ -93,19 +104,21 @@ absl::StatusOr<const UOp*> Spread(Graph& g, const UOp* store, const std::vector<
                                 static_cast<int64_t>(RangeKind::kReduce)});
   const UOp* const step = range(kSumRows);
   const UOp* at = Add(g, row, step);
-  const UOp* inside = nullptr;
-  if (rows % kSumRows != 0) {
-    inside = Alu(g, Op::kCmpLt, at, ConstIndex(g, rows));
-    at = Where(g, inside, at, ConstIndex(g, rows - 1));
+  const UOp* beyond = nullptr;
+  if (rows % kSumRows != 0) {  // the last row stands for those beyond
+    beyond = Alu(g, Op::kCmpLt, ConstIndex(g, rows - 1), at);
+    at = Where(g, beyond, ConstIndex(g, rows - 1), at);
   }
   for (const Digit& digit : digits) {
     const UOp* const number = Alu(g, Op::kIDiv, at, ConstIndex(g, digit.coefficient));
     by[digit.node] = Alu(g, Op::kMod, number, ConstIndex(g, digit.extent));
   }
   const UOp* value = Substitute(g, store->src[1], by);
-  if (inside != nullptr) value = Where(g, inside, value, ConstOf(g, value->dtype, 0));
-  const UOp* const sum = g.MakeChecked(Op::kReduceLoop, DType::kVoid, {value, step},
+  // This way round no lowering makes a branch around the reductions in it.
+  if (beyond != nullptr) value = Where(g, beyond, ConstOf(g, value->dtype, 0), value);
+  const UOp* const sum = g.MakeChecked(Op::kReduceLoop, DType::kVoid, {Simplify(g, value), step},
                                        {static_cast<int64_t>(Op::kAdd)});
+  // As it is: simplified, a row's number would no longer be that of ranges that can be merged.
   const UOp* const first =
       Alu(g, Op::kCmpEq, Alu(g, Op::kMod, row, ConstIndex(g, kSumRows)), ConstIndex(g, 0));
   return g.MakeChecked(Op::kStore, DType::kVoid, {store->src[0], sum, first});
@@ -121,6 +134,12 @@ const UOp* BlockOfWhole(const UOp* store) {
 
 bool HasRowSums(const UOp* sink) {
   return std::any_of(sink->src.begin(), sink->src.end(), SumsPoints);
+}
+
+absl::Status CheckRowSums(const UOp* sink) {
+  if (HasRowSums(sink) && ReadsWhatItStores(sink))
+    return Otherwise("the kernel reads what it stores");
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<const UOp*>> SummedRows(const UOp* store,
@@ -160,8 +179,7 @@ absl::StatusOr<std::vector<const UOp*>> SummedRows(const UOp* store,
 
 absl::StatusOr<const UOp*> SpreadRowSums(Graph& graph, const UOp* sink) {
   if (!HasRowSums(sink)) return sink;
-  if (ReadsWhatItStores(sink))
-    return Otherwise("the rows would be computed again where they were written over");
+  sink = Copied(graph, sink);
   const std::vector<const UOp*> outputs = OutputsOf(sink);
   int64_t next_id = 0;
   for (const UOp* node : PostOrder(sink))
@@ -173,7 +191,7 @@ absl::StatusOr<const UOp*> SpreadRowSums(Graph& graph, const UOp* sink) {
     }
     stores.push_back(store);
   }
-  return Simplify(graph, graph.MakeChecked(Op::kSink, DType::kVoid, stores, sink->arg));
+  return graph.MakeChecked(Op::kSink, DType::kVoid, stores, sink->arg);
 }
 
 }  // namespace outboard::codegen

@@ -24,6 +24,10 @@ inline constexpr int64_t kSumRows = 16;
 
 bool HasRowSums(const UOp* sink);
 
+// Returns OK unless the kernel has stores of sums and reads what it stores: rows may be computed
+// again, and by other threads. Errors: INVALID_ARGUMENT.
+absl::Status CheckRowSums(const UOp* sink);
+
 // Returns the ranges whose points, the last one varying fastest, are the rows that `store`, a store
 // of sums of a kernel with these output ranges, divides into blocks.
 // Errors: INVALID_ARGUMENT  the place has another form
@@ -35,8 +39,7 @@ absl::StatusOr<std::vector<const UOp*>> SummedRows(const UOp* store,
 // is r * c + s / 16.
 const UOp* BlockOfWhole(const UOp* store);
 
-// Returns the kernel without stores of sums, which computes the same.
-// Errors: INVALID_ARGUMENT  as SummedRows, or the kernel reads what it stores
+// Returns the kernel without stores of sums, which computes the same. Errors: as SummedRows.
 absl::StatusOr<const UOp*> SpreadRowSums(Graph& graph, const UOp* sink);
 
 }  // namespace outboard::codegen

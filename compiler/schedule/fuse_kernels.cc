@@ -250,6 +250,8 @@ class Merger {
         DType::kF32);
     do name = graph_.MakeChecked(Op::kContiguous, DType::kVoid, {name});
     while (slot_of_.contains(name));
+    slot_of_.emplace(name, node_of_.size());
+    node_of_.push_back(name);
     part.stores = {{name, divided->place, divided->value, /*sums=*/true}};
     part.nodes = guest.nodes;
     part.size = guest.size;
@@ -280,11 +282,9 @@ class Merger {
 
   // Lets the guest add the sums that are stored as `name` in the place of `sum`.
   void Read(Draft& guest, const UOp* sum, const UOp* name, const DividedSum& divided) {
-    const auto slot = static_cast<int64_t>(node_of_.size());
-    slot_of_.emplace(name, slot);
-    node_of_.push_back(name);
     const UOp* const global =
-        graph_.MakeChecked(Op::kGlobal, DType::kF32, {}, {slot, divided.elements});
+        graph_.MakeChecked(Op::kGlobal, DType::kF32, {},
+                           {static_cast<int64_t>(slot_of_.at(name)), divided.elements});
     const UOp* const place =
         graph_.MakeChecked(Op::kIndex, DType::kVoid, {global, divided.read_at});
     std::vector<const UOp*> src = {graph_.MakeChecked(Op::kLoad, DType::kVoid, {place})};

@@ -46,7 +46,7 @@ const UOp* PlaceOfEachPoint(const FusedKernel& kernel, int64_t slot) {
 // concerned: it loads the element that it stores or, with `rows`, the row before.
 bool MayUpdate(const FusedKernel& kernel, const UOp* result, const UOp* input, bool rows) {
   if (input->dtype != result->dtype || Bytes(input) != Bytes(result)) return false;
-  // What is computed again for sums over rows must still be there (kernel/row_sums.h).
+  // A kernel with sums over rows reads nothing that it stores (kernel/row_sums.h).
   if (std::any_of(kernel.ast->src.begin(), kernel.ast->src.end(), SumsPoints)) return false;
   const auto slot_of = [&](const UOp* node) {
     return std::find(kernel.buffers.begin(), kernel.buffers.end(), node) - kernel.buffers.begin();

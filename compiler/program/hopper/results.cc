@@ -142,7 +142,7 @@ void ResultWriter::WriteBox(size_t result, const SumTile& tile, int64_t box, int
 // Two neighbouring columns at a time: n is even, so that both are within C or neither.
 void ResultWriter::WriteDirectly(const SumTile& tile) {
   for (int64_t e = 0; e < tile.columns / 2; e += 2) {
-    KeepForSums(tile, e);  // what is stored may lie over what it is computed from
+    KeepForSums(tile, e);
     SumPlace at = PlaceOf(tile, e);
     if (cut_rows_) at.inside = b_.Less(at.row, b_.Int(m_));
     if (cut_columns_) {

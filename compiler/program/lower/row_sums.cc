@@ -1,5 +1,6 @@
 #include "compiler/program/lower/row_sums.h"
 
+#include "compiler/kernel/row_sums.h"
 #include "compiler/target.h"
 
 namespace outboard::program {
@@ -56,7 +57,9 @@ void RowSums::Store(ValueId thread, ValueId row, ValueId column) {
   const ValueId keeps_second = b_.Less(b_.Int(0), second);
   column = b_.Plus(column, second);
   ValueId mask = b_.Less(b_.Modulo(lane, kHalfWarp), b_.Int(4));
-  mask = low_.And(mask, b_.Less(row, b_.Int(product_.rows.count)));
+  // By blocks, as the place has them.
+  const int64_t blocks = (product_.rows.count + codegen::kSumRows - 1) / codegen::kSumRows;
+  mask = low_.And(mask, b_.Less(b_.Divide(row, codegen::kSumRows), b_.Int(blocks)));
   mask = low_.And(mask, b_.Less(column, b_.Int(product_.columns.count)));
   low_.Enter();
   low_.BindAll(product_.rows.ranges, row);
