@@ -17,6 +17,7 @@
 #include "compiler/kernel/row_sums.h"
 #include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/online/plan.h"
+#include "compiler/rewrite/rules/linear.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
 #include "tests/compiler/ptx_run.h"
@@ -70,10 +71,13 @@ bool Multiplies(const UOp* ast) {
   for (const UOp* node : PostOrder(ast)) {
     if (node->op != Op::kReduceLoop || ReduceOf(node).op() != Op::kAdd) continue;
     double largest = 0;
-    for (const UOp* load : PostOrder(node->src[0]))
-      if (load->op == Op::kLoad)
-        largest = std::max(largest, static_cast<double>(GlobalOfAccess(load).elements()));
-    if (TermsOf(node) > 4 * largest) return true;
+    bool nested = false;
+    for (const UOp* inside : PostOrder(node->src[0])) {
+      nested |= inside->op == Op::kReduceLoop;
+      if (inside->op == Op::kLoad)
+        largest = std::max(largest, static_cast<double>(GlobalOfAccess(inside).elements()));
+    }
+    if (!nested && largest > 0 && TermsOf(node) > 4 * largest) return true;
   }
   return false;
 }
@@ -90,13 +94,12 @@ struct Figures {
 
 // A sum over rows: the range whose elements lie side by side is not summed over.
 bool AddsRows(const UOp* sum, const UOp* load) {
-  const UOp* const index = load->src[0]->src[1];
-  const UOp* last = index;  // x * stride + y
-  while (last->op == Op::kAdd)
-    last = last->src[0]->op == Op::kRange ? last->src[0] : last->src[1];
-  for (const UOp* range : ReduceOf(sum).ranges())
-    if (range == last) return false;
-  return last->op == Op::kRange;
+  for (const auto& [term, stride] : LinearOf(load->src[0]->src[1]).terms)
+    if (stride == 1) {
+      const Sources ranges = ReduceOf(sum).ranges();
+      return std::find(ranges.begin(), ranges.end(), term) == ranges.end();
+    }
+  return false;
 }
 
 Figures FiguresOf(const schedule::Schedule& schedule) {
@@ -145,24 +148,26 @@ void Print(const char* name, const schedule::Schedule& schedule) {
   if (std::getenv("SHOW") != nullptr) std::puts(ScheduleToString(schedule).c_str());
 }
 
-// What the assembler says of the kernels with such stores, each once.
+// What the assembler says of the kernels with such stores, each once; with ALL of all that multiply.
 void PrintAssembled(const schedule::Schedule& schedule) {
   const std::string ptxas = FindPtxas();
   if (ptxas.empty()) {
     std::puts("no ptxas: nothing is assembled");
     return;
   }
+  const bool all = std::getenv("ALL") != nullptr;
   Compiler compiler({.target = CudaTarget("sm_90a", kMultiprocessors)});
   absl::flat_hash_set<std::string> known;
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     const UOp* const ast = schedule.kernels[k].ast;
-    if (!codegen::HasRowSums(ast)) continue;
+    if (!codegen::HasRowSums(ast) && !(all && Multiplies(ast))) continue;
     const CompiledKernel compiled = ValueOrDie(compiler.Compile(ast));
     if (!known.insert(compiled.object).second) continue;
-    const bool by_warpgroups = absl::StrContains(compiled.object, "wgmma.mma_async");
+    const bool by_warpgroups = absl::StrContains(compiled.object, "wgmma.mma_async"),
+               by_mma = absl::StrContains(compiled.object, "mma.sync");
     const Assembled assembled = ValueOrDie(AssembleKernel(ptxas, compiled.object, "sm_90a"));
     std::printf("  %s: %s, %lld registers, %lld bytes spilled, %lld of stack\n",
-                schedule::KernelToString(schedule, k).c_str(), by_warpgroups ? "WGMMA" : "MMA",
+                schedule::KernelToString(schedule, k).c_str(), by_warpgroups ? "WGMMA" : by_mma ? "MMA" : "plain",
                 static_cast<long long>(assembled.registers),
                 static_cast<long long>(assembled.spill_bytes),
                 static_cast<long long>(assembled.stack_bytes));
@@ -184,7 +189,7 @@ int main(int argc, char** argv) {
                                                   test::Size::kReal, &donated);
       const schedule::Schedule schedule = test::ScheduleOf(g, sink, donated, divides);
       test::Print(divides ? "divided" : "whole", schedule);
-      if (divides) test::PrintAssembled(schedule);
+      test::PrintAssembled(schedule);
     }
   }
   return 0;

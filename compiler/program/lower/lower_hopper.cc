@@ -33,7 +33,7 @@ class HopperLowering {
         ForBoth(place, first, second, [&] { low_.Store(direct); });
         if (branch >= 0) low_.b_.EndIf(branch);
       };
-    RowSums sums(low_, plan_.product);
+    RowSums sums(low_, plan_.product, /*tile_rows=*/0, plan_.tile.columns);
     if (sums.any()) AddSums(sums, stores);
     AddHopperProduct(low_.b_, plan_.shape, plan_.tile, stores);
     return low_.b_.Take(static_cast<int>(kernel_.slot_elements.size()));

@@ -57,7 +57,7 @@ class MmaLowering {
         product_(plan.product),
         tile_(plan.tile),
         unit_(plan.unit),
-        row_sums_(low_, product_),
+        row_sums_(low_, product_, tile_.rows, tile_.columns),
         chunk_(kChunkBytes / ByteWidth(product_.dtype)),
         depth_(2 * chunk_),
         times_(TimesOf(product_.steps, tile_.steps)),

@@ -9,10 +9,17 @@ namespace {
 constexpr int64_t kValues = 4;  // of a thread: two rows by two columns
 constexpr int64_t kHalfWarp = kWarpThreads / 2;
 
+bool IsCut(int64_t count, int64_t tile) { return tile == 0 || count % tile != 0; }
+
 }  // namespace
 
-RowSums::RowSums(Lowering& low, const codegen::MmaProduct& product)
-    : low_(low), b_(low.b_), product_(product) {
+RowSums::RowSums(Lowering& low, const codegen::MmaProduct& product, int64_t tile_rows,
+                 int64_t tile_columns)
+    : low_(low),
+      b_(low.b_),
+      product_(product),
+      cut_rows_(IsCut(product.rows.count, tile_rows)),
+      cut_columns_(IsCut(product.columns.count, tile_columns)) {
   for (const UOp* store : low.kernel_.stores) {
     if (!SumsPoints(store)) continue;
     stores_.push_back(store);
@@ -59,8 +66,8 @@ void RowSums::Store(ValueId thread, ValueId row, ValueId column) {
   ValueId mask = b_.Less(b_.Modulo(lane, kHalfWarp), b_.Int(4));
   // By blocks, as the place has them.
   const int64_t blocks = (product_.rows.count + codegen::kSumRows - 1) / codegen::kSumRows;
-  mask = low_.And(mask, b_.Less(b_.Divide(row, codegen::kSumRows), b_.Int(blocks)));
-  mask = low_.And(mask, b_.Less(column, b_.Int(product_.columns.count)));
+  if (cut_rows_) mask = low_.And(mask, b_.Less(b_.Divide(row, codegen::kSumRows), b_.Int(blocks)));
+  if (cut_columns_) mask = low_.And(mask, b_.Less(column, b_.Int(product_.columns.count)));
   low_.Enter();
   low_.BindAll(product_.rows.ranges, row);
   low_.BindAll(product_.columns.ranges, column);

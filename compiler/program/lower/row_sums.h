@@ -16,8 +16,10 @@ namespace outboard::program {
 
 class RowSums {
  public:
-  // Of the kernel's stores of sums. Outside of all scopes.
-  RowSums(Lowering& low, const codegen::MmaProduct& product);
+  // Of the kernel's stores of sums. Outside of all scopes. Places lie within tiles of so many rows
+  // and columns, which may reach beyond the product; 0: anywhere.
+  RowSums(Lowering& low, const codegen::MmaProduct& product, int64_t tile_rows,
+          int64_t tile_columns);
 
   bool any() const { return !stores_.empty(); }
 
@@ -27,7 +29,7 @@ class RowSums {
   // `inside`, unless it is -1, says whether the point is within the product.
   void Keep(int64_t half, ValueId lane, ValueId inside = -1);
   // Adds and stores, by all threads of a warp. `row`: the first of the 16 rows. `column`: the
-  // first of the thread's two. They may lie beyond the product. The batch is bound.
+  // first of the thread's two. The batch is bound.
   void Store(ValueId thread, ValueId row, ValueId column);
 
  private:
@@ -36,6 +38,7 @@ class RowSums {
   Lowering& low_;
   ProgramBuilder& b_;
   const codegen::MmaProduct& product_;
+  const bool cut_rows_, cut_columns_;
   std::vector<const UOp*> stores_;
   std::vector<ValueId> kept_;  // by store: [half][lane]
 };

@@ -15,7 +15,8 @@ namespace {
 // Below, a sum is read from a cache, and the product's kernel would only grow.
 constexpr int64_t kRowsMin = 16 * kRowsAdded;
 
-// A range of the product's kernel, and of the sum's.
+// A range of the product's kernel, and what counts as far in the sum's: a range that is summed over
+// or, of another one, any part, as c / 64 is and c % 64.
 struct Axis {
   const UOp* output = nullptr;  // of the product
   const UOp* other = nullptr;   // of the sum
@@ -36,8 +37,8 @@ std::vector<Axis> AxesOf(const UOp* place, const UOp* index, const UOp* sum) {
     const UOp* other = nullptr;
     for (const auto& [t, s] : to.terms)
       if (s == stride) other = t;
-    if (other == nullptr || other->op != Op::kRange || !other->src.empty() ||
-        RangeOf(other).extent() != RangeOf(term).extent())
+    if (other == nullptr || other->vmin != 0 || other->vmax != RangeOf(term).extent() - 1 ||
+        (other->op == Op::kRange && !other->src.empty()))
       return {};
     const Sources summed = ReduceOf(sum).ranges();
     axes.push_back({term, other, stride,
@@ -77,8 +78,16 @@ std::optional<DividedSum> DivideRowSum(Graph& graph, const UOp* sum, int64_t slo
     return std::nullopt;
   Replacements to_product;
   for (const Axis& axis : axes) to_product[axis.other] = axis.output;
+  // Whatever else is as large would be read where the product waits for it.
   for (const UOp* node : PostOrder(sum->src[0]))
-    if (node->op == Op::kRange && !to_product.contains(node)) return std::nullopt;
+    if (node->op == Op::kLoad && GlobalOfAccess(node).slot() != slot &&
+        GlobalOfAccess(node).elements() >= GlobalOfAccess(load).elements())
+      return std::nullopt;
+  const UOp* const value = Substitute(graph, sum->src[0], to_product);
+  for (const UOp* node : PostOrder(value))
+    if (node->op == Op::kRange &&
+        std::find(outputs.begin(), outputs.end(), node) == outputs.end())
+      return std::nullopt;
   for (const UOp* range : ReduceOf(sum).ranges())
     if (!to_product.contains(range)) return std::nullopt;
 
@@ -120,8 +129,7 @@ std::optional<DividedSum> DivideRowSum(Graph& graph, const UOp* sum, int64_t slo
   divided.elements = elements;
   divided.place = Simplify(graph, stored_at);
   divided.read_at = Simplify(graph, read_at);
-  divided.value =
-      Cast(graph, Simplify(graph, Substitute(graph, sum->src[0], to_product)), DType::kF32);
+  divided.value = Cast(graph, Simplify(graph, value), DType::kF32);
   return divided;
 }
 
