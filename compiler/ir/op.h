@@ -43,8 +43,8 @@
 //   INDEX      (GLOBAL, i64 element)     an address; LOAD (INDEX) or LOAD (INDEX, gate, otherwise);
 //                                        STORE (INDEX, value) or STORE (INDEX, value, gate)
 //   STORE      (INDEX, f32 value) 1      each element becomes the sum of the values of all points
-//                                        that name it (kernel/row_sums.h); the kernel does not read
-//                                        the GLOBAL
+//                                        that name it (kernel/row_sums.h); the kernel reads nothing
+//                                        that it stores
 //   REDUCE_LOOP (value, RANGE...) op     the value folded over its ranges, which are of kind
 //                                        kReduce
 #pragma once

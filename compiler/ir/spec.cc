@@ -323,8 +323,7 @@ Result CheckCast(const Node& n) {
   return Typed(n.dtype, x.shape);
 }
 
-// ---- functions
-// -------------------------------------------------------------------------------------------------
+// ---- functions ----------------------------------------------------------------------------------
 
 Result CheckFunction(const Node& n) {
   const UOp* const body = n.src[0];
@@ -462,8 +461,7 @@ Result CheckCollective(const Node& n) {
   return Inferred{x.dtype, std::move(shape)};
 }
 
-// ---- kernels
-// -------------------------------------------------------------------------------------------------
+// ---- kernels ------------------------------------------------------------------------------------
 
 Result CheckKernelNode(const Node& n) {
   switch (n.op) {
@@ -483,9 +481,8 @@ Result CheckKernelNode(const Node& n) {
         return Broken(n.op, "needs an INDEX and a value of its type");
       if (n.src.size() == 3 && n.src[2]->dtype != DType::kBool)
         return Broken(n.op, "the gate must be bool");
-      if (n.arg.empty()) return Inferred{};
-      if (n.arg.size() != 1 || n.arg[0] != 1 || n.src.size() != 2 ||
-          n.src[1]->dtype != DType::kF32)
+      if (!n.arg.empty() && (n.arg.size() != 1 || n.arg[0] != 1 || n.src.size() != 2 ||
+                             n.src[1]->dtype != DType::kF32))
         return Broken(n.op, "of sums has the argument 1, a value of f32 and no gate");
       return Inferred{};
     default:  // kReduceLoop

@@ -85,8 +85,8 @@ const UOp* Copied(Graph& g, const UOp* sink) {
 }
 
 // One store of sums as a gated one of a reduction, by each block's first row.
-absl::StatusOr<const UOp*> Spread(Graph& g, const UOp* store, const std::vector<const UOp*>& outputs,
-                                  int64_t& next_id) {
+absl::StatusOr<const UOp*> Spread(Graph& g, const UOp* store,
+                                  const std::vector<const UOp*>& outputs, int64_t& next_id) {
   OB_RETURN_IF_ERROR(SummedRows(store, outputs).status());
   const UOp* const place = store->src[0]->src[1];
   const UOp* const row = BlockIn(place)->src[0];

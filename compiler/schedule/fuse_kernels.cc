@@ -228,7 +228,7 @@ class Merger {
     if (maker == made_by_.end() || !IsStatic(rows->shape)) return false;
     const Draft& host = drafts_[maker->second];
     const auto stored = std::find_if(host.stores.begin(), host.stores.end(),
-                                     [&](const Stored& s) { return s.node == rows; });
+                                     [&](const DraftStore& s) { return s.node == rows; });
     if (!host.has_loop || host.streams || host.scores || stored == host.stores.end()) return false;
     // Also a division that fails has made nodes.
     const int64_t before = graph_.node_count();
@@ -272,9 +272,9 @@ class Merger {
   // The kernel with what is stored for `rows` and the sums alone.
   const UOp* SumsOf(const Draft& draft, const UOp* rows) {
     Draft part = draft;
-    std::erase_if(part.stores, [&](const Stored& s) { return !s.sums && s.node != rows; });
+    std::erase_if(part.stores, [&](const DraftStore& s) { return !s.sums && s.node != rows; });
     const auto needed = needed_;
-    for (const Stored& stored : part.stores) needed_.insert(stored.node);
+    for (const DraftStore& stored : part.stores) needed_.insert(stored.node);
     const UOp* const ast = Finish(part).ast;
     needed_ = needed;
     return ast;
@@ -342,7 +342,7 @@ class Merger {
       if (node->op != Op::kLoad) continue;
       const UOp* const read = node_of_[GlobalOfAccess(node).slot()];
       const auto stored = std::find_if(host.stores.begin(), host.stores.end(),
-                                       [&](const Stored& s) { return s.node == read; });
+                                       [&](const DraftStore& s) { return s.node == read; });
       if (stored == host.stores.end()) continue;
       const UOp* taken = stored->value;
       if (stored->place != node->src[0]->src[1]) {
@@ -372,7 +372,7 @@ class Merger {
     host.stores.push_back(guest.stores[0]);
     host.stores.back().value = value;
     if (host.ranges.size() < guest.ranges.size()) host.ranges = guest.ranges;
-    for (const Stored& stored : host.stores)
+    for (const DraftStore& stored : host.stores)
       if (guest.reads.contains(stored.node)) --readers_.at(stored.node);
     host.reads.insert(guest.reads.begin(), guest.reads.end());
     host.has_loop |= guest.has_loop;
@@ -427,7 +427,7 @@ class Merger {
     if (std::min(rows.rows, all.rows) <= rows.ranges.size()) return true;
     // Without a reduction nothing keeps the inner ranges in one task, and each would store the
     // row's value: fine if nobody needs it stored.
-    return std::none_of(rows.stores.begin(), rows.stores.end(), [&](const Stored& stored) {
+    return std::none_of(rows.stores.begin(), rows.stores.end(), [&](const DraftStore& stored) {
       const auto readers = readers_.find(stored.node);
       const int outside = (readers == readers_.end() ? 0 : readers->second) -
                           (guest.reads.contains(stored.node) ? 1 : 0);
@@ -446,7 +446,7 @@ class Merger {
   // Loops of `value` as loops of the host, where it has one of the same length at the same depth.
   const UOp* WithLoopsOf(const Draft& host, const UOp* value, bool& all) {
     std::vector<const UOp*> values;
-    for (const Stored& stored : host.stores) values.push_back(stored.value);
+    for (const DraftStore& stored : host.stores) values.push_back(stored.value);
     const auto theirs = Depths(values), ours = Depths({value});
     Replacements by;
     for (const UOp* node : PostOrder(value)) {
@@ -469,7 +469,7 @@ class Merger {
   // A reduction over the host's range that depends on the guest's would lose it, so there is none.
   const UOp* WithScoreLoopsOf(const Draft& host, const UOp* value) {
     std::vector<const UOp*> values;
-    for (const Stored& stored : host.stores) values.push_back(stored.value);
+    for (const DraftStore& stored : host.stores) values.push_back(stored.value);
     for (const UOp* mine : ScoreLoops({value}))
       for (const UOp* theirs : ScoreLoops(values)) {
         if (mine == theirs || !SameLength(mine, theirs)) continue;
@@ -508,13 +508,13 @@ class Merger {
 
   bool IsNeeded(const Draft& draft) const {
     return std::any_of(draft.stores.begin(), draft.stores.end(),
-                       [&](const Stored& stored) { return needed_.contains(stored.node); });
+                       [&](const DraftStore& stored) { return needed_.contains(stored.node); });
   }
 
   // Numbers the slots: what is stored first, then what is read, in the order of use.
   FusedKernel Finish(const Draft& draft) {
     std::vector<const UOp*> stores, stored_nodes, values;
-    for (const Stored& stored : draft.stores) {
+    for (const DraftStore& stored : draft.stores) {
       values.push_back(stored.node);
       if (!needed_.contains(stored.node)) continue;
       stored_nodes.push_back(stored.node);

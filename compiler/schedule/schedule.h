@@ -60,8 +60,8 @@ struct ScheduleOptions {
   // Whether the target computes a kernel with scores well; where one is not, all scores are kept.
   // Null: it does.
   std::function<bool(const UOp* kernel)> computes_scores;
-  // Whether it computes a product with sums over its rows (fuse/row_sums.h) well; where it does not,
-  // they are read again. Null: it does not.
+  // Whether it computes a product with sums over its rows (fuse/row_sums.h) well; where it does
+  // not, they are read again. Null: it does not.
   std::function<bool(const UOp* kernel)> computes_sums;
 };
 

@@ -148,7 +148,8 @@ void Print(const char* name, const schedule::Schedule& schedule) {
   if (std::getenv("SHOW") != nullptr) std::puts(ScheduleToString(schedule).c_str());
 }
 
-// What the assembler says of the kernels with such stores, each once; with ALL of all that multiply.
+// What the assembler says of the kernels with such stores, each once; with ALL of all that
+// multiply.
 void PrintAssembled(const schedule::Schedule& schedule) {
   const std::string ptxas = FindPtxas();
   if (ptxas.empty()) {
@@ -157,17 +158,20 @@ void PrintAssembled(const schedule::Schedule& schedule) {
   }
   const bool all = std::getenv("ALL") != nullptr;
   Compiler compiler({.target = CudaTarget("sm_90a", kMultiprocessors)});
+  absl::flat_hash_set<const UOp*> compiled_asts;
   absl::flat_hash_set<std::string> known;
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     const UOp* const ast = schedule.kernels[k].ast;
     if (!codegen::HasRowSums(ast) && !(all && Multiplies(ast))) continue;
+    if (!compiled_asts.insert(ast).second) continue;
     const CompiledKernel compiled = ValueOrDie(compiler.Compile(ast));
     if (!known.insert(compiled.object).second) continue;
     const bool by_warpgroups = absl::StrContains(compiled.object, "wgmma.mma_async"),
                by_mma = absl::StrContains(compiled.object, "mma.sync");
     const Assembled assembled = ValueOrDie(AssembleKernel(ptxas, compiled.object, "sm_90a"));
+    const char* const way = by_warpgroups ? "WGMMA" : by_mma ? "MMA" : "plain";
     std::printf("  %s: %s, %lld registers, %lld bytes spilled, %lld of stack\n",
-                schedule::KernelToString(schedule, k).c_str(), by_warpgroups ? "WGMMA" : by_mma ? "MMA" : "plain",
+                schedule::KernelToString(schedule, k).c_str(), way,
                 static_cast<long long>(assembled.registers),
                 static_cast<long long>(assembled.spill_bytes),
                 static_cast<long long>(assembled.stack_bytes));
@@ -189,6 +193,7 @@ int main(int argc, char** argv) {
                                                   test::Size::kReal, &donated);
       const schedule::Schedule schedule = test::ScheduleOf(g, sink, donated, divides);
       test::Print(divides ? "divided" : "whole", schedule);
+      std::fflush(stdout);
       test::PrintAssembled(schedule);
     }
   }

@@ -51,7 +51,8 @@ const UOp* KernelOf(Graph& g, const SumCase& p) {
   const int64_t rows = p.passages * p.m, blocks = (rows + 15) / 16;
   const UOp* const row = RowMajor(g, {passage, m}, {p.passages, p.m});
   const UOp* const a =
-      LoadAt(g, 1, p.dtype, p.heads * rows * p.k, RowMajor(g, {head, row, k}, {p.heads, rows, p.k}));
+      LoadAt(g, 1, p.dtype, p.heads * rows * p.k,
+             RowMajor(g, {head, row, k}, {p.heads, rows, p.k}));
   const UOp* const b =
       LoadAt(g, 2, p.dtype, p.heads * p.k * p.n, RowMajor(g, {head, k, n}, {p.heads, p.k, p.n}));
   const auto wide = [&](const UOp* x) { return Cast(g, x, DType::kF32); };
@@ -227,6 +228,22 @@ TEST(RowSums, OverWhatTheyAreComputedFrom_AreRefused) {
   const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_90a", 132)});
   ASSERT_TRUE(absl::IsInvalidArgument(compiled.status())) << compiled.status();
   EXPECT_TRUE(absl::StrContains(compiled.status().message(), "reads what it stores"));
+}
+
+TEST(RowSums, OtherStores_AreRefused) {
+  Graph g;
+  const UOp* const n = Range(g, 0, 8);
+  const auto made = [&](DType dtype, std::vector<int64_t> arg, bool gated) {
+    std::vector<const UOp*> src = {At(g, 0, dtype, 8, n), ConstFloat(g, dtype, 1)};
+    if (gated) src.push_back(Within(g, n, 4));
+    return g.Make(Op::kStore, DType::kVoid, src, arg).ok();
+  };
+  EXPECT_TRUE(made(DType::kF32, {1}, false));
+  EXPECT_FALSE(made(DType::kF32, {2}, false));
+  EXPECT_FALSE(made(DType::kF32, {1, 1}, false));
+  EXPECT_FALSE(made(DType::kF32, {1}, true));
+  EXPECT_FALSE(made(DType::kBF16, {1}, false));
+  EXPECT_TRUE(made(DType::kBF16, {}, true));
 }
 
 TEST(RowSums, OtherPlaces_AreRefused) {

@@ -1,4 +1,5 @@
-// A kernel while others are joined to it (compiler/schedule/fuse_kernels.h).
+// A kernel while others are joined to it (compiler/schedule/fuse_kernels.h), and what is asked of
+// its loops and values to find out whether they can be.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@ namespace outboard::schedule {
 using Replacements = absl::flat_hash_map<const UOp*, const UOp*>;
 
 // One of its stores, or of sums of what all points of one place store (SumsPoints).
-struct Stored {
+struct DraftStore {
   const UOp* node = nullptr;   // of the tensor graph
   const UOp* place = nullptr;  // i64
   const UOp* value = nullptr;
@@ -27,7 +28,7 @@ struct Stored {
 struct Draft {
   std::vector<const UOp*>
       ranges;  // of outputs, outermost first; those of a store are its first ones
-  std::vector<Stored> stores;
+  std::vector<DraftStore> stores;
   absl::flat_hash_set<const UOp*> reads;  // tensor nodes, before anything was joined
   const UOp* then = nullptr;              // a second kernel: this one stays alone
   bool has_loop = false;
