@@ -32,6 +32,8 @@ using Step = std::function<void()>;
 
 // The steps before are not timed: they compile, and are measured for the second figure.
 constexpr int kFirstSteps = 12, kTimedSteps = 20, kTurns = 3;
+// A turn takes so long, or kTimedSteps: 20 steps of a millisecond say little of a program of many.
+constexpr std::chrono::milliseconds kTurn{500};
 
 struct Program {
   const char* name;
@@ -273,9 +275,11 @@ Times Measure(const Program& program, const Cloud& cloud, const session::DeviceC
     std::vector<double> turns;
     for (int turn = 0; turn < kTurns; ++turn) {
       const Clock::time_point begin = Clock::now();
-      Repeat(step, kTimedSteps);
+      int timed = 0;
+      for (; timed < kTimedSteps || Clock::now() - begin < kTurn; timed += kTimedSteps)
+        Repeat(step, kTimedSteps);
       OB_CHECK_OK(session->Sync());
-      turns.push_back(std::chrono::duration<double>(Clock::now() - begin).count() / kTimedSteps);
+      turns.push_back(std::chrono::duration<double>(Clock::now() - begin).count() / timed);
     }
     times.actual = Quantile(turns, 0.5);
   }
