@@ -203,7 +203,7 @@ void AddEstimateCommand(Arguments& app) {
   estimate.Add("--prices", &flags.prices,
                 "A price file (docs/prices.md), instead of a gateway's classes");
   estimate.Add("--measure", &flags.measure,
-                "Also run steps on a device, at their cost: measures a second of them, or 200, "
+                "Also run steps on a device, at their cost: measures a second of them "
                 "behind the first 10");
   estimate.Add("--json", &flags.json, "Print JSON");
   estimate.Add("command", &flags.command, "Behind --: the program");

@@ -16,12 +16,12 @@ constexpr double kProductShare = 0.75;
 // The part of it that other arithmetic reaches: one instruction where a product counts two, and no
 // register is used twice.
 constexpr double kOtherShare = 0.12;
-// What fits a core's cache is read faster than memory, what fits that of all cores somewhat faster.
+// What fits a core's cache is read faster than memory.
 constexpr double kCacheBytes = 1 << 20, kCacheSpeedup = 4;
-constexpr double kSharedCacheBytes = 64 << 20, kSharedCacheSpeedup = 2;
-constexpr double kKernelSeconds = 5e-6;  // to start a kernel and wait for its last thread
+// To start a kernel and wait for its last thread; one of so little work is a single thread's.
+constexpr double kKernelSeconds = 5e-6, kLittleWorkSeconds = 10e-6, kLittleKernelSeconds = 1e-6;
 constexpr double kRunSeconds = 60e-6;    // to send a Run
-constexpr double kWaitSeconds = 280e-6;  // until a value that is waited for has come back
+constexpr double kWaitSeconds = 200e-6;  // until a value that is waited for has come back
 
 constexpr double kSecondsPerHour = 3600;
 
@@ -45,10 +45,10 @@ double DeviceSeconds(const std::vector<KernelWork>& kernels, double gflops,
     const double arithmetic =
         k.products / (gflops * 1e9 * kProductShare) + k.others / (gflops * 1e9 * kOtherShare);
     const double memory = k.bytes / (memory_gb_per_s * 1e9) /
-                          (k.bytes < kCacheBytes         ? kCacheSpeedup
-                           : k.bytes < kSharedCacheBytes ? kSharedCacheSpeedup
-                                                         : 1.0);
-    seconds += k.count * (kKernelSeconds + std::max(arithmetic, memory));
+                          (k.bytes < kCacheBytes ? kCacheSpeedup : 1.0);
+    const double work = std::max(arithmetic, memory);
+    seconds += k.count * (work + (work < kLittleWorkSeconds ? kLittleKernelSeconds
+                                                            : kKernelSeconds));
   }
   return seconds;
 }
