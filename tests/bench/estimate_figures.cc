@@ -33,7 +33,7 @@ using Step = std::function<void()>;
 // The steps before are not timed: they compile, and are measured for the second figure.
 constexpr int kFirstSteps = 12, kTimedSteps = 20, kTurns = 3;
 // A turn takes so long, or kTimedSteps: 20 steps of a millisecond say little of a program of many.
-constexpr std::chrono::milliseconds kTurn{500};
+constexpr std::chrono::milliseconds kTurn{500}, kMeasured{1000};
 
 struct Program {
   const char* name;
@@ -226,13 +226,14 @@ std::vector<Program> FittingPrograms() {
 
 struct Times {
   double by_graphs = 0, after_ten = 0, actual = 0;  // seconds per step
+  double runs_per_step = 1;                         // what a session calls a step is a Run
 };
 
 void Repeat(const Step& step, int count) {
   for (int i = 0; i < count; ++i) step();
 }
 
-double ByGraphs(const Program& program, const session::DeviceClass& of) {
+Times ByGraphs(const Program& program, const session::DeviceClass& of) {
   const std::shared_ptr<Session> session = MakeRecordingSession({});
   const SessionScope scope(session);
   Tensor::manual_seed(1);
@@ -243,11 +244,12 @@ double ByGraphs(const Program& program, const session::DeviceClass& of) {
   const session::RecordedWork work = session::Since(log.Recorded(), before);
   const session::ClassEstimate estimate = EstimateFor(of, work);
   OB_CHECK(estimate.seconds.has_value());
-  return estimate.seconds->expected / kTimedSteps;
+  return {.by_graphs = estimate.seconds->expected / kTimedSteps,
+          .runs_per_step = static_cast<double>(work.steps) / kTimedSteps};
 }
 
 Times Measure(const Program& program, const Cloud& cloud, const session::DeviceClass& of) {
-  Times times{.by_graphs = ByGraphs(program, of)};
+  Times times = ByGraphs(program, of);
   session::SessionOptions options;
   options.target = cloud.target();
   options.key = cloud.key();
@@ -261,15 +263,13 @@ Times Measure(const Program& program, const Cloud& cloud, const session::DeviceC
     // As many as `outboard estimate --measure` runs: until a second of them is measured.
     Repeat(step, kFirstSteps);
     OB_CHECK_OK(session->Sync());
-    const Clock::time_point warm = Clock::now();
-    do {
-      Repeat(step, kFirstSteps);
-      OB_CHECK_OK(session->Sync());
-    } while (Clock::now() - warm < std::chrono::seconds(1));
+    for (const Clock::time_point warm = Clock::now(); Clock::now() - warm < kMeasured;)
+      Repeat(step, kTimedSteps);
+    OB_CHECK_OK(session->Sync());
     const auto estimates = session::EstimatesOf(*session, 1);
     OB_CHECK_OK(estimates.status());
     OB_CHECK(estimates->front().is_measured);
-    times.after_ten = estimates->front().seconds->expected;
+    times.after_ten = estimates->front().seconds->expected * times.runs_per_step;
     std::vector<double> turns;
     for (int turn = 0; turn < kTurns; ++turn) {
       const Clock::time_point begin = Clock::now();
