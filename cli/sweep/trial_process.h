@@ -33,6 +33,7 @@ class TrialProcess {
 
   int output_fd() const { return output_; }    // to poll; -1 at its end
   int reports_fd() const { return reports_; }  // likewise
+  int exit_fd() const { return exit_; }        // to poll: can be read once the process has ended
   // Reads what there is, without waiting, and calls `on_report` for each line that says something.
   void Read(const std::function<void(const ReportLine&)>& on_report);
 
@@ -49,7 +50,7 @@ class TrialProcess {
   void ReadFrom(int& fd, std::string& partial, bool is_output,
                 const std::function<void(const ReportLine&)>& on_report);
 
-  int pid_ = -1, output_ = -1, reports_ = -1, log_ = -1;
+  int pid_ = -1, output_ = -1, reports_ = -1, exit_ = -1, log_ = -1;
   std::string output_line_, report_line_;  // begun, without their ends
   std::string last_line_;
   std::optional<std::chrono::steady_clock::time_point> asked_to_stop_;
