@@ -15,6 +15,19 @@ OnlineElements::OnlineElements(const OnlineMmaPlan& plan)
       times_(TimesOf(extent_, tile_.steps)),
       halves_(tile_.fragments * kRowsOfFragment) {
   low_.mapped_ = kernel_.OutputSet();
+  low_.units_ = UnitExponentialsOf(kernel_, plan.range);
+}
+
+const UnitExponential* OnlineElements::UnitOf(const UOp* max) const {
+  const auto exponential = plan_.online.exponential_of.find(max);
+  if (exponential == plan_.online.exponential_of.end()) return nullptr;
+  return &low_.units_.at(exponential->second);
+}
+
+ValueId OnlineElements::WithFactor(const UOp* max, ValueId carried) {
+  const UnitExponential* const unit = UnitOf(max);
+  if (unit == nullptr || unit->factor == 1) return carried;
+  return b_.Alu(Op::kMul, DType::kF32, {carried, b_.Const(DType::kF32, unit->factor)});
 }
 
 void OnlineElements::Place() {
@@ -151,6 +164,7 @@ void OnlineElements::BindRow(int64_t half) {
   if (plan_.row_count % tile_.rows() != 0) row = low_.Least(row, b_.Int(plan_.row_count - 1));
   low_.BindAll(plan_.rows, row);
   for (const auto& [node, values] : of_rows_) low_.together_[node] = values[half];
+  for (const auto& [max, values] : subtracted_) low_.subtracted_[max] = values[half];
 }
 
 // A value that counts for the reduction only where the step exists.
@@ -163,11 +177,13 @@ ValueId OnlineElements::Within(ValueId value, Op op) {
 // A maximum or a sum of a row.
 void OnlineElements::CarryRow(const UOp* node, int64_t half) {
   const Op op = ReduceOf(node).op();
+  const UnitExponential* const unit = op == Op::kMax ? UnitOf(node) : nullptr;
   ValueId total = -1;
   for (int64_t eight = 0; eight < tile_.steps / kChunk; ++eight)
     for (int64_t element = 0; element < 2; ++element)
       At(half, eight, element, [&] {
-        const ValueId value = Within(low_.Emit(node->src[0]), op);
+        const ValueId value =
+            Within(unit != nullptr ? low_.Unscaled(*unit) : low_.Emit(node->src[0]), op);
         total = total < 0 ? value : low_.Combine(op, total, value);
         return total;
       });
@@ -198,21 +214,20 @@ void OnlineElements::CarryMaximum(const UOp* max, int64_t half, ValueId of_steps
   const ValueId before = b_.Load(memory, place);
   const ValueId now = b_.Alu(Op::kMax, DType::kF32, {before, of_steps});
   b_.Store(memory, place, now);
-  const auto exponential = plan_.online.exponential_of.find(max);
-  if (exponential == plan_.online.exponential_of.end()) return;
+  const UnitExponential* const unit = UnitOf(max);
+  if (unit == nullptr) return;
   const ValueId none = b_.Const(DType::kF32, -std::numeric_limits<double>::infinity());
   const ValueId hidden = b_.Alu(Op::kCmpEq, DType::kBool, {now, none});
-  std::vector<ValueId>& subtracted = of_rows_[max];
-  subtracted.resize(halves_);
-  subtracted[half] = b_.Alu(Op::kWhere, DType::kF32, {hidden, b_.Const(DType::kF32, 0), now});
-  low_.Enter();
-  low_.together_[max] = subtracted[half];
-  low_.memo_[max->src[0]] = before;
-  low_.memo_scopes_.back().push_back(max->src[0]);
-  std::vector<ValueId>& factors = rescale_[max];
-  factors.resize(halves_);
-  factors[half] = low_.Emit(exponential->second);
-  low_.Leave();
+  const auto of_half = [&](auto& all, ValueId value) {
+    all[max].resize(static_cast<size_t>(halves_));
+    all[max][static_cast<size_t>(half)] = value;
+  };
+  const ValueId subtracted =
+      b_.Alu(Op::kWhere, DType::kF32, {hidden, b_.Const(DType::kF32, 0), now});
+  of_half(subtracted_, subtracted);
+  of_half(of_rows_, WithFactor(max, subtracted));
+  low_.subtracted_[max] = subtracted;
+  of_half(rescale_, low_.ByUnit(*unit, before));
 }
 
 // The values as MMA's a has them, of each fragment of rows and of steps; rounded together.
@@ -263,6 +278,11 @@ void OnlineElements::Finish(size_t phase) {
       for (int64_t half = 0; half < halves_; ++half) {
         ValueId value = b_.Load(carried_.at(node), b_.Int(half));
         if (ReduceOf(node).op() == Op::kAdd) value = OverRow(Op::kAdd, value);
+        if (UnitOf(node) != nullptr) {
+          subtracted_[node].resize(static_cast<size_t>(halves_));
+          subtracted_[node][static_cast<size_t>(half)] = value;
+          value = WithFactor(node, value);
+        }
         values.push_back(OrNan(node, half, value));
       }
       of_rows_[node] = std::move(values);

@@ -86,6 +86,10 @@ class OnlineElements {
   ValueId Within(ValueId value, Op op);
   ValueId OverRow(Op op, ValueId value);
   void CarryMaximum(const UOp* max, int64_t half, ValueId of_steps);
+  // The exponential from whose terms the maximum is subtracted; nullptr: none. Its maximum is
+  // carried without the factor of x.
+  const UnitExponential* UnitOf(const UOp* max) const;
+  ValueId WithFactor(const UOp* max, ValueId carried);
   ValueId OrNan(const UOp* sum, int64_t half, ValueId value);
   void StoreRow(const std::vector<const UOp*>& stores);
   void StoreColumns(const std::vector<const UOp*>& stores, int64_t half, int64_t column);
@@ -94,6 +98,8 @@ class OnlineElements {
 
   ValueId inside_ = -1;  // whether the step that is bound exists
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_rows_;  // by reduction, for each row
+  // By maximum, for each row: what exponentials subtract.
+  absl::flat_hash_map<const UOp*, std::vector<ValueId>> subtracted_;
 };
 
 }  // namespace outboard::program

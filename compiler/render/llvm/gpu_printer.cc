@@ -57,6 +57,10 @@ bool WaitsInLoop(const program::Program& program) {
   return waits && held <= kRegisters / (2 * program.Extent(Grid::kThread));
 }
 
+bool IsByUnit(const Instruction& i) {
+  return i.op == Op::kExp2 && i.imm[0] == static_cast<int64_t>(Rounding::kByUnit);
+}
+
 bool IsOn(Value* condition) {
   const auto* const constant = llvm::dyn_cast<llvm::ConstantInt>(condition);
   return constant != nullptr && !constant->isZero();
@@ -94,7 +98,7 @@ absl::Status GpuPrinter::Supports() const {
       return none_for(std::string(Name(i.code)));
     switch (i.code) {
       case Code::kAlu:
-        if (IsTranscendental(i.op))
+        if (IsTranscendental(i.op) && !(IsByUnit(i) && target_.kind == TargetKind::kCuda))
           return none_for(absl::StrCat(std::string(Name(i.op)), " of ", type));
         break;
       case Code::kMma:
@@ -336,6 +340,8 @@ GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
     Value* value = with_product ? SumWithProduct(n, lane) : NarrowDivision(n, lane);
+    if (IsByUnit(i))
+      value = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {}, {Lane(i.src[0], lane)});
     if (value == nullptr) {
       std::vector<Value*> args;
       for (const ValueId s : i.src) args.push_back(Lane(s, lane));
