@@ -57,7 +57,7 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              uint64_t* bank_conflicts) {
   if (kernel.tasks == 0) return absl::OkStatus();
   ptx::DeviceMemory memory;
-  ptx::Machine machine(&memory, {.seed = seed});
+  ptx::Machine machine(&memory, {.seed = seed, .inexact = seed});
   OB_ASSIGN_OR_RETURN(const std::unique_ptr<ptx::LoadedModule> module, machine.Load(kernel.object));
   std::vector<uint64_t> addresses;
   const auto upload = [&](const void* bytes, size_t count) {

@@ -13,7 +13,8 @@
 namespace outboard::test {
 
 // Every buffer is an allocation of exactly its bytes; of a kernel in several copies there are those
-// of the first copy first. Errors: what the machine reports, and
+// of the first copy first. Powers of two by the unit are as wrong as PTX allows, unless the seed is
+// 0. Errors: what the machine reports, and
 // INVALID_ARGUMENT for text that it does not know. `bank_conflicts`, unless it is null: how
 // often an access to shared memory waits for a bank.
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,

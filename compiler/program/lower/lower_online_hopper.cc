@@ -4,8 +4,9 @@
 //     BOXLOAD of the rows' matrices              MBWAIT
 //     for each time, and each matrix:            for each time:
 //       MBWAIT until its stage is empty            MBWAIT; WGMMA: scores, from shared memory
-//       BOXLOAD                                    MBWAIT; WGMMA: products of the values of the time
-//                                                  before, which are in registers as scores are
+//       BOXLOAD                                    MBWAIT; WGMMA: products of the values of the
+//                                                  time before, which are in registers as the
+//                                                  scores were
 //                                                  WGWAIT for the scores alone
 //                                                  maxima, SHUFFLE, exponentials, sums
 //                                                  WGWAIT for the products, which are rescaled
@@ -13,11 +14,11 @@
 //                                                  MBARRIVE, where a matrix was read last
 //                                                products of the last values; stores
 //
-// So the matrix unit multiplies while exponentials are computed. Where two warpgroups multiply, they
-// take turns: one issues its products, then the other one does, so that the first one's exponentials
-// meet the second one's products (Shah et al., "FlashAttention-3", arXiv 2407.08608). A pass with
-// several sums of products waits for each before the next values are made, as all have the same
-// registers.
+// So the matrix unit multiplies while exponentials are computed. Where two warpgroups multiply,
+// they take turns: one issues its products, then the other one does, so that the first one's
+// exponentials meet the second one's products (Shah et al., "FlashAttention-3", arXiv 2407.08608).
+// A pass with several sums of products waits for each before the next values are made, as all have
+// the same registers.
 //
 // A matrix lies in boxes of 64 columns, line by line. As the second operand of a score its lines
 // are rows of the swizzle; as that of a product its columns are, and its steps the other dimension.
@@ -243,24 +244,41 @@ class OnlineHopperLowering : OnlineElements {
     MakeValues(product);
     low_.Leave();
     if (times_ > 1) {
-      const ValueId before = b_.Loop(times_ - 1, How::kPlain, 1,
-                                     windowed_ ? b_.Plus(count_, b_.Int(-1)) : ValueId{-1});
-      low_.Enter();
-      const ValueId step = b_.Plus(before, b_.Int(1));
-      if (TakesTurns(pass)) AwaitTurn(pass, before);
-      BeginScores(pass, step);
-      BeginProducts(pass, product, before);
-      if (TakesTurns(pass)) Arrive(Turn(pass, b_.Plus(b_.Int(1), b_.Times(consumer_, -1))));
-      EndScores(pass, product, step, /*running=*/1);
-      EndProducts(pass, product, before);
-      Rescale(product);
-      MakeValues(product);
-      low_.Leave();
-      b_.End(before);
+      // Masks are for the times after the whole ones.
+      const ValueId others = b_.Plus(count_, b_.Int(-1));
+      ValueId whole = b_.Int(0);
+      if (HasWholeTimes()) {
+        whole = low_.Greatest(b_.Plus(WholeTimes(), b_.Int(-1)), b_.Int(0));
+        whole_ = true;
+        OverlappedTimes(pass, product, b_.Int(0), whole);
+        whole_ = false;
+      }
+      OverlappedTimes(pass, product, whole, b_.Plus(others, low_.Negated(whole)));
     }
     const ValueId last = low_.Greatest(b_.Plus(count_, b_.Int(-1)), b_.Int(0));
     BeginProducts(pass, product, last);
     EndProducts(pass, product, last);
+  }
+
+  // For `count` times from `first` on: its products, and the scores of the time after it.
+  void OverlappedTimes(size_t pass, const OnlineProduct& product, ValueId first, ValueId count) {
+    const Instruction& known = b_.at(count);
+    if (known.code == Code::kConst && known.imm[0] <= 0) return;
+    const ValueId loop = known.code == Code::kConst
+                             ? b_.Loop(known.imm[0])
+                             : b_.Loop(times_ - 1, How::kPlain, 1, count);
+    low_.Enter();
+    const ValueId time = b_.Plus(first, loop), next = b_.Plus(time, b_.Int(1));
+    if (TakesTurns(pass)) AwaitTurn(pass, time);
+    BeginScores(pass, next);
+    BeginProducts(pass, product, time);
+    if (TakesTurns(pass)) Arrive(Turn(pass, b_.Plus(b_.Int(1), b_.Times(consumer_, -1))));
+    EndScores(pass, product, next, /*running=*/1);
+    EndProducts(pass, product, time);
+    Rescale(product);
+    MakeValues(product);
+    low_.Leave();
+    b_.End(loop);
   }
 
   void BeginScores(size_t pass, ValueId step) {
@@ -399,10 +417,11 @@ class OnlineHopperLowering : OnlineElements {
     if (max == plan_.online.max_of.end()) return;
     const ValueId sums = carried_.at(product.sum);
     const std::vector<ValueId>& by = rescale_.at(max->second);
-    for (int64_t e = 0; e < staged_[product.matrix].width / 2; ++e)
+    for (int64_t e = 0; e < staged_[product.matrix].width / 2; ++e) {
+      const ValueId factor = by[static_cast<size_t>(e / 2 % kRowsOfFragment)];
       b_.Store(sums, b_.Int(e),
-               b_.Alu(Op::kMul, DType::kF32,
-                      {b_.Load(sums, b_.Int(e)), by[static_cast<size_t>(e / 2 % kRowsOfFragment)]}));
+               b_.Alu(Op::kMul, DType::kF32, {b_.Load(sums, b_.Int(e)), factor}));
+    }
   }
 
   void IssueProducts(const OnlineProduct& product, ValueId stage) {

@@ -49,28 +49,42 @@ void OnlineElements::SetWarp(ValueId warp) {
                        b_.Divide(lane_, 4));
 }
 
+// Of the tile's rows.
+ValueId OnlineElements::Extreme(const codegen::RowForm& form, bool greatest) {
+  ValueId sum = b_.Int(form.constant);
+  for (const auto& [range, coefficient] : form.terms) {
+    ValueId value = low_.value_[range];
+    if (range == plan_.rows.back()) {
+      const ValueId last =
+          low_.Least(b_.Plus(origin_, b_.Int(tile_.rows() - 1)), b_.Int(plan_.row_count - 1));
+      value = (coefficient > 0) == greatest ? last : origin_;
+    }
+    sum = b_.Plus(sum, b_.Times(value, coefficient));
+  }
+  return sum;
+}
+
+bool OnlineElements::HasWholeTimes() const {
+  const bool ends = plan_.visible.range >= 0 && !plan_.visible.last.empty();
+  return (ends || extent_ % tile_.steps != 0) && plan_.visible.first.empty();
+}
+
+ValueId OnlineElements::WholeTimes() {
+  ValueId steps = b_.Int(extent_);
+  for (const codegen::RowForm& form : plan_.visible.last)
+    steps = low_.Least(steps, b_.Plus(Extreme(form, false), b_.Int(1)));
+  return low_.Least(b_.Divide(low_.Greatest(steps, b_.Int(0)), tile_.steps), count_);
+}
+
 // Which times are run: for all rows of the tile, from the first visible step to the last one.
 void OnlineElements::OpenWindow() {
   const codegen::VisibleSteps& visible = plan_.visible;
   count_ = b_.Int(times_);
   if (visible.range < 0) return;
-  const auto extreme = [&](const codegen::RowForm& form, bool greatest) {
-    ValueId sum = b_.Int(form.constant);
-    for (const auto& [range, coefficient] : form.terms) {
-      ValueId value = low_.value_[range];
-      if (range == plan_.rows.back()) {
-        const ValueId last =
-            low_.Least(b_.Plus(origin_, b_.Int(tile_.rows() - 1)), b_.Int(plan_.row_count - 1));
-        value = (coefficient > 0) == greatest ? last : origin_;
-      }
-      sum = b_.Plus(sum, b_.Times(value, coefficient));
-    }
-    return sum;
-  };
   ValueId first = b_.Int(0), last = b_.Int(extent_ - 1);
   for (const codegen::RowForm& form : visible.first)
-    first = low_.Greatest(first, extreme(form, false));
-  for (const codegen::RowForm& form : visible.last) last = low_.Least(last, extreme(form, true));
+    first = low_.Greatest(first, Extreme(form, false));
+  for (const codegen::RowForm& form : visible.last) last = low_.Least(last, Extreme(form, true));
   if (!visible.first.empty()) {
     first = low_.Least(first, b_.Int(extent_ - 1));
     first_ = b_.Divide(first, tile_.steps);
@@ -141,7 +155,12 @@ ValueId OnlineElements::At(int64_t half, int64_t eight, int64_t element,
   ValueId step =
       b_.Plus(b_.Plus(b_.Times(number_, tile_.steps), member_), b_.Int(eight * kChunk + element));
   inside_ = -1;
-  if (extent_ % tile_.steps != 0) {
+  for (const codegen::RowForm& form : plan_.visible.last) {
+    if (!whole_) break;
+    low_.memo_[form.comparison] = b_.Const(DType::kBool, form.hides ? 0 : 1);
+    low_.memo_scopes_.back().push_back(form.comparison);
+  }
+  if (extent_ % tile_.steps != 0 && !whole_) {
     inside_ = b_.Less(step, b_.Int(extent_));
     step = low_.Least(step, b_.Int(extent_ - 1));
   }

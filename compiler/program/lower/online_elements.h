@@ -41,6 +41,10 @@ class OnlineElements {
   void SetWarp(ValueId warp);
   // Which times are run: for all rows of the tile, from the first visible step to the last one.
   void OpenWindow();
+  // Whether there may be times, from the first one on, with steps that all exist and that no
+  // condition of visible.last hides from any row; and how many of those that are run.
+  bool HasWholeTimes() const;
+  ValueId WholeTimes();
   // The number of a time, of those that are run.
   ValueId NumberOf(ValueId step);
   // A loop over the times that are run. Its counter begins with 0 in each.
@@ -74,12 +78,14 @@ class OnlineElements {
   ValueId first_ = -1, count_ = -1;
   bool windowed_ = false;
   ValueId number_ = -1;  // of the time
+  bool whole_ = false;   // it is one of WholeTimes
   absl::flat_hash_map<const UOp*, ValueId> carried_;
   // By maximum, for each row: what multiplies the sums before.
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> rescale_;
 
  private:
   ValueId GuardsFail(ValueId first, ValueId end);
+  ValueId Extreme(const codegen::RowForm& form, bool greatest);
   ValueId At(int64_t half, int64_t eight, int64_t element, const std::function<ValueId()>& body);
   ValueId RowOf(int64_t half);
   void BindRow(int64_t half);

@@ -341,7 +341,8 @@ GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
   for (int lane = 0; lane < i.lanes; ++lane) {
     Value* value = with_product ? SumWithProduct(n, lane) : NarrowDivision(n, lane);
     if (IsByUnit(i))
-      value = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {}, {Lane(i.src[0], lane)});
+      value =
+          b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {}, {Lane(i.src[0], lane)});
     if (value == nullptr) {
       std::vector<Value*> args;
       for (const ValueId s : i.src) args.push_back(Lane(s, lane));
