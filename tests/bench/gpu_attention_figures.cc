@@ -91,12 +91,12 @@ absl::StatusOr<ptx::Counters> RunOnMachine(int64_t width, bool causal) {
 }
 
 // What becomes of the kernel for this target.
-absl::Status AddCode(const char* arch, int64_t width, GpuAttentionFigures& figures) {
+absl::Status AddCode(const char* arch, int64_t width, bool causal, GpuAttentionFigures& figures) {
   const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
   const bool groups = arch == kArches[1];
   const auto begin = std::chrono::steady_clock::now();
   OB_ASSIGN_OR_RETURN(const CompiledKernel kernel,
-                      Compiled(arch, kLargeHeads, kLargeRows, width, /*causal=*/false));
+                      Compiled(arch, kLargeHeads, kLargeRows, width, causal));
   if (width == 64 && !groups)
     figures.compile_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
@@ -113,6 +113,14 @@ absl::Status AddCode(const char* arch, int64_t width, GpuAttentionFigures& figur
       loops.begin(), loops.end(),
       [](const CodeLoop& a, const CodeLoop& b) { return a.products < b.products; });
   if (main_loop == loops.end()) return absl::InternalError("no loop of matrix instructions");
+  if (causal) {
+    const auto [least, most] = std::minmax_element(
+        loops.begin(), loops.end(),
+        [](const CodeLoop& a, const CodeLoop& b) { return a.PerProduct() < b.PerProduct(); });
+    figures.instructions_per_hgmma_whole = least->PerProduct();
+    figures.instructions_per_hgmma_cut = most->PerProduct();
+    return absl::OkStatus();
+  }
   std::optional<double>* const of_64 =
       groups ? &figures.instructions_per_hgmma_64 : &figures.instructions_per_hmma_64;
   std::optional<double>* const of_128 =
@@ -126,7 +134,9 @@ absl::Status AddCode(const char* arch, int64_t width, GpuAttentionFigures& figur
 absl::StatusOr<GpuAttentionFigures> MeasureGpuAttention() {
   GpuAttentionFigures figures;
   for (const char* arch : kArches)
-    for (const int64_t width : {64, 128}) OB_RETURN_IF_ERROR(AddCode(arch, width, figures));
+    for (const int64_t width : {64, 128})
+      OB_RETURN_IF_ERROR(AddCode(arch, width, /*causal=*/false, figures));
+  OB_RETURN_IF_ERROR(AddCode(kArches[1], 64, /*causal=*/true, figures));
   OB_ASSIGN_OR_RETURN(const ptx::Counters all, RunOnMachine(64, /*causal=*/false));
   OB_ASSIGN_OR_RETURN(const ptx::Counters causal, RunOnMachine(64, /*causal=*/true));
   figures.bank_ways =

@@ -17,8 +17,7 @@
 // So the matrix unit multiplies while exponentials are computed. Where two warpgroups multiply,
 // they take turns: one issues its products, then the other one does, so that the first one's
 // exponentials meet the second one's products (Shah et al., "FlashAttention-3", arXiv 2407.08608).
-// A pass with several sums of products waits for each before the next values are made, as all have
-// the same registers.
+// A pass with several sums of products waits for each before the next values take its registers.
 //
 // A matrix lies in boxes of 64 columns, line by line. As the second operand of a score its lines
 // are rows of the swizzle; as that of a product its columns are, and its steps the other dimension.
@@ -241,7 +240,7 @@ class OnlineHopperLowering : OnlineElements {
     low_.Enter();
     BeginScores(pass, b_.Int(0));
     EndScores(pass, product, b_.Int(0), /*running=*/0);
-    MakeValues(product);
+    Keep(Packed(product));
     low_.Leave();
     if (times_ > 1) {
       // Masks are for the times after the whole ones.
@@ -276,7 +275,7 @@ class OnlineHopperLowering : OnlineElements {
     EndScores(pass, product, next, /*running=*/1);
     EndProducts(pass, product, time);
     Rescale(product);
-    MakeValues(product);
+    Keep(Packed(product));
     low_.Leave();
     b_.End(loop);
   }
@@ -338,6 +337,12 @@ class OnlineHopperLowering : OnlineElements {
     for (const size_t m : plan_.passes[pass].matrices)
       if (IsScored(pass, m) && is_done(m, 0)) Arrive(Empty(pass, m, StageOf(step)));
     size_t next = 0;
+    const OnlineProduct* running = nullptr;
+    const auto end_products = [&] {
+      if (running == nullptr) return;
+      b_.Do(Code::kGroupWait, {carried_.at(running->sum), values_}, {0, 0, 0});
+      if (is_done(running->matrix, next)) Arrive(Empty(pass, running->matrix, StageOf(step)));
+    };
     for (const size_t g : plan_.online.phases[pass])
       for (const UOp* node : kernel_.groups[g].nodes) {
         const OnlineProduct* const product = plan_.ProductOf(node);
@@ -345,14 +350,16 @@ class OnlineHopperLowering : OnlineElements {
           for (int64_t half = 0; half < halves_; ++half) CarryRow(node, half);
           continue;
         }
-        MakeValues(*product);
+        const std::vector<ValueId> values = Packed(*product);
+        end_products();
+        Keep(values);
         wait_for(product->matrix);
         Rescale(*product);
         IssueProducts(*product, StageOf(step));
-        b_.Do(Code::kGroupWait, {carried_.at(product->sum), values_}, {0, 0, 0});
-        if (is_done(product->matrix, ++next))
-          Arrive(Empty(pass, product->matrix, StageOf(step)));
+        running = product;
+        ++next;
       }
+    end_products();
     low_.Leave();
     b_.End(step);
   }
@@ -399,16 +406,21 @@ class OnlineHopperLowering : OnlineElements {
   }
 
   // The values as WGMMA's registers of a have them, two numbers in each.
-  void MakeValues(const OnlineProduct& product) {
-    int64_t place = 0;
+  std::vector<ValueId> Packed(const OnlineProduct& product) {
+    std::vector<ValueId> registers;
     for (const ValueId fragment : ValuesOf(product.value)) {
       const ValueId bits = b_.Add({.code = Code::kBitcast,
                                    .dtype = DType::kU32,
                                    .lanes = kWgmmaRegistersOfA,
                                    .src = {fragment}});
       for (int64_t lane = 0; lane < kWgmmaRegistersOfA; ++lane)
-        b_.Store(values_, b_.Int(place++), Lane(bits, lane));
+        registers.push_back(Lane(bits, lane));
     }
+    return registers;
+  }
+  void Keep(const std::vector<ValueId>& registers) {
+    for (size_t i = 0; i < registers.size(); ++i)
+      b_.Store(values_, b_.Int(static_cast<int64_t>(i)), registers[i]);
   }
 
   // The sums so far, by the growth of the maximum.
