@@ -27,6 +27,7 @@ constexpr unsigned kGlobal = 1, kShared = 3;
 // there are not enough registers anyway (255 a thread), and compiling takes long.
 constexpr int64_t kElementsMax = 512;
 constexpr int64_t kSelectsMax = 1 << 16;
+constexpr int kFragmentLanes = 8;  // of MMA's a, of 16 bits
 
 // Whether what a matrix unit computes is used in the same loop, as scores are: threads tell each
 // other maxima of it.
@@ -279,9 +280,12 @@ GpuPrinter::Values GpuPrinter::Compute(ValueId n) {
       return {i.imm[1] == 1 ? b_.getInt64(0) : Number(static_cast<Grid>(i.imm[0]))};
     case Code::kAlu: return Arithmetic(n);
     case Code::kCast:
-      if (target_.kind == TargetKind::kCuda && i.dtype == DType::kBF16 &&
-          at(i.src[0]).dtype == DType::kF32 && i.lanes % 2 == 0)
+      if (target_.kind == TargetKind::kCuda && at(i.src[0]).dtype == DType::kF32 &&
+          ((i.dtype == DType::kBF16 && i.lanes % 2 == 0) ||
+           (i.dtype == DType::kF16 && i.lanes == kFragmentLanes)))
         return NarrowToPairs(n);
+      if (i.dtype == DType::kF16 && IsAccumulator(i.src[0]))
+        return {alu_.Cast(NotAccumulator(Lane(i.src[0], 0)), DType::kF32, i.dtype)};
       for (int lane = 0; lane < i.lanes; ++lane)
         out.push_back(alu_.Cast(Lane(i.src[0], lane), at(i.src[0]).dtype, i.dtype));
       return out;
