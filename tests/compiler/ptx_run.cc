@@ -130,6 +130,7 @@ absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::st
       !number(" bytes spill stores", &stored) || !number(" bytes spill loads", &loaded))
     return absl::InternalError(words);
   out.spill_bytes = stored + loaded;
+  out.serialised = absl::StrContains(words, "serialized");
   for (const absl::string_view line : absl::StrSplit(words, '\n'))
     out.warnings += absl::StrContains(line, "warning") ? 1 : 0;
   return out;

@@ -33,6 +33,7 @@ struct Assembled {
   int64_t stack_bytes = 0;
   int64_t spill_bytes = 0;  // stored and loaded
   int64_t warnings = 0;
+  bool serialised = false;  // it waits for products of warpgroups one by one
 };
 // Errors: INTERNAL with the assembler's words.
 absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,
