@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
@@ -109,16 +110,22 @@ absl::Status AddCode(const char* arch, int64_t width, bool causal, GpuAttentionF
   OB_ASSIGN_OR_RETURN(const MachineCode code, MachineCodeOf(ptxas, nvdisasm, kernel.object, arch));
   figures.serialised = figures.serialised || absl::StrContains(code.said, "serialized");
   const std::vector<CodeLoop> loops = LoopsWith(groups ? "HGMMA" : "HMMA", code.listing);
-  const auto main_loop = std::max_element(
-      loops.begin(), loops.end(),
-      [](const CodeLoop& a, const CodeLoop& b) { return a.products < b.products; });
+  // What is behind the function, as where a wait tries again, jumps back to the middle of it: such
+  // loops have more around the products.
+  const auto is_less = [](const CodeLoop& a, const CodeLoop& b) {
+    return a.PerProduct() < b.PerProduct();
+  };
+  const auto main_loop = std::min_element(loops.begin(), loops.end(), is_less);
   if (main_loop == loops.end()) return absl::InternalError("no loop of matrix instructions");
   if (causal) {
-    const auto [least, most] = std::minmax_element(
-        loops.begin(), loops.end(),
-        [](const CodeLoop& a, const CodeLoop& b) { return a.PerProduct() < b.PerProduct(); });
-    figures.instructions_per_hgmma_whole = least->PerProduct();
-    figures.instructions_per_hgmma_cut = most->PerProduct();
+    figures.instructions_per_hgmma_whole = main_loop->PerProduct();
+    const size_t end = main_loop->first + main_loop->instructions;
+    std::vector<CodeLoop> after;
+    std::copy_if(loops.begin(), loops.end(), std::back_inserter(after),
+                 [&](const CodeLoop& loop) { return loop.first >= end; });
+    if (after.empty()) return absl::InternalError("no loop of times that a mask cuts");
+    figures.instructions_per_hgmma_cut =
+        std::min_element(after.begin(), after.end(), is_less)->PerProduct();
     return absl::OkStatus();
   }
   std::optional<double>* const of_64 =

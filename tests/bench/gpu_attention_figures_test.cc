@@ -33,8 +33,11 @@ TEST(GpuAttentionFigures, AreWithinTheirBounds) {
   std::printf("; with a causal mask %.2f where it hides nothing, else %.2f\n",
               *figures->instructions_per_hgmma_whole, *figures->instructions_per_hgmma_cut);
   EXPECT_FALSE(figures->serialised);
-  EXPECT_LE(*figures->instructions_per_hmma_64, 30.0);
-  EXPECT_LE(*figures->instructions_per_hmma_128, 20.0);
+  EXPECT_LE(*figures->instructions_per_hmma_64, 8.0);
+  EXPECT_LE(*figures->instructions_per_hmma_128, 7.0);
+  EXPECT_LE(*figures->instructions_per_hgmma_64, 42.0);
+  EXPECT_LE(*figures->instructions_per_hgmma_128, 36.0);
+  EXPECT_LE(*figures->instructions_per_hgmma_whole, 42.0);
 }
 
 }  // namespace
