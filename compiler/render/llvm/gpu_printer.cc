@@ -363,6 +363,9 @@ GpuPrinter::Values GpuPrinter::Bitcast(ValueId n) {
   const DType from = at(i.src[0]).dtype;
   const int lanes = at(i.src[0]).lanes, width = ByteWidth(from), out_width = ByteWidth(i.dtype);
   Values out;
+  if (const auto packed = packed_.find(i.src[0]);
+      packed != packed_.end() && i.dtype == DType::kU32)
+    return packed->second;
   if (width == out_width) {
     for (int lane = 0; lane < i.lanes; ++lane)
       out.push_back(alu_.Bitcast(Lane(i.src[0], lane), from, i.dtype));
