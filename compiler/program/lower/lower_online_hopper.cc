@@ -105,7 +105,7 @@ class OnlineHopperLowering : OnlineElements {
     }
     for (size_t pass = 0; pass < plan_.passes.size(); ++pass) {
       turns_.push_back(static_cast<int64_t>(arrivals.size()));
-      if (TakesTurns(pass)) arrivals.insert(arrivals.end(), 2, 1);
+      if (TakesTurns(pass)) arrivals.insert(arrivals.end(), 2, kWarps);
     }
     const auto count = static_cast<int64_t>(arrivals.size());
     barriers_ = b_.Alloc(Space::kBarriers, DType::kU64, count);
@@ -188,7 +188,6 @@ class OnlineHopperLowering : OnlineElements {
   void Multiply(ValueId consumer) {
     consumer_ = consumer;
     in_group_ = b_.Modulo(thread_, kWarpgroupThreads);
-    constexpr int64_t kWarps = kWarpgroupThreads / kWarpThreads;
     SetWarp(b_.Plus(b_.Times(consumer, kWarps), b_.Divide(in_group_, kWarpThreads)));
     OpenCarried();
     if (!plan_.products.empty())
@@ -271,7 +270,7 @@ class OnlineHopperLowering : OnlineElements {
     if (TakesTurns(pass)) AwaitTurn(pass, time);
     BeginScores(pass, next);
     BeginProducts(pass, product, time);
-    if (TakesTurns(pass)) Arrive(Turn(pass, b_.Plus(b_.Int(1), b_.Times(consumer_, -1))));
+    if (TakesTurns(pass)) EndTurn(pass);
     EndScores(pass, product, next, /*running=*/1);
     EndProducts(pass, product, time);
     Rescale(product);
@@ -306,12 +305,21 @@ class OnlineHopperLowering : OnlineElements {
   }
 
   // Barrier `consumer` of the turns has a phase for each time that the other warpgroup has issued
-  // its products. The first of them begins.
+  // its products. The first of them begins. Each warp says so for itself: warps issue their quarters
+  // of a product alone, and one that still waits for a phase must not miss it because the next one
+  // is over, too.
   ValueId Turn(size_t pass, ValueId consumer) { return b_.Plus(consumer, b_.Int(turns_[pass])); }
   void AwaitTurn(size_t pass, ValueId time) {
     const ValueId others = b_.Plus(b_.Int(1), b_.Times(consumer_, -1));
     b_.Do(Code::kBarrierWait,
           {barriers_, Turn(pass, consumer_), b_.Modulo(b_.Plus(time, others), 2)});
+  }
+
+  void EndTurn(size_t pass) {
+    const ValueId one = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {lane_, b_.Int(0)}));
+    const ValueId other = b_.Plus(b_.Int(1), b_.Times(consumer_, -1));
+    b_.Do(Code::kBarrierArrive, {barriers_, Turn(pass, other)});
+    b_.EndIf(one);
   }
 
   // ---- a pass of any number of sums of products
@@ -371,6 +379,7 @@ class OnlineHopperLowering : OnlineElements {
     b_.EndIf(one);
   }
 
+  static constexpr int64_t kWarps = kWarpgroupThreads / kWarpThreads;
   static constexpr int64_t kDepth = WgmmaDepth(2);
   static constexpr int64_t kStepsOfRegister = 4;  // by four threads, two numbers each
 
