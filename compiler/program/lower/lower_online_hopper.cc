@@ -305,9 +305,9 @@ class OnlineHopperLowering : OnlineElements {
   }
 
   // Barrier `consumer` of the turns has a phase for each time that the other warpgroup has issued
-  // its products. The first of them begins. Each warp says so for itself: warps issue their quarters
-  // of a product alone, and one that still waits for a phase must not miss it because the next one
-  // is over, too.
+  // its products. The first of them begins. Each warp says so for itself: warps issue their
+  // quarters of a product alone, and one that still waits for a phase must not miss it because the
+  // next one is over, too.
   ValueId Turn(size_t pass, ValueId consumer) { return b_.Plus(consumer, b_.Int(turns_[pass])); }
   void AwaitTurn(size_t pass, ValueId time) {
     const ValueId others = b_.Plus(b_.Int(1), b_.Times(consumer_, -1));
