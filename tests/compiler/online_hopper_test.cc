@@ -15,6 +15,7 @@
 #include "tests/compiler/attention_programs.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/online_run.h"
+#include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {
 namespace {
@@ -139,6 +140,21 @@ TEST(OnlineHopper, CausalMasks_LeaveTimesOut) {
   const double part = steps(true) / steps(false);
   std::printf("instructions of causal attention: %.3f of all\n", part);
   EXPECT_LE(part, 0.68);
+}
+
+// A warp may be late for its turn by as much as the machine allows: one arrival for each warpgroup,
+// which its other warps do not wait for, was found by this.
+TEST(OnlineHopper, TurnsInManyOrders) {
+  const OneKernel kernel(
+      {.heads = 2, .queries = 256, .keys = 512, .width = 64, .dtype = DType::kBF16, .batch = 1});
+  const auto compiled = CompileKernel(
+      kernel.ast(),
+      {.target = CudaTarget("sm_90a", kMultiprocessors), .opts = OptsOf(kTwoGroups)});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    Buffers buffers = kernel.start;
+    EXPECT_EQ(RunOnPtxMachine(*compiled, buffers, {}, seed), absl::OkStatus()) << "seed " << seed;
+  }
 }
 
 struct PlantedMistake {
