@@ -125,8 +125,8 @@ TEST(OnlineExponential, Sums_AreWithinTheirBound) {
       }
       std::printf("%s, %d steps: at most %.3f of the bound, %.1f u' of the sum\n", device.arch,
                   static_cast<int>(device.tile.steps), most, of_exact);
-      // The unit is wrong on the machine: were it exact, this test would say nothing of it. And n u'
-      // is far more than sums in several threads lose.
+      // The unit is wrong on the machine: were it exact, this test would say nothing of it. And
+      // n u' is far more than sums in several threads lose.
       EXPECT_GT(of_exact, 1);
       EXPECT_LT(of_exact, 8);
     }
