@@ -96,8 +96,13 @@ class Checker {
 
   std::string Arithmetic(const Instruction& i) const {
     if (!IsAlu(i.op)) return "is no arithmetic";
-    if (i.imm[0] != 0 && (i.op != Op::kAdd || !IsFloat(i.dtype) || i.imm[0] != 1))
+    const auto rounding = static_cast<Rounding>(i.imm[0]);
+    if (rounding == Rounding::kByUnit) {
+      if (i.op != Op::kExp2 || i.dtype != DType::kF32) return "is by a unit, but no EXP2 of f32";
+    } else if (rounding != Rounding::kEach &&
+               (i.op != Op::kAdd || !IsFloat(i.dtype) || rounding != Rounding::kWithProduct)) {
       return "is rounded with a product, but adds no floats";
+    }
     const size_t count = IsUnary(i.op) ? 1 : IsBinary(i.op) ? 2 : 3;
     if (std::string broken = Count(i, count, count); !broken.empty()) return broken;
     for (const ValueId s : i.src)

@@ -57,7 +57,7 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              uint64_t* bank_conflicts) {
   if (kernel.tasks == 0) return absl::OkStatus();
   ptx::DeviceMemory memory;
-  ptx::Machine machine(&memory, {.seed = seed});
+  ptx::Machine machine(&memory, {.seed = seed, .inexact = seed});
   OB_ASSIGN_OR_RETURN(const std::unique_ptr<ptx::LoadedModule> module, machine.Load(kernel.object));
   std::vector<uint64_t> addresses;
   const auto upload = [&](const void* bytes, size_t count) {
@@ -130,6 +130,7 @@ absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::st
       !number(" bytes spill stores", &stored) || !number(" bytes spill loads", &loaded))
     return absl::InternalError(words);
   out.spill_bytes = stored + loaded;
+  out.serialised = absl::StrContains(words, "serialized");
   for (const absl::string_view line : absl::StrSplit(words, '\n'))
     out.warnings += absl::StrContains(line, "warning") ? 1 : 0;
   return out;

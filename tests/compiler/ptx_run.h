@@ -13,7 +13,8 @@
 namespace outboard::test {
 
 // Every buffer is an allocation of exactly its bytes; of a kernel in several copies there are those
-// of the first copy first. Errors: what the machine reports, and
+// of the first copy first. Powers of two by the unit are as wrong as PTX allows, unless the seed is
+// 0. Errors: what the machine reports, and
 // INVALID_ARGUMENT for text that it does not know. `bank_conflicts`, unless it is null: how
 // often an access to shared memory waits for a bank.
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
@@ -32,6 +33,7 @@ struct Assembled {
   int64_t stack_bytes = 0;
   int64_t spill_bytes = 0;  // stored and loaded
   int64_t warnings = 0;
+  bool serialised = false;  // it waits for products of warpgroups one by one
 };
 // Errors: INTERNAL with the assembler's words.
 absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,

@@ -136,6 +136,9 @@ class GpuPrinter : protected ScopePrinter {
   llvm::Value* MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
   void BoxCopy(ValueId n);
   void GroupProduct(ValueId n);
+  // Whether it is one element of what WGMMA adds to.
+  bool IsAccumulator(ValueId value) const;
+  llvm::Value* NotAccumulator(llvm::Value* value);
 
   // Lanes whose masks are one value are guarded by one branch; calls `body` with their range.
   void Guarded(ValueId mask, int lanes,

@@ -295,6 +295,23 @@ void GpuPrinter::GroupProduct(ValueId n) {
   WithAccumulators({i.src[0]}, text, args);
 }
 
+bool GpuPrinter::IsAccumulator(ValueId value) const {
+  const Instruction& load = at(value);
+  return load.code == Code::kLoad && load.lanes == 1 && IsPrivate(load.src[0]) &&
+         std::any_of(program_.code.begin(), program_.code.end(), [&](const Instruction& i) {
+           return i.code == Code::kGroupMma && i.src[0] == load.src[0];
+         });
+}
+
+// Where a conversion to f16 reads an accumulator in a loop, ptxas 13.0 waits for each product
+// ("serialized"), wherever the wait for them is. Behind a product by 1 it does not.
+Value* GpuPrinter::NotAccumulator(Value* value) {
+  return b_.CreateCall(
+      llvm::InlineAsm::get(llvm::FunctionType::get(b_.getFloatTy(), {b_.getFloatTy()}, false),
+                           "mul.rn.f32 $0, $1, 0f3F800000;", "=f,f", /*hasSideEffects=*/false),
+      {value});
+}
+
 void GpuPrinter::PrintHopper(ValueId n) {
   const Instruction& i = at(n);
   Type* const nothing = b_.getVoidTy();

@@ -86,14 +86,15 @@ Value* GpuPrinter::SmallProduct(DType type, llvm::ArrayRef<Value*> args) {
   return call;
 }
 
-// cvt.rn.bf16x2.f32: what is rounded for MMA is there as it takes it.
+// cvt.rn.bf16x2.f32, or f16x2: what is rounded for MMA is there as it takes it.
 GpuPrinter::Values GpuPrinter::NarrowToPairs(ValueId n) {
   const Instruction& i = at(n);
   Values pairs, out;
   for (int lane = 0; lane < i.lanes; lane += 2) {
     Value* const both =
-        b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ff2bf16x2_rn, {},
-                           {Lane(i.src[0], lane + 1), Lane(i.src[0], lane)});
+        b_.CreateIntrinsic(i.dtype == DType::kBF16 ? llvm::Intrinsic::nvvm_ff2bf16x2_rn
+                                                   : llvm::Intrinsic::nvvm_ff2f16x2_rn,
+                           {}, {Lane(i.src[0], lane + 1), Lane(i.src[0], lane)});
     Value* const pair = b_.CreateBitCast(both, b_.getInt32Ty());
     pairs.push_back(pair);
     for (const uint64_t shift : {uint64_t{0}, uint64_t{16}})
