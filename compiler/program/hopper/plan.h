@@ -1,5 +1,6 @@
 // Decides which kernels are products by warpgroups (product.h), and in which tiles: those whose
-// operands are plain loads that a view can describe, where that is estimated to be faster than MMA.
+// operands are loads that a view can describe, or that can be gathered, where that is estimated to
+// be faster than MMA.
 #pragma once
 
 #include <optional>
@@ -36,9 +37,11 @@ struct HopperPlan {
 int64_t WgmmaAmount(const HopperTile& tile);
 HopperTile WgmmaTileOf(int64_t amount, const Target& target);
 
-// Returns the shape of a product whose operands are loads that boxes of a view can copy: each one's
-// index is a sum of one range of steps, one of rows or columns and up to two of the batch, of which
-// one of the first two is contiguous and the others are multiples of 16 bytes apart; no gate.
+// Returns the shape of a product whose operands are loads. Boxes of a view can copy one whose index
+// is a sum of its steps, its rows or columns and up to two ranges of the batch, of which one of the
+// first two is contiguous and the others are multiples of 16 bytes apart, and which has no gate.
+// Several ranges of steps, rows or columns that follow each other in memory are one. Any other
+// operand of 16 bits is gathered, with zeros where its gate is false.
 // Errors: UNIMPLEMENTED, names what is otherwise.
 absl::StatusOr<HopperShape> HopperShapeOf(const codegen::LoopNest& kernel,
                                           const codegen::MmaProduct& product);

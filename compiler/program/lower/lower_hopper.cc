@@ -31,11 +31,51 @@ class HopperLowering {
         ForBoth(place, first, second, [&] { low_.Store(direct); });
         if (branch >= 0) low_.b_.EndIf(branch);
       };
-    AddHopperProduct(low_.b_, plan_.shape, plan_.tile, stores);
+    const int64_t steps = ((plan_.shape.k + Depth() - 1) / Depth() + plan_.tile.split - 1) /
+                          plan_.tile.split * plan_.tile.split * Depth();
+    const ProductGathers gathers{
+        Places(plan_.product.rows, plan_.shape.a, plan_.tile.rows, steps),
+        Places(plan_.product.columns, plan_.shape.b, plan_.tile.columns, steps)};
+    AddHopperProduct(low_.b_, plan_.shape, plan_.tile, stores, gathers);
     return low_.b_.Take(static_cast<int>(kernel_.slot_elements.size()));
   }
 
  private:
+  int64_t Depth() const { return MappedTensor::kSwizzleBytes / ByteWidth(plan_.shape.dtype); }
+
+  // Null for what has a view. `tile`: rows of a tile; `steps`: those of all stages.
+  GatherPlaces Places(const codegen::MmaSide& side, const HopperOperand& operand, int64_t tile,
+                      int64_t steps) {
+    if (!operand.gathered()) return nullptr;
+    // Nothing says of the last tiles of an order that is not whole that they are in the matrix.
+    const int64_t down = (plan_.shape.m + plan_.tile.rows - 1) / plan_.tile.rows;
+    const bool cut = side.count % tile != 0 || down % std::min(plan_.tile.order, down) != 0;
+    return [this, &side, &operand, cut, steps](ValueId batch, ValueId row, ValueId k) {
+      const codegen::MmaProduct& product = plan_.product;
+      ProgramBuilder& b = low_.b_;
+      const auto below = [&](ValueId value, bool runs, int64_t count) {
+        return b.Less(runs ? b.Plus(value, b.Int(operand.run - 1)) : value, b.Int(count));
+      };
+      GatheredPlace place;
+      if (cut) place.inside = below(row, operand.along_rows, side.count);
+      if (product.steps != steps)
+        place.inside = low_.And(place.inside, below(k, !operand.along_rows, product.steps));
+      low_.Enter();
+      low_.BindAll(product.batch, batch);
+      low_.BindAll(side.ranges, row);
+      low_.BindAll(product.reduced, k);
+      const UOp* const load = side.value;
+      if (load->src.size() == 3)
+        place.inside = low_.And(place.inside, low_.Gate(Conjuncts(load->src[1])));
+      place.index = low_.Emit(load->src[0]->src[1]);
+      place.buffer = low_.buffers_[GlobalOfAccess(load).slot()];
+      for (const std::vector<int>* ranges : {&product.batch, &side.ranges, &product.reduced})
+        for (const int r : *ranges) low_.Unbind(r);
+      low_.Leave();
+      return place;
+    };
+  }
+
   // Calls `body` for each of the two sums, at its place.
   template <typename Body>
   void ForBoth(SumPlace place, ValueId first, ValueId second, const Body& body) {
@@ -44,6 +84,7 @@ class HopperLowering {
     low_.BindAll(product.batch, place.batch);
     low_.BindAll(product.rows.ranges, place.row);
     for (const ValueId sum : {first, second}) {
+      if (sum < 0) continue;
       low_.Enter();
       low_.BindAll(product.columns.ranges,
                    sum == first ? place.column : low_.b_.Plus(place.column, low_.b_.Int(1)));

@@ -107,7 +107,9 @@ class GpuPrinter : protected ScopePrinter {
   static constexpr int kAccessBytesMax = 16;
   // Of the lanes from `begin` on that lie next to each other and are aligned so: how many one
   // access may have, up to `end`.
-  int Together(ValueId memory, ValueId index, int begin, int end) const;
+  static constexpr int kElementsTogether = 4;
+  int Together(ValueId memory, ValueId index, int begin, int end,
+               int most = kElementsTogether) const;
   llvm::Align AlignOf(ValueId memory, ValueId index, int lane) const;
   void LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out);
   void StoreLanes(const program::Instruction& store, int begin, int end);
