@@ -16,7 +16,7 @@
 #include "base/check.h"
 #include "client/tensor/tensor.h"
 #include "compiler/compile.h"
-#include "compiler/ir/build.h"
+#include "compiler/ir/spec.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/harness.h"
@@ -36,7 +36,7 @@ struct Net {
 };
 
 // Two convolutions with a ReLU between, their result and all gradients.
-void Run(const Net& net) {
+void Record(const Net& net) {
   const auto held = [&](const Dims& dims) { return Tensor::zeros(dims, net.dtype).state_(); };
   const auto weight = [&](const Dims& dims) {
     return Tensor::zeros(dims, net.dtype).requires_grad_();
@@ -103,7 +103,7 @@ std::vector<std::string> RunKernels(const schedule::Schedule& schedule, const Ta
 
 TEST(HopperConvPrograms, RunAsTheReference) {
   const Net nets[] = {
-      {"3 x 3", .by_warpgroups = 5},
+      {.name = "3 x 3", .by_warpgroups = 5},
       {"stride 2, odd sizes, f16", DType::kF16, 2, 16, 9, 7, 64, 2, 1, 3, 4},
       {"few channels, no border", DType::kBF16, 2, 3, 10, 9, 64, 1, 0, 3, 4},
       {"stride 2, 1 x 1", DType::kBF16, 2, 16, 8, 8, 64, 2, 0, 1, 2},
@@ -112,7 +112,7 @@ TEST(HopperConvPrograms, RunAsTheReference) {
   for (const Net& net : nets) {
     SCOPED_TRACE(net.name);
     Graph recorded, g;
-    const UOp* const sink = RecordProgram(recorded, {net.name, [&](Size) { Run(net); }},
+    const UOp* const sink = RecordProgram(recorded, {net.name, [&](Size) { Record(net); }},
                                           Size::kSmall);
     const std::vector<HostTensor> params = SmallParams(sink);
     const Results want = ValueOrDie(Interpret(sink, params));

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -30,7 +32,7 @@ using program::HopperTile;
 
 enum class Of { kForward, kInputGradient, kWeightGradient };
 
-struct Test {
+struct ConvTest {
   const char* name;
   ConvCase conv;
   HopperTile tile = {.columns = 64, .stages = 2};
@@ -58,7 +60,7 @@ absl::StatusOr<Planned> PlanOf(Graph& guards, const UOp* sink, const HopperTile&
   return Planned{std::move(kernel), std::move(plan)};
 }
 
-void CheckConv(const Test& test, Of of) {
+void CheckConv(const ConvTest& test, Of of) {
   SCOPED_TRACE(testing::Message() << test.name << ", " << static_cast<int>(of));
   Graph g, guards;
   const UOp* const sink = KernelOf(g, test.conv, of);
@@ -94,51 +96,52 @@ void CheckConv(const Test& test, Of of) {
   }
 }
 
-constexpr Of kAll[] = {Of::kForward, Of::kInputGradient, Of::kWeightGradient};
-
-TEST(HopperConv, ChannelsLast) {
-  const Test cases[] = {
-      {"3 x 3 with borders", {}},
-      {"odd sizes, stride 2", {.height = 11, .width = 7, .stride = 2}},
-      {"no border, f16",
+std::vector<ConvTest> ConvTests() {
+  return {
+      {"borders", {}},
+      {"odd_sizes_stride_2", {.height = 11, .width = 7, .stride = 2}},
+      {"no_border_f16",
        {.out = 72, .height = 7, .width = 8, .padding = 0, .dtype = DType::kF16,
         .result = DType::kF16},
        {.columns = 128, .stages = 4}},
-      {"5 x 5, wide borders, bf16",
+      {"wide_borders_5_x_5",
        {.batch = 1, .in = 8, .out = 16, .height = 9, .width = 13, .kernel = 5, .padding = 3,
         .result = DType::kBF16},
        {.columns = 64, .stages = 4}},
-      {"persistent, weights with taps last",
+      {"persistent_taps_last",
        {.batch = 5, .in = 16, .out = 136, .height = 8, .width = 9, .taps_last = true},
        {.columns = 64, .stages = 2, .persistent_blocks = 2}},
-      {"sums in two parts", {.in = 40, .out = 64, .height = 5, .width = 5},
+      {"sums_in_two_parts",
+       {.in = 40, .out = 64, .height = 5, .width = 5},
        {.columns = 64, .stages = 2, .split = 2}},
-  };
-  for (const Test& test : cases)
-    for (const Of of : kAll) {
-      CheckConv(test, of);
-      if (HasFatalFailure()) return;
-    }
-}
-
-TEST(HopperConv, FewChannelsAndChannelsFirst) {
-  const Test cases[] = {
-      {"three channels last", {.in = 3}},
-      {"three channels first, 7 x 7, stride 2",
+      {"three_channels_last", {.in = 3}},
+      {"three_channels_first_7_x_7",
        {.batch = 1, .in = 3, .out = 16, .height = 15, .width = 13, .kernel = 7, .stride = 2,
         .padding = 3, .channels_last = false, .taps_last = true}},
-      {"channels first", {.channels_last = false, .taps_last = true},
+      {"channels_first",
+       {.channels_last = false, .taps_last = true},
        {.columns = 128, .stages = 2}},
-      {"five channels, odd numbers of results", {.in = 5, .out = 7, .height = 6, .width = 5}},
+      {"odd_numbers", {.in = 5, .out = 7, .height = 6, .width = 5}},
   };
-  for (const Test& test : cases)
-    for (const Of of : kAll) {
-      CheckConv(test, of);
-      if (HasFatalFailure()) return;
-    }
 }
 
-// ---- mistakes
+class HopperConvs : public testing::TestWithParam<std::tuple<ConvTest, Of>> {};
+
+TEST_P(HopperConvs, RunAsTheWalk) { CheckConv(std::get<0>(GetParam()), std::get<1>(GetParam())); }
+
+std::string NameOf(const testing::TestParamInfo<std::tuple<ConvTest, Of>>& info) {
+  constexpr const char* kNames[] = {"forward", "input_gradient", "weight_gradient"};
+  return std::string(std::get<0>(info.param).name) + "_" +
+         kNames[static_cast<int>(std::get<1>(info.param))];
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HopperConvs,
+                         testing::Combine(testing::ValuesIn(ConvTests()),
+                                          testing::Values(Of::kForward, Of::kInputGradient,
+                                                          Of::kWeightGradient)),
+                         NameOf);
+
+constexpr ConvCase kMoreStepsThanStages = {.batch = 1, .in = 40};
 
 struct PlantedMistake {
   const char* name;
@@ -161,8 +164,8 @@ std::vector<PlantedMistake> Mistakes() {
   return {
       {"no fence in the loop", Changing(Code::kProxyFence, 0, Drop), {Fault::kMissingFence}},
       {"no fence behind the loop", Changing(Code::kProxyFence, 1, Drop), {Fault::kMissingFence}},
-      {"a copy too many is under way", Number(Code::kWait, 0, 0, 2), {Fault::kRace}},
-      {"the last copies are not waited for", Number(Code::kWait, 1, 0, 1), {Fault::kRace}},
+      {"a copy too many is under way", Number(Code::kWait, 0, 0, 3), {Fault::kRace}},
+      {"the last copies are not waited for", Number(Code::kWait, 2, 0, 1), {Fault::kRace}},
       {"copies form no group", Without(Code::kCommit), {Fault::kRace}},
       {"a stage is full without the last thread",
        Number(Code::kBarrierInit, 0, 0, program::kWarpgroupThreads),
@@ -203,8 +206,8 @@ bool IsClose(const Buffers& got, const Buffers& want) {
 
 TEST(HopperConv, EveryPlantedMistake_IsFoundInEveryOrder) {
   Graph g, guards;
-  const UOp* const sink = KernelOf(g, {}, Of::kForward);
-  const Planned planned = ValueOrDie(PlanOf(guards, sink, {.columns = 64, .stages = 2}));
+  const UOp* const sink = KernelOf(g, kMoreStepsThanStages, Of::kForward);
+  const Planned planned = ValueOrDie(PlanOf(guards, sink, {.columns = 64, .stages = 4}));
   const program::Program right = ValueOrDie(program::ExpandHopper(planned.kernel, planned.plan));
   const Buffers start = RandomBuffers(sink, 1);
   Buffers want = start;
@@ -229,8 +232,8 @@ TEST(HopperConv, EveryPlantedMistake_IsFoundInEveryOrder) {
 
 TEST(HopperConv, MistakesInPtx_AreReported) {
   Graph g, guards;
-  const UOp* const sink = KernelOf(g, {}, Of::kForward);
-  const Planned planned = ValueOrDie(PlanOf(guards, sink, {.columns = 64, .stages = 2}));
+  const UOp* const sink = KernelOf(g, kMoreStepsThanStages, Of::kForward);
+  const Planned planned = ValueOrDie(PlanOf(guards, sink, {.columns = 64, .stages = 4}));
   const program::Program program =
       ValueOrDie(program::ExpandHopper(planned.kernel, planned.plan));
   const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90a", 132)));
@@ -243,7 +246,7 @@ TEST(HopperConv, MistakesInPtx_AreReported) {
   };
   const Planted cases[] = {
       {"no fence", "fence.proxy.async.shared::cta;", "", "proxy"},
-      {"a copy too many is under way", "cp.async.wait_group \t1", "cp.async.wait_group \t2", ""},
+      {"a copy too many is under way", "cp.async.wait_group 2;", "cp.async.wait_group 3;", ""},
       {"no groups", "cp.async.commit_group;", "", ""},
       {"arrivals of all threads but one", ", 129;", ", 128;", ""},
   };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -332,7 +333,8 @@ absl::StatusOr<HopperPlan> MakeHopperPlan(const LoopNest& kernel, const MmaProdu
 
 absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, const Target& target,
                                                      const std::vector<codegen::Opt>* opts,
-                                                     const std::optional<MmaPlan>& instead) {
+                                                     const std::optional<MmaPlan>& instead,
+                                                     Gathers gathers) {
   const bool asked =
       opts != nullptr && opts->size() == 1 && (*opts)[0].kind == codegen::OptKind::kWgmma;
   const bool able = target.kind == TargetKind::kCuda && target.arch == "sm_90a";
@@ -362,7 +364,9 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
   const int64_t waves = chooser.Waves(shape->batches() * tiles(shape->m, instead->tile.rows) *
                                       tiles(shape->n, instead->tile.columns));
   const double by_mma = static_cast<double>(waves * (shape->k + kFillBytes / width)) * area / speed;
-  const std::optional<Choice> best = chooser.Best(by_mma);
+  const bool any = gathers == Gathers::kAnyway && (shape->a.gathered() || shape->b.gathered());
+  const std::optional<Choice> best =
+      chooser.Best(any ? std::numeric_limits<double>::infinity() : by_mma);
   if (!best) return std::nullopt;
   OB_ASSIGN_OR_RETURN(HopperPlan plan, MakeHopperPlan(kernel, instead->product, best->tile));
   return plan;

@@ -56,13 +56,17 @@ absl::StatusOr<HopperPlan> MakeHopperPlan(const codegen::LoopNest& kernel,
                                           const codegen::MmaProduct& product,
                                           const HopperTile& tile);
 
+// Whether a product that gathers is planned where we estimate it to be faster, or anyway: for a
+// search, which measures.
+enum class Gathers { kWhereFaster, kAnyway };
+
 // Returns the plan that `opts` ask for (an Opt WGMMA alone). Without `opts` the one in tiles of our
 // choice: the one that takes the least time by waves of blocks over the multiprocessors, or none
 // where the target has no warpgroups that multiply, the operands are no such loads, or `instead`
 // takes less time by our estimate. Errors: for an Opt WGMMA alone, as MakeHopperPlan.
 absl::StatusOr<std::optional<HopperPlan>> PlanHopper(
     const codegen::LoopNest& kernel, const Target& target, const std::vector<codegen::Opt>* opts,
-    const std::optional<codegen::MmaPlan>& instead);
+    const std::optional<codegen::MmaPlan>& instead, Gathers gathers = Gathers::kWhereFaster);
 
 // Lowers the plan; what the kernel stores is computed from each sum in the thread that has it.
 Program LowerHopper(const codegen::LoopNest& kernel, const HopperPlan& plan);

@@ -262,9 +262,10 @@ class ProductBuilder {
   }
 
   // By all threads of the first warpgroup. Copies of `behind` steps are under way while those of
-  // the next one begin; at the end of a tile all are waited for.
+  // the next one begin; at the end of a tile all are waited for. Two stages more: a stage is empty
+  // again only when the one after it is full.
   void ProduceTogether() {
-    const int64_t behind = std::min(steps_, tile_.stages / 2);
+    const int64_t behind = std::min({steps_, tile_.stages / 2, tile_.stages - 2});
     ForTiles([&](ValueId round, const TilePlace& place) {
       const ValueId step = b_.Loop(steps_);
       const StepPlace at = PlaceOfStep(round, step);
@@ -278,9 +279,9 @@ class ProductBuilder {
       if (a_staged_.gathered) Gather(a_staged_, shape_.a, gathers_.a, at.stage, place, k);
       if (b_staged_.gathered) Gather(b_staged_, shape_.b, gathers_.b, at.stage, place, k);
       b_.Do(Code::kCommit);
-      const ValueId later = b_.If(b_.Less(b_.Int(behind - 1), step));
+      const ValueId later = behind == 0 ? ValueId{-1} : b_.If(b_.Less(b_.Int(behind - 1), step));
       Deliver(StageBefore(round, step, behind), behind);
-      b_.EndIf(later);
+      if (behind > 0) b_.EndIf(later);
       b_.End(step);
       for (int64_t left = behind; left-- > 0;)
         Deliver(StageBefore(round, b_.Int(steps_), left + 1), left);
