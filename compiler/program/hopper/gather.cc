@@ -8,8 +8,9 @@ namespace outboard::program {
 namespace {
 
 constexpr int64_t kChunkBytes = 16;
-// Pieces whose elements are loaded before the first one is stored: 32 loads of a thread.
-constexpr int64_t kPiecesTogether = 4;
+// Pieces whose elements are loaded before the first one is stored: 16 loads of a thread. With 32,
+// registers do not suffice where a step of 64 has 64 different places.
+constexpr int64_t kPiecesTogether = 2;
 
 // 16 bytes of a stage: its first element there, and in the operand.
 struct GatherPiece {

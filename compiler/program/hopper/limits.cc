@@ -14,7 +14,9 @@ namespace {
 constexpr int64_t kColumnsLeast = 64;  // a tile has a multiple of them
 
 int64_t ColumnsMax(const HopperShape& shape) {
-  return SumsByStage(shape) ? kWgmmaColumnsMax / 2 : kWgmmaColumnsMax;
+  // Sums in f32 take as many registers as those of a stage; loads of elements many, too.
+  const bool half = SumsByStage(shape) || GathersElements(shape);
+  return half ? kWgmmaColumnsMax / 2 : kWgmmaColumnsMax;
 }
 
 // What a block of a cluster copies of B is a multiple of these columns.

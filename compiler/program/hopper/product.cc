@@ -19,8 +19,9 @@ constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
 // Who turns B holds squares of it.
 constexpr int64_t kTurnerRegisters = 96, kConsumerRegistersBeside = 200;
-// Who gathers holds the places of its pieces.
+// Who gathers holds the places of its pieces, and of single elements those, too.
 constexpr int64_t kGathererRegisters = 136, kConsumerRegistersBesideGathers = 184;
+constexpr int64_t kRegistersBesideElements = 168;  // all have as many
 
 // One operand in memory and in shared memory; `rows` are those of A, or columns of B.
 struct RingOperand {
@@ -112,10 +113,12 @@ class ProductBuilder {
   bool Gathers() const { return shape_.a.gathered() || shape_.b.gathered(); }
   ValueId Speaks() { return b_.Less(thread_, b_.Int(1)); }
   int64_t RegistersOfProducer() const {
+    if (GathersElements(shape_)) return kRegistersBesideElements;
     if (Gathers()) return kGathererRegisters;
     return turns_b_ ? kTurnerRegisters : kProducerRegisters;
   }
   int64_t RegistersOfConsumer() const {
+    if (GathersElements(shape_)) return kRegistersBesideElements;
     if (Gathers()) return kConsumerRegistersBesideGathers;
     return turns_b_ ? kConsumerRegistersBeside : kConsumerRegisters;
   }
