@@ -1,6 +1,8 @@
 #include "tests/bench/gpu_conv_figures.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 #include "absl/strings/match.h"
 #include "base/check.h"
@@ -52,6 +54,7 @@ absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, bool by_w
   OB_ASSIGN_OR_RETURN(const codegen::MmaProduct product, codegen::FindMmaProduct(nest));
   const Target target = CudaTarget(kArch, kMultiprocessors);
   CompileOptions options{.target = target};
+  options.dump = std::getenv("DUMP") != nullptr;
   const int axis = nest.groups[0].ranges[0];
   int64_t rows = 0, columns = 0;
   if (by_warpgroups) {
@@ -107,6 +110,7 @@ absl::Status ByAssembler(const Way& way, ConvFigure& figure) {
   OB_ASSIGN_OR_RETURN(const Compiled large, Compile(g, way, /*large=*/true, figure.by_warpgroups));
   OB_ASSIGN_OR_RETURN(const test::Assembled assembled,
                       test::AssembleKernel(ptxas, large.kernel.object, kArch));
+  if (std::getenv("DUMP") != nullptr) std::puts(large.kernel.object.c_str());
   figure.registers = assembled.registers;
   figure.spill_bytes = assembled.spill_bytes;
   OB_ASSIGN_OR_RETURN(const MachineCode code,

@@ -51,31 +51,39 @@ class StageGatherer {
   }
 
  private:
-  // Threads side by side store 16 bytes of eight rows, or all of a row: no bank twice.
+  // Threads side by side store 16 bytes of eight rows, or all of a row: no bank twice. What differs
+  // between a thread's pieces is whole patterns of the swizzle, unless neighbours have rows.
   GatherPiece PieceOf(ValueId number) {
     const int64_t in_line = depth_ / chunk_, lines = kWarpgroupThreads / in_line;
-    ValueId line = b_.Divide(thread_, in_line), in_row = b_.Modulo(thread_, in_line);
+    const ValueId line = b_.Divide(thread_, in_line), in_row = b_.Modulo(thread_, in_line);
+    const ValueId own = InStage(line, in_row);
     if (stage_.along_rows) {  // of 64 rows, all k; then of the next ones
       const int64_t of_box = depth_ / lines;
       const ValueId box = b_.Divide(number, of_box);
-      line = b_.Plus(line, b_.Times(b_.Modulo(number, of_box), lines));
-      return {b_.Plus(from_.first, b_.Plus(b_.Times(box, depth_ * depth_), InStage(line, in_row))),
+      const ValueId later = b_.Times(b_.Modulo(number, of_box), lines);
+      return {InMemory(b_.Plus(b_.Times(box, depth_ * depth_), b_.Times(later, depth_)), own),
               b_.Plus(from_.row, b_.Plus(b_.Times(box, depth_), b_.Times(in_row, chunk_))),
-              b_.Plus(from_.k, line)};
+              b_.Plus(from_.k, b_.Plus(line, later))};
     }
     if (stage_.rows_in_lanes) {
       const int64_t rows = std::min<int64_t>(stage_.rows, kWarpgroupThreads);
       const int64_t beside = kWarpgroupThreads / rows, of_rows = in_line / beside;
-      line = b_.Plus(b_.Modulo(thread_, rows), b_.Times(b_.Divide(number, of_rows), rows));
-      in_row = b_.Plus(b_.Divide(thread_, rows), b_.Times(b_.Modulo(number, of_rows), beside));
-    } else {
-      line = b_.Plus(line, b_.Times(number, lines));
+      const ValueId row =
+          b_.Plus(b_.Modulo(thread_, rows), b_.Times(b_.Divide(number, of_rows), rows));
+      const ValueId chunk =
+          b_.Plus(b_.Divide(thread_, rows), b_.Times(b_.Modulo(number, of_rows), beside));
+      return {b_.Plus(from_.first, InStage(row, chunk)), b_.Plus(from_.row, row),
+              b_.Plus(from_.k, b_.Times(chunk, chunk_))};
     }
-    return {b_.Plus(from_.first, InStage(line, in_row)), b_.Plus(from_.row, line),
+    const ValueId later = b_.Times(number, lines);
+    return {InMemory(b_.Times(later, depth_), own), b_.Plus(from_.row, b_.Plus(line, later)),
             b_.Plus(from_.k, b_.Times(in_row, chunk_))};
   }
   ValueId InStage(ValueId line, ValueId in_row) {
     return b_.Plus(b_.Times(line, depth_), b_.Times(in_row, chunk_));
+  }
+  ValueId InMemory(ValueId patterns, ValueId own) {
+    return b_.Plus(b_.Plus(from_.first, patterns), own);
   }
 
   GatheredPlace PlaceOf(const GatherPiece& piece, int64_t element) {

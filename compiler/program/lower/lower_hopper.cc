@@ -1,8 +1,10 @@
 // Products by warpgroups (compiler/program/hopper): what a kernel stores is computed from each sum
 // in the thread that has it.
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
+#include "compiler/kernel/affine.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/lower/lowering.h"
 
@@ -67,13 +69,34 @@ class HopperLowering {
       const UOp* const load = side.value;
       if (load->src.size() == 3)
         place.inside = low_.And(place.inside, low_.Gate(Conjuncts(load->src[1])));
-      place.index = low_.Emit(load->src[0]->src[1]);
+      place.index = IndexOf(load, {&product.batch, &side.ranges}, product.reduced);
       place.buffer = low_.buffers_[GlobalOfAccess(load).slot()];
       for (const std::vector<int>* ranges : {&product.batch, &side.ranges, &product.reduced})
         for (const int r : *ranges) low_.Unbind(r);
       low_.Leave();
       return place;
     };
+  }
+
+  // The index of a load: where it is a sum of loops, those of rows first, which a thread computes
+  // once for all steps, then those of steps, once for all of its rows.
+  ValueId IndexOf(const UOp* load, std::initializer_list<const std::vector<int>*> rows,
+                  const std::vector<int>& steps) {
+    const UOp* const whole = load->src[0]->src[1];
+    const codegen::Affine& index = forms_.Of(whole);
+    for (const auto& [term, coefficient] : index.terms)
+      if (term->op != Op::kRange) return low_.Emit(whole);
+    ProgramBuilder& b = low_.b_;
+    const auto sum = [&](ValueId total, const std::vector<int>& ranges) {
+      for (const int r : ranges)
+        if (const auto stride =
+                static_cast<int64_t>(index.CoefficientOf(kernel_.ranges[r].node)))
+          total = b.Plus(total, b.Times(low_.value_[r], stride));
+      return total;
+    };
+    ValueId of_rows = b.Int(static_cast<int64_t>(index.constant));
+    for (const std::vector<int>* ranges : rows) of_rows = sum(of_rows, *ranges);
+    return b.Plus(of_rows, sum(b.Int(0), steps));
   }
 
   // Calls `body` for each of the two sums, at its place.
@@ -107,6 +130,7 @@ class HopperLowering {
   Lowering low_;
   const LoopNest& kernel_;
   const HopperPlan& plan_;
+  codegen::AffineForms forms_;
 };
 
 Program LowerHopper(const LoopNest& kernel, const HopperPlan& plan) {

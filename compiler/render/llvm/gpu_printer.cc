@@ -323,6 +323,16 @@ Value* GpuPrinter::NarrowDivision(ValueId n, int lane) {
                        b_.getInt64Ty());
 }
 
+// And it compares 64 bits in two steps: borders of windows are many comparisons.
+Value* GpuPrinter::NarrowComparison(ValueId n, int lane) {
+  const Instruction& i = at(n);
+  if (i.op != Op::kCmpLt || at(i.src[0]).dtype != DType::kI64) return nullptr;
+  for (const ValueId s : i.src)
+    if (bounds_[s].min < INT32_MIN || bounds_[s].max > INT32_MAX) return nullptr;
+  return b_.CreateICmpSLT(b_.CreateTrunc(Lane(i.src[0], lane), b_.getInt32Ty()),
+                          b_.CreateTrunc(Lane(i.src[1], lane), b_.getInt32Ty()));
+}
+
 GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src.back()).dtype;
@@ -336,6 +346,7 @@ GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
     Value* value = with_product ? SumWithProduct(n, lane) : NarrowDivision(n, lane);
+    if (value == nullptr) value = NarrowComparison(n, lane);
     if (value == nullptr) {
       std::vector<Value*> args;
       for (const ValueId s : i.src) args.push_back(Lane(s, lane));

@@ -159,9 +159,8 @@ void GpuPrinter::Copy(ValueId n) {
 // instruction is told how many bytes to read; it fills the rest with zeros.
 void GpuPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
   const Instruction& i = at(n);
-  Value* const to = Index(i.src[1], lane);
   std::vector<Value*> args = {
-      i.imm[2] != 0 ? SwizzledAddress(i.src[0], to) : Address(i.src[0], to),
+      i.imm[2] != 0 ? SwizzledTarget(n, lane) : Address(i.src[0], Index(i.src[1], lane)),
       Address(i.src[2], Index(i.src[3], lane))};
   const bool masked = i.src.size() == 5;
   if (masked)
@@ -195,9 +194,9 @@ void GpuPrinter::CopyAtOnce(ValueId n, int lane) {
     either->addIncoming(llvm::Constant::getNullValue(type), before);
     value = either;
   }
-  Value* const to = Index(i.src[1], lane);
   b_.CreateAlignedStore(
-      value, i.imm[2] != 0 ? SwizzledAddress(i.src[0], to) : Address(i.src[0], to), align);
+      value, i.imm[2] != 0 ? SwizzledTarget(n, lane) : Address(i.src[0], Index(i.src[1], lane)),
+      align);
 }
 
 void GpuPrinter::Await(ValueId n) {
