@@ -327,10 +327,14 @@ Value* GpuPrinter::NarrowDivision(ValueId n, int lane) {
 Value* GpuPrinter::NarrowComparison(ValueId n, int lane) {
   const Instruction& i = at(n);
   if (i.op != Op::kCmpLt || at(i.src[0]).dtype != DType::kI64) return nullptr;
-  for (const ValueId s : i.src)
+  bool is_signed = false;
+  for (const ValueId s : i.src) {
     if (bounds_[s].min < INT32_MIN || bounds_[s].max > INT32_MAX) return nullptr;
-  return b_.CreateICmpSLT(b_.CreateTrunc(Lane(i.src[0], lane), b_.getInt32Ty()),
-                          b_.CreateTrunc(Lane(i.src[1], lane), b_.getInt32Ty()));
+    is_signed = is_signed || bounds_[s].min < 0;
+  }
+  return b_.CreateICmp(is_signed ? llvm::CmpInst::ICMP_SLT : llvm::CmpInst::ICMP_ULT,
+                       b_.CreateTrunc(Lane(i.src[0], lane), b_.getInt32Ty()),
+                       b_.CreateTrunc(Lane(i.src[1], lane), b_.getInt32Ty()));
 }
 
 GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
