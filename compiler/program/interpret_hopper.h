@@ -3,10 +3,10 @@
 // of whose accesses.
 //
 // Accesses are ordered by vector clocks. An actor is a thread; the copies that end on one barrier;
-// the BOXSTOREs of one thread; the products of one warpgroup; or all COPYs that are under way. Actors count: a thread its
-// releases, copies the phases of their barrier, stores and products their groups. A thread knows
-// for each actor up to which count its accesses come before its own. A race is found in any order
-// of threads.
+// the BOXSTOREs of one thread; the products of one warpgroup; or all COPYs that are under way.
+// Actors count: a thread its releases, copies the phases of their barrier, stores and products
+// their groups. A thread knows for each actor up to which count its accesses come before its own.
+// A race is found in any order of threads.
 //
 // Copies and products happen when they begin or as late as something waits for them; a seed
 // chooses.

@@ -175,8 +175,7 @@ void LayOutWeights(const std::vector<std::vector<Place>>& kernels, Layouts& layo
     for (const Place& from : kernel) {
       const auto known = layouts.find(from.value);
       if (known == layouts.end() || from.value->op == Op::kParam) continue;
-      const UOp* const channels =
-          RangeAlong(from, known->second.back(), RangeKind::kReduce);
+      const UOp* const channels = RangeAlong(from, known->second.back(), RangeKind::kReduce);
       if (channels == nullptr) continue;
       for (const Place& to : kernel) {
         const UOp* const weights = to.value;

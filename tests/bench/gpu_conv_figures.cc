@@ -83,8 +83,7 @@ absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, bool by_w
 
 absl::Status OnMachine(const Way& way, ConvFigure& figure) {
   Graph g;
-  OB_ASSIGN_OR_RETURN(const Compiled small,
-                      Compile(g, way, /*large=*/false, figure.by_warpgroups));
+  OB_ASSIGN_OR_RETURN(const Compiled small, Compile(g, way, /*large=*/false, figure.by_warpgroups));
   const test::ConvCase shape = Shape(/*large=*/false);
   const auto bytes = [](int64_t elements) {
     return std::string(static_cast<size_t>(elements * 2), '\0');

@@ -1,6 +1,6 @@
-// Measures a convolution of ResNet-50 and its gradients as compiled for sm_90a, by warpgroups and by
-// mma.sync, without a GPU: on the PTX machine, and by NVIDIA's assembler and disassembler where they
-// are found.
+// Measures a convolution of ResNet-50 and its gradients as compiled for sm_90a, by warpgroups and
+// by mma.sync, without a GPU: on the PTX machine, and by NVIDIA's assembler and disassembler where
+// they are found.
 #pragma once
 
 #include <cstdint>

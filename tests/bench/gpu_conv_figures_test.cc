@@ -16,8 +16,7 @@ TEST(GpuConvFigures, AreWithinTheirBounds) {
                 figure.by_warpgroups ? "wgmma" : "mma.sync", figure.bank_ways,
                 figure.sectors_ratio);
     if (figure.registers)
-      std::printf(", %lld registers, %lld bytes spilled",
-                  static_cast<long long>(*figure.registers),
+      std::printf(", %lld registers, %lld bytes spilled", static_cast<long long>(*figure.registers),
                   static_cast<long long>(*figure.spill_bytes));
     if (figure.instructions_per_product)
       std::printf(", %.2f instructions a product", *figure.instructions_per_product);

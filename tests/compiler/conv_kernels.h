@@ -47,12 +47,12 @@ class ConvKernels {
               *kw = ReduceRange(g, 6, c_.kernel);
     const auto [oh, row_is] = Back(h, kh, c_.out_height());
     const auto [ow, column_is] = Back(w, kw, c_.out_width());
-    const UOp* const dy = GatedLoadAt(
-        g, 1, c_.dtype, c_.batch * c_.out_height() * c_.out_width() * c_.out,
-        Image(b, oh, ow, oc, c_.out_height(), c_.out_width(), c_.out),
-        Alu(g, Op::kAnd, row_is, column_is), ConstFloat(g, c_.dtype, 0));
-    const UOp* const sum = Fold(
-        g, Op::kAdd, Mul(g, Cast(g, dy, DType::kF32), Weight(oc, kh, kw, ic)), {oc, kh, kw});
+    const UOp* const dy =
+        GatedLoadAt(g, 1, c_.dtype, c_.batch * c_.out_height() * c_.out_width() * c_.out,
+                    Image(b, oh, ow, oc, c_.out_height(), c_.out_width(), c_.out),
+                    Alu(g, Op::kAnd, row_is, column_is), ConstFloat(g, c_.dtype, 0));
+    const UOp* const sum =
+        Fold(g, Op::kAdd, Mul(g, Cast(g, dy, DType::kF32), Weight(oc, kh, kw, ic)), {oc, kh, kw});
     return StoreOf(Image(b, h, w, ic, c_.height, c_.width, c_.in), sum,
                    c_.batch * c_.height * c_.width * c_.in);
   }
@@ -66,17 +66,15 @@ class ConvKernels {
     const UOp* const dy =
         LoadAt(g, 2, c_.dtype, c_.batch * c_.out_height() * c_.out_width() * c_.out,
                Image(b, oh, ow, oc, c_.out_height(), c_.out_width(), c_.out));
-    const UOp* const sum =
-        Fold(g, Op::kAdd,
-             Mul(g, Cast(g, dy, DType::kF32), Input(b, Window(oh, kh), Window(ow, kw), ic)),
-             {b, oh, ow});
+    const UOp* const sum = Fold(
+        g, Op::kAdd, Mul(g, Cast(g, dy, DType::kF32), Input(b, Window(oh, kh), Window(ow, kw), ic)),
+        {b, oh, ow});
     return StoreOf(PlaceOfWeight(oc, kh, kw, ic), sum, c_.out * c_.kernel * c_.kernel * c_.in);
   }
 
  private:
   const UOp* Window(const UOp* place, const UOp* tap) {
-    return Add(g, Add(g, Mul(g, place, ConstIndex(g, c_.stride)), tap),
-               ConstIndex(g, -c_.padding));
+    return Add(g, Add(g, Mul(g, place, ConstIndex(g, c_.stride)), tap), ConstIndex(g, -c_.padding));
   }
   // The place whose window has `at` under `tap`, and whether there is one.
   std::pair<const UOp*, const UOp*> Back(const UOp* at, const UOp* tap, int64_t places) {
@@ -90,9 +88,8 @@ class ConvKernels {
   }
   const UOp* Image(const UOp* b, const UOp* h, const UOp* w, const UOp* channel, int64_t height,
                    int64_t width, int64_t channels) {
-    return c_.channels_last
-               ? RowMajor(g, {b, h, w, channel}, {c_.batch, height, width, channels})
-               : RowMajor(g, {b, channel, h, w}, {c_.batch, channels, height, width});
+    return c_.channels_last ? RowMajor(g, {b, h, w, channel}, {c_.batch, height, width, channels})
+                            : RowMajor(g, {b, channel, h, w}, {c_.batch, channels, height, width});
   }
   const UOp* PlaceOfWeight(const UOp* oc, const UOp* kh, const UOp* kw, const UOp* ic) {
     return c_.taps_last ? RowMajor(g, {oc, ic, kh, kw}, {c_.out, c_.in, c_.kernel, c_.kernel})
@@ -117,8 +114,8 @@ class ConvKernels {
                 DType::kF32);
   }
   const UOp* StoreOf(const UOp* at, const UOp* sum, int64_t elements) {
-    return Sink(g, {StoreAt(g, 0, elements, at,
-                            c_.result == DType::kF32 ? sum : Cast(g, sum, c_.result))});
+    return Sink(
+        g, {StoreAt(g, 0, elements, at, c_.result == DType::kF32 ? sum : Cast(g, sum, c_.result))});
   }
 
   Graph& g;

@@ -83,9 +83,9 @@ std::vector<std::string> RunKernels(const schedule::Schedule& schedule, const Ta
     *by_warpgroups += groups;
     if (std::getenv("DUMP") != nullptr)
       std::printf("%s  %s\n", KernelToString(schedule, k).c_str(),
-                  groups                                               ? "wgmma"
+                  groups                                           ? "wgmma"
                   : absl::StrContains(compiled.object, "mma.sync") ? "mma.sync"
-                                                                       : "plain");
+                                                                   : "plain");
     if (const std::string ptxas = FindPtxas(); groups && !ptxas.empty())
       EXPECT_EQ(ValueOrDie(Assemble(ptxas, compiled.object, "sm_90a")), 0);
     Buffers own;
@@ -112,8 +112,8 @@ TEST(HopperConvPrograms, RunAsTheReference) {
   for (const Net& net : nets) {
     SCOPED_TRACE(net.name);
     Graph recorded, g;
-    const UOp* const sink = RecordProgram(recorded, {net.name, [&](Size) { Record(net); }},
-                                          Size::kSmall);
+    const UOp* const sink =
+        RecordProgram(recorded, {net.name, [&](Size) { Record(net); }}, Size::kSmall);
     const std::vector<HostTensor> params = SmallParams(sink);
     const Results want = ValueOrDie(Interpret(sink, params));
     const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(g, sink, target));

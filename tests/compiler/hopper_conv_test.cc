@@ -1,6 +1,6 @@
 // Convolutions and their gradients as products by warpgroups whose operands are gathered
-// (compiler/program/hopper/gather.h): in the interpreter of programs and on the PTX machine, against
-// a walk of the kernel; and with one mistake planted at a time.
+// (compiler/program/hopper/gather.h): in the interpreter of programs and on the PTX machine,
+// against a walk of the kernel; and with one mistake planted at a time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "compiler/program/interpret.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/render/llvm/nvptx.h"
+#include "compiler/starting_opts.h"
 #include "tests/compiler/conv_kernels.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/kernel_check.h"
@@ -101,11 +102,21 @@ std::vector<ConvTest> ConvTests() {
       {"borders", {}},
       {"odd_sizes_stride_2", {.height = 11, .width = 7, .stride = 2}},
       {"no_border_f16",
-       {.out = 72, .height = 7, .width = 8, .padding = 0, .dtype = DType::kF16,
+       {.out = 72,
+        .height = 7,
+        .width = 8,
+        .padding = 0,
+        .dtype = DType::kF16,
         .result = DType::kF16},
        {.columns = 128, .stages = 4}},
       {"wide_borders_5_x_5",
-       {.batch = 1, .in = 8, .out = 16, .height = 9, .width = 13, .kernel = 5, .padding = 3,
+       {.batch = 1,
+        .in = 8,
+        .out = 16,
+        .height = 9,
+        .width = 13,
+        .kernel = 5,
+        .padding = 3,
         .result = DType::kBF16},
        {.columns = 64, .stages = 4}},
       {"persistent_taps_last",
@@ -116,8 +127,16 @@ std::vector<ConvTest> ConvTests() {
        {.columns = 64, .stages = 2, .split = 2}},
       {"three_channels_last", {.in = 3}},
       {"three_channels_first_7_x_7",
-       {.batch = 1, .in = 3, .out = 16, .height = 15, .width = 13, .kernel = 7, .stride = 2,
-        .padding = 3, .channels_last = false, .taps_last = true}},
+       {.batch = 1,
+        .in = 3,
+        .out = 16,
+        .height = 15,
+        .width = 13,
+        .kernel = 7,
+        .stride = 2,
+        .padding = 3,
+        .channels_last = false,
+        .taps_last = true}},
       {"channels_first",
        {.channels_last = false, .taps_last = true},
        {.columns = 128, .stages = 2}},
@@ -140,6 +159,32 @@ INSTANTIATE_TEST_SUITE_P(All, HopperConvs,
                                           testing::Values(Of::kForward, Of::kInputGradient,
                                                           Of::kWeightGradient)),
                          NameOf);
+
+// A layer of ResNet-50 by default; a small one only where a search asks, which begins with both.
+TEST(HopperConv, ByDefaultWhereItIsEstimatedToBeFaster) {
+  const auto uses_wgmma = [](const ConvCase& conv, Of of, const char* arch) {
+    Graph g;
+    const auto compiled = CompileKernel(KernelOf(g, conv, of), {.target = CudaTarget(arch, 132)});
+    OB_CHECK_OK(compiled.status());
+    return absl::StrContains(compiled->object, "wgmma.mma_async");
+  };
+  const ConvCase layer{.batch = 64, .in = 64, .out = 64, .height = 56, .width = 56};
+  EXPECT_TRUE(uses_wgmma(layer, Of::kForward, "sm_90a"));
+  EXPECT_TRUE(uses_wgmma(layer, Of::kInputGradient, "sm_90a"));
+  EXPECT_FALSE(uses_wgmma(layer, Of::kForward, "sm_90"));
+  const ConvCase small{.out = 64, .height = 20, .width = 20};
+  EXPECT_FALSE(uses_wgmma(small, Of::kForward, "sm_90a"));
+  const auto has_wgmma = [&](const char* arch) {
+    Graph g;
+    int found = 0;
+    for (const std::vector<codegen::Opt>& opts :
+         ValueOrDie(StartingOpts(KernelOf(g, small, Of::kForward), CudaTarget(arch, 132))))
+      found += opts.size() == 1 && opts[0].kind == codegen::OptKind::kWgmma;
+    return found;
+  };
+  EXPECT_EQ(has_wgmma("sm_90a"), 1);
+  EXPECT_EQ(has_wgmma("sm_90"), 0);
+}
 
 constexpr ConvCase kMoreStepsThanStages = {.batch = 1, .in = 40};
 
@@ -173,7 +218,8 @@ std::vector<PlantedMistake> Mistakes() {
       {"a stage waits for one thread more",
        Number(Code::kBarrierInit, 0, 0, program::kWarpgroupThreads + 2),
        {Fault::kEndlessWait}},
-      {"no wait for an empty stage", Changing(Code::kBarrierWait, 0, Drop),
+      {"no wait for an empty stage",
+       Changing(Code::kBarrierWait, 0, Drop),
        {Fault::kRace, Fault::kMisuse}},
       {"no borders",
        Changing(Code::kCopy, 0,
@@ -234,8 +280,7 @@ TEST(HopperConv, MistakesInPtx_AreReported) {
   Graph g, guards;
   const UOp* const sink = KernelOf(g, kMoreStepsThanStages, Of::kForward);
   const Planned planned = ValueOrDie(PlanOf(guards, sink, {.columns = 64, .stages = 4}));
-  const program::Program program =
-      ValueOrDie(program::ExpandHopper(planned.kernel, planned.plan));
+  const program::Program program = ValueOrDie(program::ExpandHopper(planned.kernel, planned.plan));
   const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90a", 132)));
   const CompiledKernel right =
       ValueOrDie(renderer->Render(program, "k", /*no_opt=*/false, nullptr));

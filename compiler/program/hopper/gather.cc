@@ -95,18 +95,17 @@ class StageGatherer {
   void Copy(const GatherPiece& piece) {
     for (int64_t element = 0; element < chunk_; element += stage_.run) {
       const GatheredPlace place = PlaceOf(piece, element);
-      Instruction copy{.code = Code::kCopy,
-                       .src = {stage_.shared, b_.Plus(piece.place, b_.Int(element)), place.buffer,
-                               place.index},
-                       .imm = {stage_.run, 1, 1}};
+      Instruction copy{
+          .code = Code::kCopy,
+          .src = {stage_.shared, b_.Plus(piece.place, b_.Int(element)), place.buffer, place.index},
+          .imm = {stage_.run, 1, 1}};
       if (place.inside >= 0) copy.src.push_back(place.inside);
       b_.Add(std::move(copy));
     }
   }
 
   ValueId Load(const GatherPiece& piece) {
-    Instruction all{
-        .code = Code::kLanes, .dtype = stage_.dtype, .lanes = static_cast<int>(chunk_)};
+    Instruction all{.code = Code::kLanes, .dtype = stage_.dtype, .lanes = static_cast<int>(chunk_)};
     for (int64_t element = 0; element < chunk_; ++element) {
       const GatheredPlace place = PlaceOf(piece, element);
       Instruction load{

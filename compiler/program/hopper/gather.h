@@ -28,9 +28,9 @@ using GatherPlaces = std::function<GatheredPlace(ValueId batch, ValueId row, Val
 struct GatheredStage {
   ValueId shared = -1;
   DType dtype = DType::kBF16;
-  int64_t rows = 0;           // of a tile
-  int64_t run = 1;            // elements that are copied together, up to 16 bytes
-  bool along_rows = false;    // as of HopperOperand
+  int64_t rows = 0;            // of a tile
+  int64_t run = 1;             // elements that are copied together, up to 16 bytes
+  bool along_rows = false;     // as of HopperOperand
   bool rows_in_lanes = false;  // neighbouring threads have neighbouring rows
 };
 

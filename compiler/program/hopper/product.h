@@ -88,7 +88,8 @@ struct ProductGathers {
   GatherPlaces a, b;
 };
 
-// Returns OK where the operands can be read and a block has room for the tile's stages. Errors: UNIMPLEMENTED names the rule, the value and the limit.
+// Returns OK where the operands can be read and a block has room for the tile's stages. Errors:
+// UNIMPLEMENTED names the rule, the value and the limit.
 absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile);
 
 // Adds all of the program to `b`. The shape is one that CheckHopperShape allows.

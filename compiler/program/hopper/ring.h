@@ -15,7 +15,9 @@ inline int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t DepthOf(DType dtype) { return MappedTensor::kSwizzleBytes / ByteWidth(dtype); }
 
 // Whether an operand is gathered element by element.
-inline bool GathersElements(const HopperShape& shape) { return shape.a.run == 1 || shape.b.run == 1; }
+inline bool GathersElements(const HopperShape& shape) {
+  return shape.a.run == 1 || shape.b.run == 1;
+}
 
 // Of 8-bit floats the unit adds with few digits, and of f32 by three products it cuts off what f32
 // rounds: sums of a stage are added in f32. They take as many registers as the whole ones.

@@ -89,8 +89,7 @@ class HopperLowering {
     ProgramBuilder& b = low_.b_;
     const auto sum = [&](ValueId total, const std::vector<int>& ranges) {
       for (const int r : ranges)
-        if (const auto stride =
-                static_cast<int64_t>(index.CoefficientOf(kernel_.ranges[r].node)))
+        if (const auto stride = static_cast<int64_t>(index.CoefficientOf(kernel_.ranges[r].node)))
           total = b.Plus(total, b.Times(low_.value_[r], stride));
       return total;
     };
