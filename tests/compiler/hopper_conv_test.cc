@@ -186,6 +186,32 @@ TEST(HopperConv, ByDefaultWhereItIsEstimatedToBeFaster) {
   EXPECT_EQ(has_wgmma("sm_90"), 0);
 }
 
+TEST(HopperConv, LargeTiles_SpillNothing) {
+  const std::string ptxas = FindPtxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
+  const ConvCase layer{.batch = 8, .in = 72, .out = 200, .height = 27, .width = 29, .stride = 2};
+  for (const int64_t columns : {128, 256})
+    for (const Of of : {Of::kForward, Of::kInputGradient, Of::kWeightGradient}) {
+      SCOPED_TRACE(testing::Message() << columns << " columns, " << static_cast<int>(of));
+      Graph g, guards;
+      const absl::StatusOr<Planned> planned =
+          PlanOf(guards, KernelOf(g, layer, of), {.columns = columns, .persistent_blocks = 132});
+      if (of == Of::kWeightGradient && columns == 256) {  // whose columns are gathered
+        EXPECT_TRUE(absl::StrContains(planned.status().message(), "64 to 128 columns"))
+            << planned.status();
+        continue;
+      }
+      ASSERT_TRUE(planned.ok()) << planned.status();
+      const program::Program program =
+          ValueOrDie(program::ExpandHopper(planned->kernel, planned->plan));
+      const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90a", 132)));
+      const CompiledKernel compiled =
+          ValueOrDie(renderer->Render(program, "k", /*no_opt=*/false, nullptr));
+      const Assembled assembled = ValueOrDie(AssembleKernel(ptxas, compiled.object, "sm_90a"));
+      EXPECT_EQ(assembled.spill_bytes + assembled.stack_bytes + assembled.warnings, 0);
+    }
+}
+
 constexpr ConvCase kMoreStepsThanStages = {.batch = 1, .in = 40};
 
 struct PlantedMistake {

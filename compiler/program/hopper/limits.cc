@@ -14,8 +14,9 @@ namespace {
 constexpr int64_t kColumnsLeast = 64;  // a tile has a multiple of them
 
 int64_t ColumnsMax(const HopperShape& shape) {
-  // Sums in f32 take as many registers as those of a stage; loads of elements many, too.
-  const bool half = SumsByStage(shape) || GathersElements(shape);
+  // Sums in f32 take as many registers as those of a stage; loads of elements many, too, and so do
+  // the places of as many columns.
+  const bool half = SumsByStage(shape) || GathersElements(shape) || shape.b.gathered();
   return half ? kWgmmaColumnsMax / 2 : kWgmmaColumnsMax;
 }
 
