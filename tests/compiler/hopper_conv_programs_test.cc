@@ -1,13 +1,14 @@
 // Convolutional networks as users write them, batch, channels, rows, columns, in bf16 and f16, for
 // sm_90a: what the schedule makes of conv2d and of its gradients, all of it run on the PTX machine
-// against the reference interpreter. The device has few multiprocessors, so that small products are
-// left to warpgroups.
+// against the reference interpreter. Every product that warpgroups can compute is left to them,
+// however small.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,8 +18,11 @@
 #include "client/tensor/tensor.h"
 #include "compiler/compile.h"
 #include "compiler/ir/spec.h"
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/program/hopper/plan.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/starting_opts.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/ptx_run.h"
@@ -66,6 +70,20 @@ std::vector<HostTensor> SmallParams(const UOp* sink) {
   return params;
 }
 
+// Nothing where warpgroups cannot.
+std::optional<CompiledKernel> ByWarpgroups(const UOp* ast, const Target& target) {
+  Graph guards;
+  const codegen::LoopNest nest =
+      ValueOrDie(codegen::AnalyzeKernel(ValueOrDie(GuardedKernel(guards, ast, target))));
+  if (nest.groups.size() != 1 || nest.groups[0].ranges.empty()) return std::nullopt;
+  CompileOptions options{.target = target};
+  options.opts = {{codegen::OptKind::kWgmma, nest.groups[0].ranges[0],
+                   program::WgmmaAmount({.columns = 64, .stages = 2})}};
+  absl::StatusOr<CompiledKernel> compiled = CompileKernel(ast, options);
+  if (!compiled.ok()) return std::nullopt;
+  return *std::move(compiled);
+}
+
 // Runs all kernels; returns the results and counts those that are products by warpgroups.
 std::vector<std::string> RunKernels(const schedule::Schedule& schedule, const Target& target,
                                     const std::vector<HostTensor>& params, size_t results,
@@ -78,16 +96,20 @@ std::vector<std::string> RunKernels(const schedule::Schedule& schedule, const Ta
   }
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     const schedule::ScheduledKernel& kernel = schedule.kernels[k];
-    const CompiledKernel compiled = ValueOrDie(CompileKernel(kernel.ast, {.target = target}));
-    const bool groups = absl::StrContains(compiled.object, "wgmma.mma_async");
+    const std::optional<CompiledKernel> by_groups = ByWarpgroups(kernel.ast, target);
+    const bool groups = by_groups.has_value();
+    const CompiledKernel compiled =
+        groups ? *by_groups : ValueOrDie(CompileKernel(kernel.ast, {.target = target}));
+    EXPECT_EQ(absl::StrContains(compiled.object, "wgmma.mma_async"), groups);
     *by_warpgroups += groups;
     if (std::getenv("DUMP") != nullptr)
       std::printf("%s  %s\n", KernelToString(schedule, k).c_str(),
                   groups                                           ? "wgmma"
                   : absl::StrContains(compiled.object, "mma.sync") ? "mma.sync"
                                                                    : "plain");
-    if (const std::string ptxas = FindPtxas(); groups && !ptxas.empty())
+    if (const std::string ptxas = FindPtxas(); groups && !ptxas.empty()) {
       EXPECT_EQ(ValueOrDie(Assemble(ptxas, compiled.object, "sm_90a")), 0);
+    }
     Buffers own;
     for (const int buffer : kernel.buffers) own.push_back(all[static_cast<size_t>(buffer)]);
     OB_CHECK_OK(RunOnPtxMachine(compiled, own));
@@ -108,7 +130,7 @@ TEST(HopperConvPrograms, RunAsTheReference) {
       {"few channels, no border", DType::kBF16, 2, 3, 10, 9, 64, 1, 0, 3, 4},
       {"stride 2, 1 x 1", DType::kBF16, 2, 16, 8, 8, 64, 2, 0, 1, 2},
   };
-  const Target target = CudaTarget("sm_90a", 1);
+  const Target target = CudaTarget("sm_90a", 132);
   for (const Net& net : nets) {
     SCOPED_TRACE(net.name);
     Graph recorded, g;
