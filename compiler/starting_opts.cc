@@ -39,11 +39,16 @@ absl::StatusOr<std::vector<std::vector<codegen::Opt>>> StartingOpts(const UOp* s
   if (online) add(OptKind::kOnline, 0, program::OnlineAmount(online->tile));
   OB_ASSIGN_OR_RETURN(const std::optional<codegen::MmaPlan> mma,
                       codegen::PlanMma(kernel, target, nullptr));
-  OB_ASSIGN_OR_RETURN(const std::optional<program::HopperPlan> hopper,
-                      program::PlanHopper(kernel, target, nullptr, mma));
-  if (hopper)
-    add(OptKind::kWgmma, kernel.groups[0].ranges[0], program::WgmmaAmount(hopper->tile));
+  const auto add_groups = [&](program::Gathers gathers) -> absl::StatusOr<bool> {
+    OB_ASSIGN_OR_RETURN(const std::optional<program::HopperPlan> hopper,
+                        program::PlanHopper(kernel, target, nullptr, mma, gathers));
+    if (hopper)
+      add(OptKind::kWgmma, kernel.groups[0].ranges[0], program::WgmmaAmount(hopper->tile));
+    return hopper.has_value();
+  };
+  OB_ASSIGN_OR_RETURN(const bool preferred, add_groups(program::Gathers::kWhereFaster));
   if (mma) add(OptKind::kMma, kernel.groups[0].ranges[0], codegen::MmaAmount(mma->tile));
+  if (!preferred) OB_RETURN_IF_ERROR(add_groups(program::Gathers::kAnyway).status());
   lists.push_back(codegen::HeuristicOpts(kernel, target));
   if (target.block_threads > 1 && !lists.back().empty()) lists.push_back({});
   return lists;

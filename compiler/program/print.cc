@@ -33,7 +33,9 @@ std::string ArgumentsOf(const Instruction& i) {
         absl::StrAppend(&out, " vector of ", i.imm[2]);
       return out;
     }
-    case Code::kCopy: return absl::StrCat(" ", i.imm[0], i.imm[1] == 1 ? " aligned" : "");
+    case Code::kCopy:
+      return absl::StrCat(" ", i.imm[0], i.imm[1] == 1 ? " aligned" : "",
+                          i.imm[2] == 1 ? " swizzled" : "");
     case Code::kMma:
       if (i.imm[0] == static_cast<int64_t>(MatrixUnit::kMma)) return "";
       if (i.imm[0] == static_cast<int64_t>(MatrixUnit::kWmma)) return " WMMA";

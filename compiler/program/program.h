@@ -32,10 +32,11 @@
 //                                      element e means SwizzledPlace of e
 //   BARRIER                            every thread of the block gets here before any continues,
 //                                      and sees all earlier stores of the others
-//   COPY     (shared, index, buffer, index, mask?) imm: elements, aligned   begins a copy of
-//                                      consecutive elements, which goes on while the thread does.
-//                                      Where the mask is false it writes zeros and reads nothing.
-//                                      Aligned (1): both indices are multiples of the count
+//   COPY     (shared, index, buffer, index, mask?) imm: elements, aligned, swizzled   begins a copy
+//                                      of consecutive elements, which goes on while the thread
+//                                      does. Where the mask is false it writes zeros and reads
+//                                      nothing. Aligned (1): both indices are multiples of the
+//                                      count. Swizzled (1): as of STORE; aligned, within 16 bytes
 //   COMMIT                             the thread's copies since the last COMMIT form a group
 //   WAIT     imm: n                    until all of the thread's groups but the last n have arrived
 //   SHUFFLE  (x) imm: bit              the x of the thread whose number differs in this bit, 1 to

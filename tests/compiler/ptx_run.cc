@@ -54,7 +54,7 @@ ptx::TensorMap EncodeMap(const MappedTensor& map, uint64_t address) {
 
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars, uint64_t seed,
-                             uint64_t* bank_conflicts) {
+                             uint64_t* bank_conflicts, MachineCounts* counts) {
   if (kernel.tasks == 0) return absl::OkStatus();
   ptx::DeviceMemory memory;
   ptx::Machine machine(&memory, {.seed = seed, .inexact = seed});
@@ -83,7 +83,9 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
       config.parameters.resize(at + sizeof encoded);
       std::memcpy(config.parameters.data() + at, &encoded, sizeof encoded);
     }
-  if (!kernel.maps.empty()) config.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
+  // What the text declares without a size is the launch's.
+  if (absl::StrContains(kernel.object, ".extern .shared"))
+    config.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
   const absl::Status status = machine.Launch(*module, kernel.symbol, config);
   if (!status.ok() || !machine.reports().empty()) {
     std::string text(status.message());
@@ -96,6 +98,9 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
       OB_CHECK(memory.Read(addresses[slot], buffers[slot].data(), buffers[slot].size()));
   if (bank_conflicts != nullptr)
     *bank_conflicts = machine.counters().shared_wavefronts - machine.counters().shared_accesses;
+  if (counts != nullptr)
+    *counts = {machine.counters().shared_accesses, machine.counters().shared_wavefronts,
+               machine.counters().global_sectors};
   return absl::OkStatus();
 }
 

@@ -12,6 +12,12 @@
 
 namespace outboard::test {
 
+// What the machine counts: accesses to shared memory by ordinary instructions and the wavefronts
+// that they take, and sectors of 32 bytes of buffers that are read and written.
+struct MachineCounts {
+  uint64_t shared_accesses = 0, shared_wavefronts = 0, global_sectors = 0;
+};
+
 // Every buffer is an allocation of exactly its bytes; of a kernel in several copies there are those
 // of the first copy first. Powers of two by the unit are as wrong as PTX allows, unless the seed is
 // 0. Errors: what the machine reports, and
@@ -19,7 +25,7 @@ namespace outboard::test {
 // often an access to shared memory waits for a bank.
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars = {}, uint64_t seed = 1,
-                             uint64_t* bank_conflicts = nullptr);
+                             uint64_t* bank_conflicts = nullptr, MachineCounts* counts = nullptr);
 
 // The assembler's path: $OUTBOARD_PTXAS, the one that `scripts/setup --assembler` has fetched, or
 // `ptxas` in $PATH; empty where there is none.

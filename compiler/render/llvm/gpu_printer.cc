@@ -331,6 +331,20 @@ Value* GpuPrinter::NarrowDivision(ValueId n, int lane) {
                        b_.getInt64Ty());
 }
 
+// And it compares 64 bits in two steps: borders of windows are many comparisons.
+Value* GpuPrinter::NarrowComparison(ValueId n, int lane) {
+  const Instruction& i = at(n);
+  if (i.op != Op::kCmpLt || at(i.src[0]).dtype != DType::kI64) return nullptr;
+  bool is_signed = false;
+  for (const ValueId s : i.src) {
+    if (bounds_[s].min < INT32_MIN || bounds_[s].max > INT32_MAX) return nullptr;
+    is_signed = is_signed || bounds_[s].min < 0;
+  }
+  return b_.CreateICmp(is_signed ? llvm::CmpInst::ICMP_SLT : llvm::CmpInst::ICMP_ULT,
+                       b_.CreateTrunc(Lane(i.src[0], lane), b_.getInt32Ty()),
+                       b_.CreateTrunc(Lane(i.src[1], lane), b_.getInt32Ty()));
+}
+
 GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src.back()).dtype;
@@ -347,6 +361,7 @@ GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
     if (IsByUnit(i))
       value =
           b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {}, {Lane(i.src[0], lane)});
+    if (value == nullptr) value = NarrowComparison(n, lane);
     if (value == nullptr) {
       std::vector<Value*> args;
       for (const ValueId s : i.src) args.push_back(Lane(s, lane));

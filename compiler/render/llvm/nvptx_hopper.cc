@@ -170,6 +170,26 @@ Value* GpuPrinter::SwizzledAddress(ValueId memory, Value* index) {
   return b_.CreateGEP(b_.getInt8Ty(), bases_.at(memory), mixed);
 }
 
+Value* GpuPrinter::SwizzledTarget(ValueId copy, int lane) {
+  const ValueId memory = at(copy).src[0];
+  const int64_t width = ByteWidth(at(memory).dtype);
+  Value *whole = b_.getInt64(0), *rest = b_.getInt64(static_cast<uint64_t>(lane));
+  std::vector<ValueId> open = {at(copy).src[1]};
+  while (!open.empty()) {
+    const ValueId part = open.back();
+    open.pop_back();
+    if (at(part).code == Code::kAlu && at(part).op == Op::kAdd) {
+      open.insert(open.end(), at(part).src.begin(), at(part).src.end());
+      continue;
+    }
+    const bool is_whole = divisors_[part] * width % program::kSwizzleAlign == 0;
+    Value*& sum = is_whole ? whole : rest;
+    sum = b_.CreateAdd(sum, Lane(part, 0));
+  }
+  Value* const bytes = b_.CreateMul(whole, b_.getInt64(static_cast<uint64_t>(width)));
+  return b_.CreateGEP(b_.getInt8Ty(), SwizzledAddress(memory, rest), bytes);
+}
+
 // Without a scope: with `.release.cluster`, ptxas puts a fence of the whole GPU into the loop, for
 // writes that no consumer has. It has read the stage by wgmma alone, and has waited for that.
 void GpuPrinter::ArriveInCluster(ValueId n) {

@@ -160,8 +160,9 @@ void GpuPrinter::Copy(ValueId n) {
 // instruction is told how many bytes to read; it fills the rest with zeros.
 void GpuPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
   const Instruction& i = at(n);
-  std::vector<Value*> args = {Address(i.src[0], Index(i.src[1], lane)),
-                              Address(i.src[2], Index(i.src[3], lane))};
+  std::vector<Value*> args = {
+      i.imm[2] != 0 ? SwizzledTarget(n, lane) : Address(i.src[0], Index(i.src[1], lane)),
+      Address(i.src[2], Index(i.src[3], lane))};
   const bool masked = i.src.size() == 5;
   if (masked)
     args.push_back(b_.CreateSelect(Lane(i.src[4], 0), b_.getInt32(static_cast<uint32_t>(bytes)),
@@ -194,7 +195,9 @@ void GpuPrinter::CopyAtOnce(ValueId n, int lane) {
     either->addIncoming(llvm::Constant::getNullValue(type), before);
     value = either;
   }
-  b_.CreateAlignedStore(value, Address(i.src[0], Index(i.src[1], lane)), align);
+  b_.CreateAlignedStore(
+      value, i.imm[2] != 0 ? SwizzledTarget(n, lane) : Address(i.src[0], Index(i.src[1], lane)),
+      align);
 }
 
 void GpuPrinter::Await(ValueId n) {
