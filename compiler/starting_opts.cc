@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<std::vector<codegen::Opt>>> StartingOpts(const UOp* s
   if (hopper)
     add(OptKind::kWgmma, kernel.groups[0].ranges[0], program::WgmmaAmount(hopper->tile));
   if (mma) add(OptKind::kMma, kernel.groups[0].ranges[0], codegen::MmaAmount(mma->tile));
-  lists.push_back(codegen::HeuristicOpts(kernel, target));
+  lists.push_back(codegen::HeuristicOpts(kernel, target, codegen::kCodePrice));
   if (target.block_threads > 1 && !lists.back().empty()) lists.push_back({});
   return lists;
 }

@@ -74,7 +74,6 @@ Target MakeTestTarget() {
   target.l1_bytes = 48 << 10;
   target.l2_bytes = 2 << 20;
   target.l3_bytes = 32 << 20;
-  target.costs.code = 0;  // kernels of tests are small, and their tiles are what is tested
   return target;
 }
 

@@ -43,9 +43,6 @@ struct CostTable {
   double library_call = 20;     // per lane: functions of f64 that are left as they are
   double latency_ops = 8;       // operations in flight that keep two units of latency 4 busy
   double spill = 4;             // a value that gets no register: a store, a load and their latency
-  // What each run must save for an operation to be written out once more. LLVM takes 60,000
-  // instructions for it, and a kernel is taken to run a thousand times (decision 179).
-  double code = 60;
   // Operations that are counted before they are decomposed into arithmetic.
   double division = 4;      // and square roots
   double exponential = 15;  // and logarithms

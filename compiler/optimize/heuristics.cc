@@ -46,10 +46,11 @@ constexpr int64_t kFarRowsWanted = 48;  // of an operand of rows, copied at once
 
 class Chooser {
  public:
-  Chooser(const LoopNest& kernel, const Target& target)
+  Chooser(const LoopNest& kernel, const Target& target, double code_price)
       : kernel_(kernel),
         target_(target),
         costs_(target.costs),
+        code_price_(code_price),
         copy_bytes_max_(static_cast<double>(
             std::min(optimize::ReusedBytesMax(target), limits::kLocalBytesMax / 2))),
         loop_cost_(kernel, target) {}
@@ -452,7 +453,7 @@ class Chooser {
         SetCost(b, nodes, v, t);
         if (t.cost < 0) continue;
         if (t.cost < fastest.cost * 0.99) fastest = t;
-        t.cost += costs_.code * t.code / steps;
+        t.cost += code_price_ * t.code / steps;
         if (t.cost < best.cost * 0.99) best = t;
       }
     };
@@ -483,7 +484,7 @@ class Chooser {
     if (kernel_.groups.empty())
       for (const UOp* const node : kernel_.nodes)
         if (node->op == Op::kThreefry) size += costs_.threefry;
-    return optimize::VectorsSideBySide(most, size, b.points / LanesFor(output_lanes_), costs_);
+    return optimize::VectorsSideBySide(most, size, b.points / LanesFor(output_lanes_), code_price_);
   }
 
   // Nothing to keep: a few vectors at a time, fewer where there is much to compute.
@@ -560,6 +561,7 @@ class Chooser {
   const LoopNest& kernel_;
   const Target& target_;
   const CostTable& costs_;
+  const double code_price_;
   const double copy_bytes_max_;
   optimize::LoopCost loop_cost_;
   int output_lanes_ = -1;             // the output range in lanes
@@ -574,13 +576,13 @@ class Chooser {
 
 }  // namespace
 
-std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target) {
+std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target, double code_price) {
   if (kernel.empty) return {};
   if (target.block_threads > 1) return ThreadOpts(kernel, target);
-  if (RowsInPlace(kernel)) return Chooser(kernel, target).Run();
+  if (RowsInPlace(kernel)) return Chooser(kernel, target, code_price).Run();
   if (const auto opts = TensorCoreOpts(kernel, target)) return *opts;
   if (std::vector<Opt> opts = PanelOpts(kernel, target); !opts.empty()) return opts;
-  Chooser chooser(kernel, target);
+  Chooser chooser(kernel, target, code_price);
   std::vector<Opt> opts = chooser.Run();
   const int inner = chooser.LanesOfMain();
   Graph graph;
@@ -588,7 +590,7 @@ std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target) {
   if (flat == nullptr) return opts;
   const absl::StatusOr<LoopNest> flattened = AnalyzeKernel(flat);
   if (!flattened.ok()) return opts;
-  opts = Chooser(*flattened, target).Run();
+  opts = Chooser(*flattened, target, code_price).Run();
   int64_t axis = 0;
   for (const std::vector<Axis> axes = AxesOf(kernel); axes[axis].range != inner;) ++axis;
   opts.insert(opts.begin(), {OptKind::kFlatten, axis, 0});

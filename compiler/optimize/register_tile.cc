@@ -36,10 +36,10 @@ void RegisterTile::AddRest(int64_t extent, int64_t count, double size) {
   code *= 2;
 }
 
-int64_t VectorsSideBySide(int64_t most, double size, double vectors, const CostTable& costs) {
+int64_t VectorsSideBySide(int64_t most, double size, double vectors, double code_price) {
   int64_t count = most;
   while (count > 1 &&
-         vectors * (kLoop + kWaiting * size) < costs.code * size * static_cast<double>(count - 1))
+         vectors * (kLoop + kWaiting * size) < code_price * size * static_cast<double>(count - 1))
     count /= 2;
   return count;
 }

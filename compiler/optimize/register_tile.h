@@ -1,13 +1,12 @@
 // The register tile: how much of two output ranges, and how many vectors, a kernel computes side by
 // side. And what that costs in LLVM's time, which grows with the length of what it compiles. It is
-// paid once, what the tile saves at each run; CostTable::code says how much of the one is worth the
-// other. Threads: pure.
+// paid once, what the tile saves at each run; kCodePrice (heuristics.h) says how much of the one is
+// worth the other. Threads: pure.
 #pragma once
 
 #include <cstdint>
 
 #include "compiler/kernel/loop_nest.h"
-#include "compiler/target.h"
 
 namespace outboard::optimize {
 
@@ -28,6 +27,6 @@ struct RegisterTile {
 
 // Returns how many vectors of an elementwise kernel are computed side by side: at most `most`,
 // halved until they save what they cost. `size`: operations of one vector; `vectors`: of a run.
-int64_t VectorsSideBySide(int64_t most, double size, double vectors, const CostTable& costs);
+int64_t VectorsSideBySide(int64_t most, double size, double vectors, double code_price);
 
 }  // namespace outboard::optimize

@@ -1,5 +1,5 @@
-// The heuristic never chooses Opts that are refused, and divides sums in the same way whatever
-// LLVM's time is worth: products, convolutions and reductions of
+// The heuristic never chooses Opts that are refused, and divides sums in the same way at
+// each price of code: products, convolutions and reductions of
 // random shapes, large, odd and prime ones among them, with their gradients, for targets of several
 // vector widths. Nothing is compiled. OUTBOARD_SHAPES=n makes n programs, OUTBOARD_SEED=n repeats
 // program n alone.
@@ -134,12 +134,6 @@ std::string DivisionOf(std::vector<codegen::Opt> opts) {
   return codegen::OptsToString(opts);
 }
 
-// With LLVM's time and, where that is nothing, without.
-std::vector<codegen::Opt> ChosenFor(const codegen::LoopNest& kernel, Target target, double code) {
-  target.costs.code = code;
-  return codegen::HeuristicOpts(kernel, target);
-}
-
 TEST(HeuristicShapes, NeverChoosesWhatIsRefused) {
   const char* const only = std::getenv("OUTBOARD_SEED");
   const char* const count = std::getenv("OUTBOARD_SHAPES");
@@ -162,9 +156,9 @@ TEST(HeuristicShapes, NeverChoosesWhatIsRefused) {
       const UOp* const guarded = ValueOrDie(proof::GuardUnproved(guards, scheduled.ast));
       auto kernel = codegen::AnalyzeKernel(guarded);
       ASSERT_TRUE(kernel.ok()) << "seed " << seed << ": " << kernel.status();
-      const double code = CostTable().code;
-      const std::vector<codegen::Opt> opts = ChosenFor(*kernel, target, code);
-      EXPECT_EQ(DivisionOf(opts), DivisionOf(ChosenFor(*kernel, target, 0)))
+      const std::vector<codegen::Opt> opts =
+          codegen::HeuristicOpts(*kernel, target, codegen::kCodePrice);
+      EXPECT_EQ(DivisionOf(opts), DivisionOf(codegen::HeuristicOpts(*kernel, target)))
           << "seed " << seed << ": " << program.name << shapes.what();
       const auto planned = codegen::ApplyOpts(*std::move(kernel), opts, target);
       EXPECT_TRUE(planned.ok()) << "seed " << seed << ": " << program.name << shapes.what() << "\n"
@@ -178,20 +172,21 @@ TEST(HeuristicShapes, NeverChoosesWhatIsRefused) {
 
 // A kernel that does little is written out once; one that does much, as if LLVM took no time.
 TEST(Tiles, AreForWorkThatPaysForThem) {
-  const double code = CostTable().code;
   const auto upcasts = [](const std::vector<codegen::Opt>& opts) {
     return std::count_if(opts.begin(), opts.end(), [](const codegen::Opt& opt) {
       return opt.kind == codegen::OptKind::kUpcast;
     });
   };
   for (const Target& target : {TestTarget(), TestTargetWith(32, 16)}) {
-    Graph g;
-    const auto small = ValueOrDie(codegen::AnalyzeKernel(MatMul(g, 16, 16, 8)));
-    EXPECT_GT(upcasts(ChosenFor(small, target, 0)), 0);
-    EXPECT_EQ(upcasts(ChosenFor(small, target, code)), 0);
-    const auto large = ValueOrDie(codegen::AnalyzeKernel(MatMul(g, 500, 500, 300)));
-    EXPECT_GT(upcasts(ChosenFor(large, target, code)), 0);
-    EXPECT_EQ(ChosenFor(large, target, code), ChosenFor(large, target, 0));
+    const auto chosen = [&](int64_t m, int64_t n, int64_t k, double price) {
+      Graph g;
+      const auto kernel = ValueOrDie(codegen::AnalyzeKernel(MatMul(g, m, n, k)));
+      return codegen::HeuristicOpts(kernel, target, price);
+    };
+    EXPECT_GT(upcasts(chosen(16, 16, 8, 0)), 0);
+    EXPECT_EQ(upcasts(chosen(16, 16, 8, codegen::kCodePrice)), 0);
+    EXPECT_GT(upcasts(chosen(500, 500, 300, 0)), 0);
+    EXPECT_EQ(chosen(500, 500, 300, codegen::kCodePrice), chosen(500, 500, 300, 0));
   }
 }
 
