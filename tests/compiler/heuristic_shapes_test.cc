@@ -172,7 +172,8 @@ TEST(HeuristicShapes, NeverChoosesWhatIsRefused) {
 
 // A kernel that does little is written out once or twice; one that does much, as if LLVM took no time.
 TEST(Tiles, AreForWorkThatPaysForThem) {
-  const auto values = [](const std::vector<codegen::Opt>& opts) {  // in a tile; vectors, in lanes
+  // Of a tile; vectors of the range in lanes.
+  const auto values = [](const std::vector<codegen::Opt>& opts) {
     int64_t count = 1;
     for (const codegen::Opt& opt : opts)
       if (opt.kind == codegen::OptKind::kUpcast) count *= opt.amount;
