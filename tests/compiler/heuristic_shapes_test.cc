@@ -170,7 +170,8 @@ TEST(HeuristicShapes, NeverChoosesWhatIsRefused) {
   EXPECT_GE(kernels, static_cast<int64_t>(last - first));
 }
 
-// A kernel that does little is written out once or twice; one that does much, as if LLVM took no time.
+// A kernel that does little is written out once or twice, one that does much as if LLVM took no
+// time.
 TEST(Tiles, AreForWorkThatPaysForThem) {
   // Of a tile; vectors of the range in lanes.
   const auto values = [](const std::vector<codegen::Opt>& opts) {
