@@ -43,7 +43,7 @@ std::vector<codegen::Opt> OptsFor(const codegen::LoopNest& kernel, const Target&
                                   const CompileOptions& options) {
   if (options.opts.has_value()) return *options.opts;
   if (options.no_opt) return {};
-  return codegen::HeuristicOpts(kernel, target);
+  return codegen::HeuristicOpts(kernel, target, codegen::kCodePrice);
 }
 
 // What is left over of a tile has copies of its own, which only the program shows: it may need

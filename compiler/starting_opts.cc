@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<std::vector<codegen::Opt>>> StartingOpts(const UOp* s
   OB_ASSIGN_OR_RETURN(const bool preferred, add_groups(program::Gathers::kWhereFaster));
   if (mma) add(OptKind::kMma, kernel.groups[0].ranges[0], codegen::MmaAmount(mma->tile));
   if (!preferred) OB_RETURN_IF_ERROR(add_groups(program::Gathers::kAnyway).status());
-  lists.push_back(codegen::HeuristicOpts(kernel, target));
+  lists.push_back(codegen::HeuristicOpts(kernel, target, codegen::kCodePrice));
   if (target.block_threads > 1 && !lists.back().empty()) lists.push_back({});
   return lists;
 }
