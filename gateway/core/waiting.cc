@@ -118,7 +118,7 @@ DeviceRequest GatewayCore::RequestOf(const Session& session) const {
 
 // Ends with the session on its way, in the queue, or turned away.
 void GatewayCore::Enqueue(Session& session, Out& out) {
-  StopKeeping(session, /*lost=*/false, "resumed", out);
+  StopKeeping(session, /*lost=*/false, LeaseEnd::kResumed, out);
   const DeviceRequest request = RequestOf(session);
   session.told.reset();
   session.hope_at = now_;
@@ -283,7 +283,7 @@ bool GatewayCore::IsHopeless(Session& session) {
 // Its state stays, if it has one.
 void GatewayCore::GiveUpWaiting(Session& session, absl::Status why, Out& out) {
   if (session.epoch == 0)
-    return End(session.id, std::move(why), SessionRowState::kClosed, "no device", out);
+    return End(session.id, std::move(why), SessionRowState::kClosed, LeaseEnd::kNoDevice, out);
   telemetry::CountRefused(telemetry::Refusal::kNoDevice);
   out.push_back(EndClient{session.conn, session.id, std::move(why), BillOf(session.id),
                           /*is_kept=*/true});

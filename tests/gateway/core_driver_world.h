@@ -71,7 +71,7 @@ class Writes final : public WriteQueue {
         jobs.push_back([receipt, refused, why = receipts_refused] { refused(receipt, why); });
     }
   }
-  void EndLease(LeaseId, std::string) override {}
+  void EndLease(LeaseId, LeaseEnd) override {}
   void Then(std::function<void(absl::Status)> job) override {
     jobs.push_back([job = std::move(job)] { job(absl::OkStatus()); });
   }

@@ -108,7 +108,7 @@ class SimulatedWrites final : public gateway::WriteQueue {
       disk->Grant(row);
     });
   }
-  void EndLease(gateway::LeaseId lease, std::string why) override {
+  void EndLease(gateway::LeaseId lease, gateway::LeaseEnd why) override {
     if (IsOver()) return;
     disk_->books.LeaseEnds(lease, why);
     disk_->receipts.LeaseEnds(lease);
