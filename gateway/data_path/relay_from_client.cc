@@ -74,8 +74,10 @@ bool Relay::MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame) {
     if (!IsCurrent(client, frame.epoch())) return false;
     turn = turn_;
   }
-  const absl::StatusOr<bool> prepared = runs_->Prepare(/*may_write=*/false, frame, turn);
-  return prepared.ok() && !*prepared;  // FromClient says what is wrong
+  const absl::StatusOr<GroupRuns::Planned> planned =
+      runs_->PlanFrame(/*may_write=*/false, frame, turn);
+  // FromClient says what is wrong.
+  return planned.ok() && *planned == GroupRuns::Planned::kMustWrite;
 }
 
 // First, without the lock, what takes time: graphs are verified, and written for the ranks. The
@@ -154,7 +156,7 @@ absl::StatusOr<bool> Relay::PrepareRuns(ClientEndpoint* client, uint64_t epoch,
     if (!IsCurrent(client, epoch)) return false;
     turn = turn_;
   }
-  OB_RETURN_IF_ERROR(runs_->Prepare(/*may_write=*/true, frame, turn).status());
+  OB_RETURN_IF_ERROR(runs_->PlanFrame(/*may_write=*/true, frame, turn).status());
   return true;
 }
 
