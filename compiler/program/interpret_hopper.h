@@ -66,7 +66,7 @@ class HopperBlock {
   Finding Read(int thread, int64_t element);
   Finding Write(int thread, int64_t element);
   void ProxyFence(int thread);
-  void JoinThreads(int first, int count);  // BARRIER and WGSYNC
+  void SyncThreads(int first, int count);  // BARRIER and WGSYNC
 
   // ---- barriers, by number among all of the block's
   Finding Init(int thread, int64_t barrier, int64_t arrivals);

@@ -169,7 +169,7 @@ class CoreDriver {
   // Errors: NOT_FOUND  no such session of the tenant, or another token
   absl::Status OpenValues(ValuesEndpoint* endpoint, const Identity& identity, SessionId session,
                           Token token);
-  void ValuesDrained(SessionId session);
+  void ValuesWritable(SessionId session);
   void CloseValues(ValuesEndpoint* endpoint, SessionId session);
 
   // ---- workers; called through WorkerPort

@@ -96,14 +96,14 @@ absl::Status GroupRuns::AddRefused(const std::string& id, absl::Status why) {
 
 absl::StatusOr<GroupRuns::Planned> GroupRuns::PlanFrame(bool may_write,
                                                         const proto::ClientFrame& frame,
-                                                        uint64_t turn) {
+                                                        uint64_t generation) {
   std::unique_lock lock(mutex_);
   for (const proto::ClientItem& item : frame.items()) {
-    if (turn != turn_) return Planned::kAll;  // the frame goes nowhere
+    if (generation != generation_) return Planned::kAll;  // the frame goes nowhere
     if (item.seq() == 0 || item.seq() <= planned_seq_) continue;
     if (absl::Status fits = CheckSize(item); !fits.ok()) return fits;
     const absl::StatusOr<Planned> planned = PlanItem(may_write, item, lock);
-    if (turn != turn_) return Planned::kAll;
+    if (generation != generation_) return Planned::kAll;
     if (!planned.ok() || *planned == Planned::kMustWrite) return planned;
     planned_seq_ = item.seq();
     if (handles_.size() > kGroupHandlesMax || handles_.places() > 2 * kGroupHandlesMax)
@@ -344,11 +344,12 @@ absl::StatusOr<GroupRuns::Planned> GroupRuns::PlanRun(bool may_write, uint64_t s
         if (!may_write) return Planned::kMustWrite;
         // Takes its time, for which nobody may wait who holds the relay's lock. Nothing that other
         // calls change meanwhile is read here, and a graph stays.
-        const uint64_t turn = turn_;
+        const uint64_t generation = generation_;
         lock.unlock();
         written = sharder_->Write(tenant_, use, *bytes);
         lock.lock();
-        if (turn != turn_) return Planned::kAll;  // for a client that was replaced meanwhile
+        if (generation != generation_)
+          return Planned::kAll;  // for a client that was replaced meanwhile
       }
       KeepKnown(graph->second, key_, written);
     }

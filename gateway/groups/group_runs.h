@@ -67,10 +67,10 @@ class GroupRuns {
   };
   // Decides what is sent for the items of `frame`, in order. kMustWrite: call it again where to
   // write a graph may take its time.
-  // `turn`: that of the client that sent it; of another one than the last nothing is planned.
+  // `generation`: that of the client that sent it; of another one than the last nothing is planned.
   // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED: the session ends
   absl::StatusOr<Planned> PlanFrame(bool may_write, const proto::ClientFrame& frame,
-                                    uint64_t turn = 0);
+                                    uint64_t generation = 0);
   // Changes the items, which are planned and are sent now, into those for the ranks, and adds the
   // graphs that they name to `graphs`, unless that happened in this epoch.
   void Rewrite(proto::ClientFrame& frame, std::vector<std::shared_ptr<const WrittenGraph>>& graphs);
@@ -92,8 +92,8 @@ class GroupRuns {
   // Requires that nothing was planned. Errors: DATA_LOSS: `state` has what cannot be.
   absl::Status Resume(const proto::GroupState& state);
   // The client has gone, or another stream takes the place of its own: what it sent and is not
-  // rewritten yet is taken back, and what comes of it is not planned. Returns the next turn.
-  uint64_t BeginTurn();
+  // rewritten yet is taken back, and what comes of it is not planned. Returns the next generation.
+  uint64_t BeginGeneration();
   // Another client goes on behind item `seq`: later ones were never applied. False: it is neither
   // the last item nor that of the session's snapshot, so nobody knows how arrays lie there.
   bool GoOnBehind(uint64_t seq);
@@ -190,7 +190,7 @@ class GroupRuns {
   std::vector<proto::Notice> notices_;
   size_t written_bytes_ = 0;                                 // of those graphs
   std::optional<proto::GroupState> durable_;  // of the session's snapshot, where that is known
-  uint64_t turn_ = 0;
+  uint64_t generation_ = 0;
   uint64_t planned_seq_ = 0, sent_seq_ = 0;  // the last planned item; of these, rewritten
   std::vector<std::pair<uint64_t, std::optional<Handle>>> unsent_;  // handles, as they were before
   std::map<uint64_t, Item> items_;  // that not all ranks have applied

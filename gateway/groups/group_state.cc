@@ -154,10 +154,10 @@ void GroupRuns::TakeBackUnsent() {
   items_.erase(items_.upper_bound(planned_seq_), items_.end());
 }
 
-uint64_t GroupRuns::BeginTurn() {
+uint64_t GroupRuns::BeginGeneration() {
   std::lock_guard lock(mutex_);
   TakeBackUnsent();
-  return ++turn_;
+  return ++generation_;
 }
 
 bool GroupRuns::GoOnBehind(uint64_t seq) {

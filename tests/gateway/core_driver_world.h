@@ -144,7 +144,7 @@ class ClientEnd final : public ClientEndpoint {
     Send(std::move(frame));
     End(std::move(why));
   }
-  bool AskDrained() override { return false; }
+  bool AskWritable() override { return false; }
   void ResumeReading() override {}
   bool Hold() override { return true; }
   void Unhold() override {}
@@ -156,7 +156,7 @@ class ValuesEnd final : public ValuesEndpoint {
  public:
   void Send(proto::ServerFrame) override {}
   void End(absl::Status why) override { ends.push_back(std::move(why)); }
-  bool AskDrained() override { return false; }
+  bool AskWritable() override { return false; }
   std::vector<absl::Status> ends;
 };
 
@@ -164,7 +164,7 @@ class ExecutorEnd final : public ExecutorEndpoint {
  public:
   void Send(proto::ClientFrame frame) override { sent.push_back(std::move(frame)); }
   void End(absl::Status) override { ended = true; }
-  bool AskDrained() override { return false; }
+  bool AskWritable() override { return false; }
   void ResumeReading() override {}
   std::vector<proto::ClientFrame> sent;
   bool ended = false;

@@ -203,7 +203,7 @@ TEST_F(GroupRunsTest, AnotherClient_GoesOnBehindTheLastItemOrTheSnapshot) {
   ASSERT_TRUE(runs.TakeNoted(2).has_value());
   Pass(runs, Put(3, 2));
   ASSERT_TRUE(runs.PlanFrame(true, Run(4, 2, 5)).ok());  // is not sent
-  const uint64_t turn = runs.BeginTurn();
+  const uint64_t generation = runs.BeginGeneration();
   EXPECT_TRUE(runs.PlanFrame(true, Put(4, 2)).ok()) << "late, and of the client before";
   EXPECT_FALSE(runs.GoOnBehind(1)) << "nobody knows what was there";
   EXPECT_FALSE(runs.GoOnBehind(4)) << "it was not planned";
@@ -220,7 +220,7 @@ TEST_F(GroupRunsTest, AnotherClient_GoesOnBehindTheLastItemOrTheSnapshot) {
   runs.DescribeWhole(kept);
   EXPECT_EQ(kept.entries(0).dims(0), 8u) << "in two parts again";
   proto::ClientFrame again = Run(3, 2, 3);
-  ASSERT_TRUE(runs.PlanFrame(true, again, turn).ok()) << "another item 3";
+  ASSERT_TRUE(runs.PlanFrame(true, again, generation).ok()) << "another item 3";
   Written written;
   runs.Rewrite(again, written);
   EXPECT_NE(again.items(0).run().graph_id(), graph_.id.ToBytes());
@@ -279,7 +279,7 @@ TEST_F(GroupRunsTest, ALimitOfTheClientThatEnters_OutlivesTheWayBackToASnapshot)
   ASSERT_TRUE(runs.TakeNoted(1).has_value());
   Pass(runs, Put(2, 2));
   runs.LimitMemory(500);  // its Open
-  runs.BeginTurn();
+  runs.BeginGeneration();
   ASSERT_TRUE(runs.GoOnBehind(1));
   EXPECT_EQ(runs.Describe().memory_bytes(), 500u);
 }
@@ -297,10 +297,10 @@ TEST_F(GroupRunsTest, WhatIsNotSent_CountsAsIfItHadNotCome) {
   ASSERT_TRUE(noted.has_value());
   ASSERT_EQ(noted->arrays_size(), 1);
   EXPECT_EQ(noted->arrays(0).handle(), 1u);
-  const uint64_t turn = runs.BeginTurn();
+  const uint64_t generation = runs.BeginGeneration();
   runs.NoteSnapshot(1);
   EXPECT_EQ(runs.TakeNoted(1)->SerializeAsString(), noted->SerializeAsString());
-  ASSERT_TRUE(runs.PlanFrame(true, step, turn).ok()) << "its client sends it again";
+  ASSERT_TRUE(runs.PlanFrame(true, step, generation).ok()) << "its client sends it again";
   Written written;
   runs.Rewrite(step, written);
   EXPECT_NE(step.items(0).run().graph_id(), graph_.id.ToBytes());
