@@ -148,7 +148,7 @@ bool GatewayCore::MaySurvive(const Session& session) const {
 
 void GatewayCore::PutToNextGateway(Session& session, Out& out) {
   const SessionId id = session.id;
-  StopLease(session, /*lost=*/false, LeaseEnd::kGatewayStopped, out);
+  ReleaseDevices(session, /*lost=*/false, LeaseEnd::kGatewayStopped, out);
   LeaveQueue(id);
   for (const Seat& seat : std::exchange(session.seats, {}))
     out.push_back(EndExecutor{seat.worker, id});

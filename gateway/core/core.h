@@ -377,7 +377,7 @@ class GatewayCore {
   template <typename Change>  // of the meter, for each device of the current lease
   void ForEachMetered(Session& session, const Change& change, Out& out);
   void StartLease(Session& session, Out& out);
-  void StopLease(Session& session, bool lost, LeaseEnd why, Out& out);
+  void ReleaseDevices(Session& session, bool lost, LeaseEnd why, Out& out);
   void GrantPaused(Session& session, UseState use, uint32_t devices, Out& out);
   void EndMeter(Session& session, uint32_t devices, bool lost, LeaseEnd why, Out& out);
   const DeviceSlot& DeviceAt(const Seat& seat, size_t i) const;

@@ -7,7 +7,7 @@
 //   asked --HoldAnswered: too little/Stop--> (none)
 //   funded --half of a hold is left/CheckFunds, AskHold--> funded, asked
 //   funded --the end is near and no more can be held/Stop--> funded, the client is told
-//   any --the lease ends/StopLease, EndHoldOf--> (none)
+//   any --the lease ends/ReleaseDevices, EndHoldOf--> (none)
 //
 // A session that was stopped gives its device back as soon as its steps in flight have ended. If
 // they outlast what is held, it goes back to its last snapshot (Overrun).
@@ -170,7 +170,7 @@ void GatewayCore::Stop(Session& session, const absl::Status& why, Out& out) {
 void GatewayCore::Overrun(Session& session, Out& out) {
   if (!session.recoverable)
     return End(session.id, session.stopped, SessionRowState::kClosed, LeaseEnd::kNoCredit, out);
-  StopLease(session, /*lost=*/false, LeaseEnd::kNoCredit, out);
+  ReleaseDevices(session, /*lost=*/false, LeaseEnd::kNoCredit, out);
   Store(session, out);
   PlaceQueue(out);
 }

@@ -110,7 +110,9 @@ void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, LeaseE
   out.push_back(EndLease{lease, why, session.use, session.seats, now_});
 }
 
-void GatewayCore::StopLease(Session& session, bool lost, LeaseEnd why, Out& out) {
+// Its devices are free for others, and its lease ends, be it of them or of its state alone. `lost`:
+// what was not confirmed of it is not charged.
+void GatewayCore::ReleaseDevices(Session& session, bool lost, LeaseEnd why, Out& out) {
   for (const Seat& seat : session.seats) {
     if (auto it = workers_.find(seat.worker); it != workers_.end()) {
       lost |= it->second.superseded;

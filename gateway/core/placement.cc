@@ -107,11 +107,11 @@ void GatewayCore::Park(Session& session, Out& out) {
     }
     AskForSnapshot(session, out);
     if (!IsReadyToGo(session)) return;  // the next tick comes here again
-    StopLease(session, /*lost=*/false, LeaseEnd::kIdle, out);
+    ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
     PutAway(session, out);
     return PlaceQueue(out);
   }
-  StopLease(session, /*lost=*/false, LeaseEnd::kIdle, out);
+  ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
   session.state = State::kParked;
   AskForSnapshot(session, out);
   PlaceQueue(out);
@@ -225,7 +225,7 @@ void GatewayCore::End(const SessionId& id, absl::Status why, SessionRowState row
 void GatewayCore::EndOne(const SessionId& id, absl::Status why, SessionRowState row,
                          LeaseEnd lease_end, Out& out) {
   Session& session = sessions_.at(id);
-  StopLease(session, /*lost=*/row == SessionRowState::kLost, lease_end, out);
+  ReleaseDevices(session, /*lost=*/row == SessionRowState::kLost, lease_end, out);
   Bill bill = BillOf(id);
   LeaveQueue(id);
   for (const Seat& seat : session.seats) out.push_back(EndExecutor{seat.worker, id});
@@ -250,7 +250,7 @@ void GatewayCore::EndOne(const SessionId& id, absl::Status why, SessionRowState 
 // The executor may live: its worker has rejoin_ns to come back with it.
 void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
   session.held_device = session.slots_held() > 0;
-  StopLease(session, /*lost=*/true, LeaseEnd::kWorkerLost, out);
+  ReleaseDevices(session, /*lost=*/true, LeaseEnd::kWorkerLost, out);
   LeaveQueue(session.id);
   session.seats.clear();
   session.snapshot_asked.reset();
@@ -321,7 +321,7 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
 
 void GatewayCore::Leave(Session& session, LeaseEnd lease_end, Out& out) {
   if (!session.seats.empty()) session.lost_slots = session.seats.back().slots;
-  StopLease(session, /*lost=*/lease_end == LeaseEnd::kWorkerLost, lease_end, out);
+  ReleaseDevices(session, /*lost=*/lease_end == LeaseEnd::kWorkerLost, lease_end, out);
   LeaveQueue(session.id);
   for (const Seat& seat : std::exchange(session.seats, {})) {
     out.push_back(EndExecutor{seat.worker, session.id});

@@ -6,7 +6,7 @@
 //   kParked, outside of the queue --CheckUse--> PARKED
 //   kStored --CheckUse--> STORED
 //   PARKED, STORED --Enqueue, Store/StopKeeping--> (none)
-//   any --the session ends, its worker is lost/StopLease--> (none)
+//   any --the session ends, its worker is lost/ReleaseDevices--> (none)
 //
 // A lease in a new state is free until its hold is there. State that nobody pays for is kept at our
 // expense, for as long as the session may be without a device (CheckDeadlines).

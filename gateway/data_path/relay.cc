@@ -365,7 +365,7 @@ void Relay::OnOpened(proto::Opened& opened) {
   opened.clear_max_cost_micro_usd();
   if (start_.max_cost.has_value())
     opened.set_max_cost_micro_usd(static_cast<uint64_t>(start_.max_cost->value));
-  CountDevice(opened);
+  NoteDevice(opened);
   // What an earlier epoch sent and the executor did not apply is forgotten there; the client
   // sends it again.
   if (!std::exchange(opened_, true)) sent_seq_ = done_seq_ = opened.applied_seq();
@@ -410,7 +410,7 @@ void Relay::NoteDone(const proto::ServerFrame& frame) {
 
 // What an executor says accumulates from the start of its session. Of one that served it before
 // this relay, what came before is counted already.
-void Relay::CountDevice(const proto::Opened& opened) {
+void Relay::NoteDevice(const proto::Opened& opened) {
   if (!device_us_ && opened.applied_seq() == 0) {
     device_us_ = believed_from_us_ = 0;
     believed_since_ = clock_();
@@ -437,7 +437,7 @@ uint64_t Relay::BelievedDeviceUs(uint64_t device_us) {
   return most;
 }
 
-void Relay::CountDeviceTime(uint64_t device_us) {
+void Relay::NoteDeviceTime(uint64_t device_us) {
   if (device_us_ && device_us > *device_us_)
     telemetry::CountAt(telemetry::Metric::kDeviceTime, device_class_, device_us - *device_us_);
   device_us_ = device_us;
@@ -448,7 +448,7 @@ void Relay::FillDone(proto::Done& done) {
   done.set_seconds_billed(static_cast<uint64_t>(bill_.ms / 1000));
   done.set_billed_ms(static_cast<uint64_t>(bill_.ms));
   done.set_device_time_us(BelievedDeviceUs(done.device_time_us()));
-  CountDeviceTime(done.device_time_us());
+  NoteDeviceTime(done.device_time_us());
   done.clear_snapshot_missed();
   done.clear_head();  // the gateway's alone
   if (heads_ != nullptr)

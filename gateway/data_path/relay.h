@@ -172,9 +172,9 @@ class Relay {
   void NoteDone(const proto::ServerFrame& frame);
   void FillDone(proto::Done& done);  // with what the gateway knows
   void SendLarge(proto::Done& done);
-  void CountDevice(const proto::Opened& opened);
+  void NoteDevice(const proto::Opened& opened);
   uint64_t BelievedDeviceUs(uint64_t device_us);
-  void CountDeviceTime(uint64_t device_us);
+  void NoteDeviceTime(uint64_t device_us);
 
   const SessionId session_;
   const TenantId tenant_;
