@@ -269,8 +269,8 @@ absl::Status GatewayCore::CheckWish(const DeviceWish& wish, TenantId account) co
                      options_.devices_per_tenant_max, " at a time"));
   if (wish.devices <= largest || largest == 0) return absl::OkStatus();  // 0: one may be joining
   return absl::ResourceExhaustedError(absl::StrCat("devices = ", wish.devices,
-                                                   ": the largest that this fleet has together is ",
-                                                   largest, " of one class"));
+                                                   ": a session has at most ", largest, " here",
+                                                   largest > 1 ? ", all of one class" : ""));
 }
 
 bool GatewayCore::IsHopeless(Session& session) {
