@@ -111,7 +111,7 @@ struct World {
   int64_t now_ns = 0;
   int64_t posted_ms = 0;
   bool asks_money = false;  // the test answers TakeHold itself
-  bool asks_disk = false;   // likewise WriteLease
+  bool asks_disk = false;   // likewise BeginLease
   std::vector<Action> actions, history;
 };
 
