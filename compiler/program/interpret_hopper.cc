@@ -168,7 +168,7 @@ void HopperBlock::EndThreadCopy(int thread, int64_t element) {
 
 void HopperBlock::ProxyFence(int thread) { Proxied(thread)[thread] = Known(thread)[thread]; }
 
-void HopperBlock::JoinThreads(int first, int count) {
+void HopperBlock::SyncThreads(int first, int count) {
   std::vector<Count> all(actors_, 0), proxied(static_cast<size_t>(threads_), 0);
   for (int t = first; t < first + count; ++t) {
     for (size_t a = 0; a < actors_; ++a) all[a] = std::max(all[a], Known(t)[a]);

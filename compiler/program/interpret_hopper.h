@@ -66,7 +66,7 @@ class HopperBlock {
   Finding Read(int thread, int64_t element);
   Finding Write(int thread, int64_t element);
   void ProxyFence(int thread);
-  void JoinThreads(int first, int count);  // BARRIER and WGSYNC
+  void SyncThreads(int first, int count);  // BARRIER and WGSYNC
   // Of COPY. Until its thread has waited for it, nothing comes after its write; from then on it is
   // a store of the thread.
   Finding BeginThreadCopy(int thread, int64_t element);

@@ -111,7 +111,7 @@ void GatewayCore::Handle(const ClientAttach& event, Out& out) {
 void GatewayCore::Handle(const EndSession& event, Out& out) {
   if (Find(event.session) != nullptr)
     End(event.session, absl::CancelledError("the session was ended by `outboard stop`"),
-        SessionRowState::kClosed, "closed", out);
+        SessionRowState::kClosed, LeaseEnd::kClosed, out);
 }
 
 std::vector<GatewayCore::Listed> GatewayCore::List(TenantId tenant, MonoTime now) const {
@@ -148,7 +148,7 @@ bool GatewayCore::MaySurvive(const Session& session) const {
 
 void GatewayCore::PutToNextGateway(Session& session, Out& out) {
   const SessionId id = session.id;
-  StopLease(session, /*lost=*/false, "gateway stopped", out);
+  ReleaseDevices(session, /*lost=*/false, LeaseEnd::kGatewayStopped, out);
   LeaveQueue(id);
   for (const Seat& seat : std::exchange(session.seats, {}))
     out.push_back(EndExecutor{seat.worker, id});

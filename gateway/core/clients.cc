@@ -223,7 +223,8 @@ void GatewayCore::Handle(const ClientClosed& event, Out& out) {
   }
   Session* session = FindByConn(event.conn);
   if (session == nullptr) return;
-  End(session->id, event.why, SessionRowState::kClosed, event.why.ok() ? "closed" : "refused", out);
+  End(session->id, event.why, SessionRowState::kClosed,
+      event.why.ok() ? LeaseEnd::kClosed : LeaseEnd::kRefused, out);
 }
 
 void GatewayCore::Handle(const ClientLeft& event, Out& out) {
@@ -243,7 +244,7 @@ void GatewayCore::Handle(const ClientGone& event, Out& out) {
     conns_.erase(event.conn);
     session->conn = {};
     return End(session->id, absl::CancelledError("the client disconnected"),
-               SessionRowState::kClosed, "closed", out);
+               SessionRowState::kClosed, LeaseEnd::kClosed, out);
   }
   LeaveClient(*session, out);
 }
@@ -256,7 +257,7 @@ void GatewayCore::Handle(const ClientDenied& event, Out& out) {
   Session* session = FindByConn(event.conn);
   if (session == nullptr) return;
   if (session->epoch == 0)
-    return End(session->id, event.why, SessionRowState::kClosed, "refused", out);
+    return End(session->id, event.why, SessionRowState::kClosed, LeaseEnd::kRefused, out);
   out.push_back(EndClient{event.conn, session->id, event.why, BillOf(session->id)});
   LeaveClient(*session, out);
   session->denied = true;

@@ -176,9 +176,10 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
     if (session.state == State::kParked) PutAway(session, out);  // it costs no memory from now on
   } else if (is_left) {
     End(session.id, absl::CancelledError("the client did not reconnect"), SessionRowState::kClosed,
-        session.metered ? "abandoned" : "idle", out);
+        session.metered ? LeaseEnd::kAbandoned : LeaseEnd::kIdle, out);
   } else if (moved && hopeless_ns > options_.move_ns) {
-    End(session.id, WorkerLost(session.lost_how), SessionRowState::kLost, "worker lost", out);
+    End(session.id, WorkerLost(session.lost_how), SessionRowState::kLost, LeaseEnd::kWorkerLost,
+        out);
   } else if (queued && !moved && hopeless_ns > options_.queue_ns) {
     GiveUpWaiting(session, NoDevice(session), out);
   } else if (queued && session.queue_ns.has_value() && in_state > *session.queue_ns) {
@@ -197,7 +198,7 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
     CheckSleep(session, out);
   } else if (session.sleeping && Since(now_, session.client_left) > options_.stopped_grace_ns) {
     End(session.id, absl::CancelledError("the session had no work for too long"),
-        SessionRowState::kClosed, "abandoned", out);
+        SessionRowState::kClosed, LeaseEnd::kAbandoned, out);
   } else if (session.state == State::kParked && !queued) {
     CheckDisk(session, out);
   }
@@ -216,7 +217,7 @@ void GatewayCore::Handle(const StopAll&, Out& out) {
       continue;
     }
     End(id, absl::UnavailableError("the gateway is stopping"), SessionRowState::kClosed,
-        "gateway stopped", out);
+        LeaseEnd::kGatewayStopped, out);
   }
 }
 

@@ -159,8 +159,8 @@ void ClientPort::OnReadEnd() {
   driver_->ClientBroke(conn_);
   endpoint_->End(absl::OkStatus());
 }
-void ClientPort::OnDrained() {
-  if (auto relay = this->relay(); relay != nullptr) relay->ClientDrained();
+void ClientPort::OnWritable() {
+  if (auto relay = this->relay(); relay != nullptr) relay->ClientWritable();
 }
 void ClientPort::OnGone() { driver_->RemoveClient(conn_); }
 
@@ -182,7 +182,7 @@ bool ExecutorPort::OnFrame(proto::ServerFrame frame) {
   return !pause;
 }
 
-void ExecutorPort::OnDrained() { relay_->ExecutorDrained(endpoint_); }
+void ExecutorPort::OnWritable() { relay_->ExecutorWritable(endpoint_); }
 
 void ExecutorPort::Leave() {
   if (left_.exchange(true)) return;

@@ -405,8 +405,8 @@ TEST(GatewayCoreRecovery, AfterARestartAnExecutorAndItsClientFindEachOther) {
     ASSERT_NE(w.Get<Live>(), nullptr) << client_first;
     EXPECT_EQ(w.Get<Live>()->session, id);
     EXPECT_EQ(w.Get<Live>()->epoch, 5u);
-    ASSERT_NE(w.Get<WriteLease>(), nullptr);
-    EXPECT_EQ(w.Get<WriteLease>()->lease.grant, 3u);  // never one that was used
+    ASSERT_NE(w.Get<BeginLease>(), nullptr);
+    EXPECT_EQ(w.Get<BeginLease>()->lease.grant, 3u);  // never one that was used
     EXPECT_EQ(w.core.BillOf(id).ms, 7000);
     w.Pass(3, {WorkerId{1}}, {id});
     EXPECT_EQ(w.core.BillOf(id).ms, 10000);

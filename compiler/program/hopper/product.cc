@@ -87,7 +87,7 @@ class ProductBuilder {
     Consume(consumer);
     if (tile_.split > 1) {
       MeetCluster();
-      Join(consumer);
+      JoinPartialSums(consumer);
     }
     results_.Finish();
     MeetCluster();
@@ -500,7 +500,7 @@ class ProductBuilder {
   }
 
   // Each block joins the partial sums of some columns, in the order of blocks.
-  void Join(ValueId consumer) {
+  void JoinPartialSums(ValueId consumer) {
     const int64_t columns = tile_.columns / tile_.split, elements = columns / 2;
     const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, elements);
     for (int64_t e = 0; e < elements; e += kTogether) {
