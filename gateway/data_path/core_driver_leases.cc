@@ -49,7 +49,7 @@ WallTime CoreDriver::WallAt(MonoTime at) const {
 // for two. It is charged from then on, too, so that both sides count the same time.
 void CoreDriver::Do(WriteLease& action) {
   if (!action.end.empty()) {
-    device_time_.End(action.lease, action.at);
+    device_time_.End(action.lease);
     writes_->EndLease(action.lease, action.end);
     return TellLeaseOnceWritten(action);
   }
