@@ -155,17 +155,16 @@ TEST_F(SeveralWorkersTest, WhatIsLost_IsReplacedAndChangesNoBit) {
   for (int i = 0; i < kSteps; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that there are snapshots
     if (i == 30 || i == 50) {
+      int node = 0;
+      std::vector<int> executors;
       ASSERT_TRUE(Eventually([&] {
-        return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
-          return DescendantsNamed(node->pid(), "executor").size() == 2;
+        return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& one) {
+          node = one->pid();
+          return (executors = DescendantsNamed(node, "executor")).size() == 2;
         });
       }));
-      const auto node = std::find_if(nodes_.begin(), nodes_.end(), [](const auto& node) {
-        return DescendantsNamed(node->pid(), "executor").size() == 2;
-      });
-      std::vector<int> executors = DescendantsNamed((*node)->pid(), "executor");
       std::sort(executors.begin(), executors.end());
-      kill(i == 30 ? executors.front() : (*node)->pid(), SIGKILL);
+      kill(i == 30 ? executors.front() : node, SIGKILL);
     }
     const absl::StatusOr<std::string> value = program->Step();
     ASSERT_TRUE(value.ok()) << i << ": " << value.status();
