@@ -70,15 +70,21 @@ void CoreDriver::Do(WriteLease& action) {
     writes_->Grant(std::move(row));
     return TellLeaseOnceWritten(action);
   }
+  // Receipts name a device by their key, which is public and shown by anybody; what has a device is
+  // known by what its worker alone can show.
+  std::vector<std::string> held;
   for (const Seat& seat : action.seats) {
     const Worker* const worker = FindWorker(seat.worker);
+    const std::string known_as = worker == nullptr ? "" : worker->KnownIdentity();
     const std::string key = worker == nullptr              ? ""
                             : worker->receipt_key.empty() ? worker->identity.substr(0, 16)
                                                           : worker->receipt_key;
-    for (const uint32_t slot : seat.slots)
+    for (const uint32_t slot : seat.slots) {
       row.physical_devices.push_back(signing::PhysicalDevice(key, slot));
+      held.push_back(absl::StrCat(known_as, "/", slot));
+    }
   }
-  device_time_.Begin(action.lease, row.physical_devices, action.at);
+  device_time_.Begin(action.lease, held, action.at);
   writes_->Grant(std::move(row));
   TellLeaseOnceWritten(action);
 }

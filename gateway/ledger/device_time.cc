@@ -28,7 +28,7 @@ void DeviceTime::Begin(const LeaseId& lease, std::span<const std::string> device
 }
 
 void DeviceTime::Close(std::map<LeasedDevice, Lease>::iterator lease) {
-  holders_.erase(lease->second.physical);
+  holders_.erase(lease->second.name);
   leases_.erase(lease);
 }
 
