@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/gateway/lying_worker_world.h"
+#include "wire/merkle.h"
 #include "wire/proof/receipt.h"
 
 namespace outboard::gateway {
@@ -331,6 +332,36 @@ TEST_F(ImitatedWorkerTest, WhoseKeyAnotherAccountsMachineShows_KeepsItsDevice) {
   EXPECT_FALSE(writes_.charges.empty());
   EXPECT_TRUE(client_.ends.empty()) << client_.ends[0];
   other_port.OnGone();
+}
+
+// Of the fleet, and without a certificate.
+TEST_F(ImitatedWorkerTest, WithACertificate_IsReplacedByNobodyElse) {
+  const std::string name = "node-7";
+  const wire::Hash hash = Sha256("outboard worker's certificate " + name);
+  proto::WorkerEvent event;
+  proto::Register& reg = *event.mutable_register_();
+  reg.set_name(name);
+  reg.set_identity(std::string(wire::AsBytes(hash)));
+  wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
+  reg.add_devices()->set_hardware_class("small");
+  WorkerEnd proved;
+  WorkerPort proved_port(&driver_, &proved, name);
+  proved_port.OnEvent(event);
+  ClientEnd other;
+  ClientPort other_port(&driver_, &host_, &auth_, &other, {});
+  Open(other_port, OpenFrame());
+  ASSERT_NE(proved.assign(), nullptr);
+  ASSERT_TRUE(Attach(next_port_, *proved.assign()).ok());
+  RunAll(writes_.jobs);
+  rogue_port_.OnEvent(event);
+  host_.now.ns += kSecondNs;
+  Beat(proved_port, proved.assign()->session_id());
+  int64_t billed_ms = 0;
+  for (const auto& session : driver_.ListSessions(auth_.identity.tenant))
+    billed_ms += session.bill.ms;
+  EXPECT_EQ(billed_ms, 1000);
+  other_port.OnGone();
+  proved_port.OnGone();
 }
 
 }  // namespace
