@@ -207,7 +207,9 @@ class GatewayCore {
     MonoTime told_at;
     bool displaced = false;  // its executor was lost, or its worker stopped: it goes first
     MonoTime hope_at;  // when the fleet last had what it waits for
+    bool is_reached = true;  // its work has reached the executors of this placement
     std::vector<MonoTime> moved;      // when its executor was replaced
+    std::vector<MonoTime> not_begun;  // likewise, of those that its work had not reached
     std::optional<WorkerId> lost_on;   // the worker of the last loss
     std::vector<uint32_t> lost_slots;  // and what it held there
     std::string lost_how;
@@ -356,6 +358,7 @@ class GatewayCore {
   // Its worker stops soon, and its snapshot is kept: no loss.
   void HandOver(Session& session, Out& out);
   void Leave(Session& session, LeaseEnd lease_end, Out& out);  // the worker that it is on
+  static std::vector<MonoTime>& LossesLikeThis(Session& session);
   bool MayMove(Session& session);
   bool MayTryAgain(Session& session, const ExecutorGone& event);
   bool IsExclusive(const Session& session) const;

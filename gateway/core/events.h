@@ -95,8 +95,10 @@ struct CoreOptions {
   // worker.
   int64_t move_ns = 60 * kSecondNs;
   // A session is blamed for the loss of its executors, and not moved again, after moves_max
-  // replacements within move_window_ns.
+  // replacements within move_window_ns. An executor that ended before the session's work reached it
+  // is no fault of the session's; of those starts_max are replaced.
   uint32_t moves_max = 2;
+  uint32_t starts_max = 8;
   int64_t move_window_ns = 600 * kSecondNs;
   int64_t snapshot_ns = 0;             // interval of a session's snapshots; 0: none
   int64_t idle_ns = 10 * kSecondNs;    // an idle detached session releases its device
@@ -488,7 +490,6 @@ struct EndLease {  // and write so
   LeaseEnd why = LeaseEnd::kClosed;
   UseState use = UseState::kRun;  // of the lease
   std::vector<Seat> seats;        // with the slots that it had
-  MonoTime at;
 };
 using Action =
     std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach, IdleSoon,

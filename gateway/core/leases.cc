@@ -107,7 +107,7 @@ void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, LeaseE
     telemetry::ObserveNs(telemetry::Metric::kLeaseTime, now_.ns - session.leased.ns);
   PostCharges(std::move(charges), out);
   EndHoldOf(session, out);
-  out.push_back(EndLease{lease, why, session.use, session.seats, now_});
+  out.push_back(EndLease{lease, why, session.use, session.seats});
 }
 
 // Its devices are free for others, and its lease ends, be it of them or of its state alone. `lost`:

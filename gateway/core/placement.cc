@@ -68,6 +68,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   if (session.is_group())
     session.has_parts = workers_.at(session.seats.front().worker).has_collectives;
   session.state = State::kLive;
+  session.is_reached = true;
   session.snapshot_asked.reset();
   session.since = session.idle_since = now_;
   session.sleep_told = false;
@@ -303,7 +304,7 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   if ((!nothing_yet && !session.recoverable) || !MayMove(session)) {
     return End(session.id, WorkerLost(how), SessionRowState::kLost, LeaseEnd::kWorkerLost, out);
   }
-  session.moved.push_back(now_);
+  LossesLikeThis(session).push_back(now_);
   session.lost_how = how;
   Leave(session, LeaseEnd::kWorkerLost, out);
   const bool waits = IsSome(session.conn) && !session.sleeping;
@@ -336,11 +337,16 @@ void GatewayCore::Leave(Session& session, LeaseEnd lease_end, Out& out) {
   session.since = now_;
 }
 
-// G8.
+// G8. Before a session is open its client waits for each of them: they all count alike.
+std::vector<MonoTime>& GatewayCore::LossesLikeThis(Session& session) {
+  return session.is_reached || session.epoch == 0 ? session.moved : session.not_begun;
+}
+
 bool GatewayCore::MayMove(Session& session) {
-  std::erase_if(session.moved,
-                [&](MonoTime at) { return now_.ns - at.ns > options_.move_window_ns; });
-  return session.moved.size() < options_.moves_max && !draining_;
+  std::vector<MonoTime>& before = LossesLikeThis(session);
+  std::erase_if(before, [&](MonoTime at) { return now_.ns - at.ns > options_.move_window_ns; });
+  const uint32_t most = &before == &session.moved ? options_.moves_max : options_.starts_max;
+  return before.size() < most && !draining_;
 }
 
 // The session's own work may have ended its executor: one more try in as long a time as moves are

@@ -248,6 +248,7 @@ void GatewayCore::Place(Session& session, const Parts& parts, Out& out) {
   BeginHold(session, out);
   if (parked) return;
   ++session.placement;
+  session.is_reached = false;
   std::vector<GroupPart> all;
   if (session.is_spread())
     for (const Seat& seat : session.seats)

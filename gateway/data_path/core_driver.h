@@ -265,6 +265,7 @@ class CoreDriver {
   WallTime WallAt(MonoTime at) const;
 
   std::vector<std::string> PhysicalDevicesOf(const std::vector<Seat>& seats) const;
+  std::vector<std::string> HeldDevicesOf(const std::vector<Seat>& seats) const;
   enum class LeaseChange { kBegins, kEnds };
   void TellWorkers(const LeaseId& lease, const std::vector<Seat>& seats, LeaseChange which);
   void NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good);

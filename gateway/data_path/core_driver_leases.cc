@@ -57,14 +57,15 @@ void CoreDriver::Do(BeginLease& action) {
   row.use = action.use;
   row.key_id = action.key_id;
   row.price_class = action.price_class;
-  std::vector<std::string> metered;
+  std::vector<std::string> held;
   if (HoldsDevice(action.use)) {
-    metered = row.physical_devices = PhysicalDevicesOf(action.seats);
+    row.physical_devices = PhysicalDevicesOf(action.seats);
+    held = HeldDevicesOf(action.seats);
   } else {  // state alone: what is metered is of no device
     for (uint32_t i = 0; i < action.devices; ++i)
-      metered.push_back(absl::StrCat("state/", action.lease.session.Hex(), "/", i));
+      held.push_back(absl::StrCat("state/", action.lease.session.Hex(), "/", i));
   }
-  device_time_.Begin(action.lease, metered, action.at);
+  device_time_.Begin(action.lease, held, action.at);
   writes_->Grant(std::move(row));
   writes_->Then([this, action](const absl::Status& written) {
     if (!written.ok()) return;
@@ -76,7 +77,7 @@ void CoreDriver::Do(BeginLease& action) {
 }
 
 void CoreDriver::Do(EndLease& action) {
-  device_time_.End(action.lease, action.at);
+  device_time_.End(action.lease);
   writes_->EndLease(action.lease, action.why);
   if (!HoldsDevice(action.use)) return;  // no worker counts it
   writes_->Then([this, action](const absl::Status& written) {
@@ -94,6 +95,18 @@ std::vector<std::string> CoreDriver::PhysicalDevicesOf(const std::vector<Seat>& 
                             : worker->receipt_key.empty() ? worker->identity.substr(0, 16)
                                                           : worker->receipt_key;
     for (const uint32_t slot : seat.slots) devices.push_back(signing::PhysicalDevice(key, slot));
+  }
+  return devices;
+}
+
+// Receipts name a device by their key, which is public and shown by anybody; what has a device is
+// known by what its worker alone can show.
+std::vector<std::string> CoreDriver::HeldDevicesOf(const std::vector<Seat>& seats) const {
+  std::vector<std::string> devices;
+  for (const Seat& seat : seats) {
+    const Worker* const worker = FindWorker(seat.worker);
+    const std::string known_as = worker == nullptr ? "" : worker->KnownIdentity();
+    for (const uint32_t slot : seat.slots) devices.push_back(absl::StrCat(known_as, "/", slot));
   }
   return devices;
 }

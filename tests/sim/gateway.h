@@ -457,7 +457,7 @@ class Gateway {
     options.sleep_lead_ns = kSecond;
     options.snapshot_wait_ns = kSavesWithin;
     options.sessions_per_tenant_max = 200;
-    options.moves_max = 1000;  // the simulated world has many faults on purpose
+    options.moves_max = options.starts_max = 1000;  // this world has many faults on purpose
     options.queue_ns = options.move_ns = options.orphan_ns = 300 * kSecond;
     return options;
   }
