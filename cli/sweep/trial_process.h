@@ -1,7 +1,7 @@
 // One process of the user's program: its output goes into a log, its reports to the sweep.
 //
 // It is a process group of its own, and is ended when this process ends for whatever reason. Its
-// environment has OUTBOARD_TRIAL (its number), OUTBOARD_REPORT_FD (client/report/report.h), with a
+// environment has OUTBOARD_TRIAL (its number), OUTBOARD_REPORT_FD (client/report/report_channel.h), with a
 // bound CLOUD_MAX_COST, and `variables`, as "NAME=value".
 //
 // Threads: one.

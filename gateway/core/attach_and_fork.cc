@@ -176,7 +176,7 @@ void GatewayCore::BeginFork(const ClientOpen& event, Out& out) {
   Fork fork{event, parent.id, now_, "", 0, parent.has_parts};
   fork.open.mesh = parent.mesh;
   fork.open.spread = parent.spread;
-  // What was done by now. What its client sends meanwhile is not waited for.
+  // What was done by now. What the parent's client sends meanwhile is not waited for.
   fork.open.fork_seq = std::max(event.fork_seq, parent.done_seq);
   if (CheckFork(fork, out)) forks_.emplace(event.conn, std::move(fork));
 }

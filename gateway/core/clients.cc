@@ -93,7 +93,7 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
                     telemetry::Refusal::kNoDevice);
     }
   }
-  // A fork is none yet, and will be: it is not refused once its snapshot is there.
+  // Forks that wait for a snapshot count as sessions already, so that none is refused later.
   auto of_tenant = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
     return entry.second.tenant == event.tenant;
   });
