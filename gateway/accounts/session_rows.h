@@ -124,8 +124,8 @@ class SessionRows : public storage::TableOwner {
   absl::StatusOr<SessionRow> Get(const SessionId& session);  // NOT_FOUND
   // Returns the rows in kOpen and kDetached, by opened_at.
   absl::StatusOr<std::vector<SessionRow>> ListLive();
-  // Call once when the only gateway starts. Ends the predecessor's leases (kGatewayRestarted). Returns the live sessions whose client can resume, by opened_at; marks the others
-  // as lost.
+  // Call once when the only gateway starts. Ends the predecessor's leases (kGatewayRestarted).
+  // Returns the live sessions whose client can resume, by opened_at; marks the others as lost.
   absl::StatusOr<std::vector<TakenOver>> TakeOver(WallTime now);
   // As TakeOver for executors that ended with the gateway: marks all live sessions as lost and
   // returns them. `but_named`: not those with a name that can begin again from a snapshot.

@@ -238,8 +238,8 @@ void Relay::SendWritten(const std::vector<std::shared_ptr<const WrittenGraph>>& 
   }
 }
 
-// Pieces are put together, checked, and cut again: nothing of a graph leaves before the whole is known to
-// be good.
+// Pieces are put together, checked, and cut again: nothing of a graph leaves before the whole is
+// known to be good.
 absl::Status Relay::OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::ClientFrame& out) {
   auto whole = AddPiece(client, graph);
   if (!whole.ok()) return whole.status();

@@ -1,7 +1,7 @@
 // Invariants
-//   GR1 handles_ has what the items up to planned_seq_ define, and items_ what was written for those
-//       of them that ranks may have to apply: that not all are known to have applied, or where the
-//       session can go on elsewhere, that no snapshot holds.
+//   GR1 handles_ has what the items up to planned_seq_ define, and items_ what was written for
+//       those of them that ranks may have to apply: that not all are known to have applied, or
+//       where the session can go on elsewhere, that no snapshot holds.
 //   GR2 A graph leaves before the first item of an epoch that names it.
 //   GR3 What has been planned and not sent can be taken back: unsent_ has what its items changed.
 #include "gateway/groups/group_runs.h"

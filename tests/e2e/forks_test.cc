@@ -28,7 +28,7 @@ class ForksTest : public ::testing::Test {
   // One device of two is free when it forks.
   void SetUp() override {
     cloud_.StartUp(1, "--devices 2 --snapshot-every 5");
-    SessionOptions options = cloud_.Options();
+    session::SessionOptions options = cloud_.Options();
     options.debug = true;
     options.tell = [this](const std::string& line) {
       std::lock_guard lock(mutex_);
