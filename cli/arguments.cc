@@ -138,89 +138,102 @@ class HelpFormatter : public CLI::Formatter {
 }  // namespace
 
 Option& Option::Required() {
-  Of(option_)->required();
+  if (option_ != nullptr) Of(option_)->required();
   return *this;
 }
 Option& Option::Positive() {
-  Of(option_)->check(NumberThat([](double n) { return n > 0; }, "above 0"));
+  if (option_ != nullptr) Of(option_)->check(NumberThat([](double n) { return n > 0; }, "above 0"));
   return *this;
 }
 Option& Option::NotNegative() {
-  Of(option_)->check(NumberThat([](double n) { return n >= 0; }, "of at least 0"));
+  if (option_ != nullptr) Of(option_)->check(NumberThat([](double n) { return n >= 0; }, "of at least 0"));
   return *this;
 }
 Option& Option::Between(int least, int most) {
-  Of(option_)->check(NumberFrom<int64_t>(least, most));
+  if (option_ != nullptr) Of(option_)->check(NumberFrom<int64_t>(least, most));
   return *this;
 }
 Option& Option::Between(double least, double most) {
-  Of(option_)->check(NumberFrom(least, most));
+  if (option_ != nullptr) Of(option_)->check(NumberFrom(least, most));
   return *this;
 }
 Option& Option::ExistingPath() {
-  Of(option_)->check(PathThatIsThere());
+  if (option_ != nullptr) Of(option_)->check(PathThatIsThere());
   return *this;
 }
 Option& Option::Once() {
-  Of(option_)->expected(1);
+  if (option_ != nullptr) Of(option_)->expected(1);
   return *this;
 }
 Option& Option::OneEach() {
-  Of(option_)->allow_extra_args(false);
+  if (option_ != nullptr) Of(option_)->allow_extra_args(false);
   return *this;
 }
 Option& Option::Needs(const std::string& other) {
-  Of(option_)->needs(other);
+  if (option_ != nullptr) Of(option_)->needs(other);
   return *this;
 }
 Option& Option::Excludes(const Option& other) {
-  Of(option_)->excludes(Of(other.option_));
+  if (option_ != nullptr) Of(option_)->excludes(Of(other.option_));
   return *this;
 }
-bool Option::Given() const { return Of(option_)->count() > 0; }
+bool Option::Given() const { return option_ != nullptr && Of(option_)->count() > 0; }
 Option& Option::ShowDefault() {
-  Of(option_)->capture_default_str();
+  if (option_ != nullptr) Of(option_)->capture_default_str();
   return *this;
 }
 Option& Option::ShowDefault(const std::string& text) {
-  Of(option_)->default_str(text);
+  if (option_ != nullptr) Of(option_)->default_str(text);
   return *this;
 }
 Option& Option::Hidden() {
-  Of(option_)->group("");
+  if (option_ != nullptr) Of(option_)->group("");
   return *this;
 }
 
+template <typename Value>
+Option Command::AddTo(const std::string& names, Value* value, const std::string& help) {
+  if (!is_asked_for_) return Option(nullptr);
+  if constexpr (std::is_same_v<Value, bool>)
+    return Option(AppOf(app_)->add_flag(names, *value, help));
+  CLI::Option* const option = AppOf(app_)->add_option(names, *value, help);
+  // 0 of what counts from 0 is often no default, but "not given".
+  if constexpr (std::is_arithmetic_v<Value> && std::is_signed_v<Value>)
+    option->capture_default_str();
+  return Option(option);
+}
+
 Option Command::Add(const std::string& names, std::string* value, const std::string& help) {
-  return Option(AppOf(app_)->add_option(names, *value, help));
+  return AddTo(names, value, help);
 }
 Option Command::Add(const std::string& names, int* value, const std::string& help) {
-  return Option(AppOf(app_)->add_option(names, *value, help)->capture_default_str());
+  return AddTo(names, value, help);
 }
 Option Command::Add(const std::string& names, int64_t* value, const std::string& help) {
-  return Option(AppOf(app_)->add_option(names, *value, help)->capture_default_str());
+  return AddTo(names, value, help);
 }
 Option Command::Add(const std::string& names, uint64_t* value, const std::string& help) {
-  return Option(AppOf(app_)->add_option(names, *value, help));
+  return AddTo(names, value, help);
 }
 Option Command::Add(const std::string& names, double* value, const std::string& help) {
-  return Option(AppOf(app_)->add_option(names, *value, help)->capture_default_str());
+  return AddTo(names, value, help);
 }
 Option Command::Add(const std::string& names, bool* value, const std::string& help) {
-  return Option(AppOf(app_)->add_flag(names, *value, help));
+  return AddTo(names, value, help);
 }
 Option Command::Add(const std::string& names, std::optional<int>* value, const std::string& help) {
-  return Option(AppOf(app_)->add_option(names, *value, help));
+  return AddTo(names, value, help);
 }
 Option Command::Add(const std::string& names, std::optional<uint64_t>* value,
                     const std::string& help) {
-  return Option(AppOf(app_)->add_option(names, *value, help));
+  return AddTo(names, value, help);
 }
 Option Command::Add(const std::string& names, std::vector<std::string>* values,
                     const std::string& help) {
-  return Option(AppOf(app_)->add_option(names, *values, help));
+  return AddTo(names, values, help);
 }
 Option Command::AddBytes(const std::string& names, uint64_t* bytes, const std::string& help) {
+  if (!is_asked_for_) return Option(nullptr);
   const CLI::Validator size(
       [](std::string& text) {
         const std::optional<uint64_t> number = ParseBytes(text);
@@ -234,21 +247,35 @@ Option Command::AddBytes(const std::string& names, uint64_t* bytes, const std::s
 
 struct Command::Actions {
   std::map<const void*, std::function<int()>> of;  // by the CLI::App of a command
+  const void* program = nullptr;                   // the CLI::App that is no subcommand
+  std::optional<std::string> asked_for;            // the only command below it that has options
 };
 
 Command Command::Subcommand(const std::string& name, const std::string& help) {
-  return Command(AppOf(app_)->add_subcommand(name, help), actions_);
+  Command command(nullptr, actions_);
+  command.is_asked_for_ =
+      is_asked_for_ && (app_ != actions_->program || actions_->asked_for.value_or(name) == name);
+  if (app_ != nullptr && is_asked_for_) command.app_ = AppOf(app_)->add_subcommand(name, help);
+  return command;
 }
 Command Command::ListSubcommand(const std::string& help) {
-  return Command(AppOf(app_)->add_subcommand("ls", help)->alias("list"), actions_);
+  const Command command = Subcommand("ls", help);
+  if (command.app_ != nullptr) AppOf(command.app_)->alias("list");
+  return command;
 }
-void Command::Runs(std::function<int()> run) { actions_->of[app_] = std::move(run); }
-void Command::RequireSubcommand() { AppOf(app_)->require_subcommand(1); }
-bool Command::Given() const { return AppOf(app_)->parsed(); }
+void Command::Runs(std::function<int()> run) {
+  if (is_asked_for_) actions_->of[app_] = std::move(run);
+}
+void Command::RequireSubcommand() {
+  if (is_asked_for_) AppOf(app_)->require_subcommand(1);
+}
+bool Command::Given() const { return is_asked_for_ && AppOf(app_)->parsed(); }
 
-Arguments::Arguments(const std::string& name, const std::string& about)
+Arguments::Arguments(const std::string& name, const std::string& about, const char* asked_for)
     : Command(new CLI::App(about, name), nullptr), owned_actions_(std::make_unique<Actions>()) {
   actions_ = owned_actions_.get();
+  actions_->program = app_;
+  if (asked_for != nullptr && *asked_for != '-') actions_->asked_for = asked_for;
   AppOf(app_)->formatter(std::make_shared<HelpFormatter>());
 }
 Arguments::~Arguments() { delete AppOf(app_); }

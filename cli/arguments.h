@@ -23,7 +23,8 @@
 
 namespace outboard::cli {
 
-// One option, to say more about it. Valid as long as its Arguments.
+// One option, to say more about it. Valid as long as its Arguments. Of a command that is not asked
+// for nothing is kept.
 class Option {
  public:
   Option& Required();
@@ -44,7 +45,7 @@ class Option {
  private:
   friend class Command;
   explicit Option(void* option) : option_(option) {}
-  void* option_;
+  void* option_;  // nullptr: of a command that is not asked for
 };
 
 // A program, or one of its subcommands. Valid as long as its Arguments.
@@ -83,14 +84,21 @@ class Command {
  protected:
   struct Actions;
   Command(void* app, Actions* actions) : app_(app), actions_(actions) {}
-  void* app_;
+  void* app_;  // nullptr: below a command that is not asked for
   Actions* actions_;
+  bool is_asked_for_ = true;  // else it has a name and a help text alone
+
+ private:
+  template <typename Value>
+  Option AddTo(const std::string& names, Value* value, const std::string& help);
 };
 
 class Arguments : public Command {
  public:
-  // `name` as in --help, and before the message of a wrong usage.
-  Arguments(const std::string& name, const std::string& about);
+  // `name` as in --help, and before the message of a wrong usage. `asked_for`: the program's first
+  // argument, nullptr if it has none. Where that is no option, the options of subcommands with other
+  // names are not kept: to declare those of fifty commands takes longer than most of them.
+  Arguments(const std::string& name, const std::string& about, const char* asked_for = nullptr);
   ~Arguments();
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;

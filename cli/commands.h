@@ -134,7 +134,7 @@ int RunAccountList(const AccountFlags& flags);
 
 // `outboard credit`, `cap`, and what `account` says of money (docs/money.md). A running gateway
 // looks at what they write each time that it holds money for a session.
-// "none" is no limit. INVALID_ARGUMENT and OUT_OF_RANGE name `what`.
+// "none" is no limit. INVALID_ARGUMENT names `what`.
 absl::StatusOr<gateway::MicroUsd> CreditLimitFrom(const char* what, const std::string& text);
 int RunAccountCreate(const AccountFlags& flags);
 int RunAccountShow(const AccountFlags& flags);

@@ -38,11 +38,10 @@ int Main(int argc, char** argv) {
   if ((argc == 3 || argc == 4) && std::strcmp(argv[1], "measure-device") == 0)
     return worker::MeasureMain(argv[2], argc == 4 ? argv[3] : "");
 
-  if (argc == 3 && std::strcmp(argv[1], "sweep-trials") == 0) return SweepTrialsMain(argv[2]);
-
   Arguments app("outboard",
                 "A cloud for tensors: gateway, workers, keys and bills.\n"
-                "Exit codes: 0 success, 1 failure, 2 wrong usage or server unreachable.");
+                "Exit codes: 0 success, 1 failure, 2 wrong usage or server unreachable.",
+                argc > 1 ? argv[1] : nullptr);
   app.SetVersion(std::string("outboard ") + kVersion + " (protocol " +
                  std::to_string(wire::kProtocolVersion) + ", graph schema " +
                  std::to_string(wire::kGraphSchemaVersion) + ")");

@@ -44,7 +44,7 @@ std::vector<codegen::Opt> OptsFor(const codegen::LoopNest& kernel, const Target&
                                   const CompileOptions& options) {
   if (options.opts.has_value()) return *options.opts;
   if (options.no_opt) return {};
-  return codegen::HeuristicOpts(kernel, target);
+  return codegen::HeuristicOpts(kernel, target, codegen::kCodePrice);
 }
 
 // What is left over of a tile has copies of its own, which only the program shows: it may need
@@ -120,8 +120,9 @@ absl::Status LowerByPlan(codegen::LoopNest kernel, const std::vector<codegen::Op
   return absl::OkStatus();
 }
 
-absl::StatusOr<Lowered> MakeProgram(const UOp* sink, const Target& device,
-                                    const CompileOptions& options) {
+// Of options.target, which is resolved: there is no options.cpu.
+absl::StatusOr<Lowered> MakeProgram(const UOp* sink, const CompileOptions& options) {
+  const Target& device = options.target;
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
   const int64_t copies = CopiesOf(sink);
   if (copies > 1 && device.kind != TargetKind::kCuda)
@@ -131,17 +132,16 @@ absl::StatusOr<Lowered> MakeProgram(const UOp* sink, const Target& device,
   OB_ASSIGN_OR_RETURN(const UOp* guarded, GuardedKernel(guards, sink, target));
   OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
   Lowered out;
-  out.flops = kernel.flops;
-  out.bytes = kernel.bytes;
   if (target.kind == TargetKind::kOpenCl && options.opts.has_value() && !options.opts->empty())
     return absl::UnimplementedError("kernel: no Opts on OpenCL devices");
   OB_ASSIGN_OR_RETURN(std::optional<program::Program> product,
                       LowerProduct(kernel, target, options, &out.dump));
   if (!product && codegen::HasRowSums(guarded)) {
-    OB_ASSIGN_OR_RETURN(guarded, codegen::SpreadRowSums(guards, guarded));
-    OB_ASSIGN_OR_RETURN(guarded, GuardedKernel(guards, guarded, target));
+    OB_ASSIGN_OR_RETURN(guarded, PlainKernel(guards, sink, target));
     OB_ASSIGN_OR_RETURN(kernel, codegen::AnalyzeKernel(guarded));
   }
+  out.flops = kernel.flops;
+  out.bytes = kernel.bytes;
   std::vector<codegen::Opt> opts;
   if (!product && target.kind != TargetKind::kOpenCl) opts = OptsFor(kernel, target, options);
   if (product) {
@@ -170,7 +170,7 @@ absl::StatusOr<Lowered> MakeProgram(const UOp* sink, const Target& device,
 
 absl::StatusOr<CompiledKernel> CompileToX86(render::X86Renderer& renderer, const UOp* sink,
                                             const CompileOptions& options, std::string* ir) {
-  OB_ASSIGN_OR_RETURN(const Lowered lowered, MakeProgram(sink, renderer.target(), options));
+  OB_ASSIGN_OR_RETURN(const Lowered lowered, MakeProgram(sink, options));
   CompiledKernel out;
   out.symbol = kSymbol;
   out.buffer_count = lowered.buffer_count;
@@ -185,13 +185,8 @@ absl::StatusOr<CompiledKernel> CompileToX86(render::X86Renderer& renderer, const
   return out;
 }
 
-absl::StatusOr<std::unique_ptr<render::X86Renderer>> RendererFor(const CompileOptions& options) {
-  OB_ASSIGN_OR_RETURN(Target target, TargetOf(options));
-  return render::MakeX86Renderer(std::move(target));
-}
-
 absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOptions& options) {
-  OB_ASSIGN_OR_RETURN(const Lowered lowered, MakeProgram(sink, options.target, options));
+  OB_ASSIGN_OR_RETURN(const Lowered lowered, MakeProgram(sink, options));
   OB_ASSIGN_OR_RETURN(CompiledKernel out,
                       render::RenderOpenClC(lowered.program, kSymbol, options.target));
   out.flops = lowered.flops;
@@ -207,7 +202,7 @@ absl::StatusOr<CompiledKernel> CompileForGpu(
     const CompileOptions& options) {
   OB_RETURN_IF_ERROR(made.status());
   Renderer& renderer = **made;
-  OB_ASSIGN_OR_RETURN(Lowered lowered, MakeProgram(sink, renderer.target(), options));
+  OB_ASSIGN_OR_RETURN(Lowered lowered, MakeProgram(sink, options));
   std::string ir;
   const auto render = [&] {
     return renderer.Render(lowered.program, kSymbol, options.no_opt, options.dump ? &ir : nullptr);
@@ -219,7 +214,7 @@ absl::StatusOr<CompiledKernel> CompileForGpu(
   if (too_much && !options.opts.has_value() && !options.no_opt) {
     CompileOptions plain = options;
     plain.opts.emplace();
-    OB_ASSIGN_OR_RETURN(lowered, MakeProgram(sink, renderer.target(), plain));
+    OB_ASSIGN_OR_RETURN(lowered, MakeProgram(sink, plain));
     rendered = render();
   }
   OB_ASSIGN_OR_RETURN(CompiledKernel out, std::move(rendered));
@@ -233,24 +228,30 @@ absl::StatusOr<CompiledKernel> CompileForGpu(
   return out;
 }
 
-// A name in `cpu` is of an x86-64 processor, whatever `target` is.
-TargetKind KindOf(const CompileOptions& options) {
-  return options.cpu.empty() ? options.target.kind : TargetKind::kCpu;
+// The options with the target that they select, and no `cpu`.
+absl::StatusOr<CompileOptions> Resolved(CompileOptions options) {
+  OB_ASSIGN_OR_RETURN(options.target, TargetOf(options));
+  options.cpu.clear();
+  return options;
 }
 
 }  // namespace
 
 // One of LLVM's code generators.
 struct Compiler::Generator {
+  absl::Status status;  // of the options
   absl::StatusOr<std::unique_ptr<render::X86Renderer>> x86;
   absl::StatusOr<std::unique_ptr<render::NvptxRenderer>> nvptx;
   absl::StatusOr<std::unique_ptr<render::AmdgpuRenderer>> amdgpu;
 };
 
-Compiler::Compiler(CompileOptions options) : options_(std::move(options)) {
-  generator_ = std::make_unique<Generator>();
-  switch (KindOf(options_)) {
-    case TargetKind::kCpu: generator_->x86 = RendererFor(options_); break;
+Compiler::Compiler(CompileOptions options) : generator_(std::make_unique<Generator>()) {
+  absl::StatusOr<CompileOptions> resolved = Resolved(std::move(options));
+  generator_->status = resolved.status();
+  if (!resolved.ok()) return;
+  options_ = *std::move(resolved);
+  switch (options_.target.kind) {
+    case TargetKind::kCpu: generator_->x86 = render::MakeX86Renderer(options_.target); break;
     case TargetKind::kCuda: generator_->nvptx = render::MakeNvptxRenderer(options_.target); break;
     case TargetKind::kAmd: generator_->amdgpu = render::MakeAmdgpuRenderer(options_.target); break;
     case TargetKind::kOpenCl: break;
@@ -260,7 +261,8 @@ Compiler::Compiler(CompileOptions options) : options_(std::move(options)) {
 Compiler::~Compiler() = default;
 
 absl::StatusOr<CompiledKernel> Compiler::Compile(const UOp* sink) {
-  switch (KindOf(options_)) {
+  OB_RETURN_IF_ERROR(generator_->status);
+  switch (options_.target.kind) {
     case TargetKind::kOpenCl: return CompileToOpenCl(sink, options_);
     case TargetKind::kCuda: return CompileForGpu(generator_->nvptx, sink, options_);
     case TargetKind::kAmd: return CompileForGpu(generator_->amdgpu, sink, options_);
@@ -288,9 +290,10 @@ absl::StatusOr<Target> TargetOf(const CompileOptions& options) {
 }
 
 absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options) {
-  OB_ASSIGN_OR_RETURN(const auto renderer, RendererFor(options));
+  OB_ASSIGN_OR_RETURN(const CompileOptions resolved, Resolved(options));
+  OB_ASSIGN_OR_RETURN(const auto renderer, render::MakeX86Renderer(resolved.target));
   std::string ir;
-  OB_RETURN_IF_ERROR(CompileToX86(*renderer, sink, options, &ir).status());
+  OB_RETURN_IF_ERROR(CompileToX86(*renderer, sink, resolved, &ir).status());
   return ir;
 }
 

@@ -15,9 +15,14 @@ namespace outboard {
 // range, and without functions of f64 but on OpenCL devices. Errors: as proof::GuardUnproved.
 absl::StatusOr<const UOp*> GuardedKernel(Graph& graph, const UOp* sink, const Target& target);
 
+// The kernel that Opts other than matrix units' are of: as GuardedKernel, and without stores of
+// sums (kernel/row_sums.h). Errors: as GuardedKernel and codegen::SpreadRowSums.
+absl::StatusOr<const UOp*> PlainKernel(Graph& graph, const UOp* sink, const Target& target);
+
 // Lists of Opts, the one that CompileKernel prefers first: by a GPU's matrix units where that is
-// possible, then the heuristic's, on a GPU the empty list last. A list of matrix units may turn out
-// not to compile. Of several copies, `target` is the share of one (ShareOf in compiler/copies.h).
+// possible, behind the preferred one by warpgroups that gather, too; then the heuristic's, on a GPU
+// the empty list last. A list of matrix units may turn out not to compile. Of several copies,
+// `target` is the share of one (ShareOf in compiler/copies.h).
 // Errors: INVALID_ARGUMENT  no kernel
 absl::StatusOr<std::vector<std::vector<codegen::Opt>>> StartingOpts(const UOp* sink,
                                                                     const Target& target);

@@ -46,7 +46,7 @@ constexpr Names kCodeNames[kCodes] = {
 
 static_assert(std::size(kRefusals) == static_cast<size_t>(Refusal::kOther) + 1);
 static_assert(std::size(kMethods) == static_cast<size_t>(CallMethod::kRefusedJoin) + 1);
-static_assert(std::size(kLeaseEnds) == static_cast<size_t>(LeaseEnd::kOther) + 1);
+static_assert(std::size(kLeaseEnds) == static_cast<size_t>(LeaseEndLabel::kOther) + 1);
 static_assert(std::size(kOffences) == static_cast<size_t>(WorkerOffence::kReceiptConflict) + 1);
 static_assert(std::size(kStates) == static_cast<size_t>(SessionStateLabel::kStored) + 1);
 
@@ -425,16 +425,6 @@ std::string_view NameOf(WorkerOffence offence) {
 std::string_view NameOf(Refusal reason) { return kRefusals[static_cast<size_t>(reason)]; }
 std::string_view NameOfCode(int code) {
   return code >= 0 && code < kCodes ? kCodeNames[code] : std::string_view("UNKNOWN");
-}
-
-LeaseEnd LeaseEndOf(std::string_view row_text) {
-  for (size_t i = 0; i < std::size(kLeaseEnds); ++i) {
-    std::string words(kLeaseEnds[i]);
-    for (char& c : words)
-      if (c == '_') c = ' ';
-    if (words == row_text) return static_cast<LeaseEnd>(i);
-  }
-  return LeaseEnd::kOther;
 }
 
 std::string MetricsPage() {

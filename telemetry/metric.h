@@ -141,8 +141,8 @@ enum class ExecutorEnd { kOrderly, kCrashed, kStepTooLong, kDeviceFailed, kLaunc
 enum class StoredKind { kSnapshot, kCheckpoint };             // of what a worker stores
 enum class CompileResult { kOk, kFailed };                    // of kKernelsCompiled
 enum class ScrapeResult { kOk, kRefused };                    // of kScrapes
-// Why a lease ended; as the core writes it into the lease's row.
-enum class LeaseEnd {
+// Why a lease ended.
+enum class LeaseEndLabel {
   kClosed,
   kIdle,
   kAbandoned,
@@ -154,7 +154,6 @@ enum class LeaseEnd {
   kGatewayStopped,
   kOther
 };
-LeaseEnd LeaseEndOf(std::string_view row_text);
 
 // Why a call, a stream or a connection was refused or cut. One of these is counted (CountRefused)
 // wherever the gateway says no.

@@ -54,15 +54,12 @@ absl::StatusOr<gateway::Tenant> AccountOf(const AccountFlags& flags, const OpenB
   return AccountNamed(*books.accounts, flags.account_name, DataFolderOr(flags.data));
 }
 
-// A status that names the argument it is about.
-absl::Status About(const std::string& what, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
-}
-
+// However large: an argument that is not good, as any other.
 absl::StatusOr<MicroUsd> AmountFrom(const char* what, const std::string& text) {
   auto amount = gateway::ParseUsd(text);
   if (!amount.ok())
-    return About(absl::StrCat(what, " \"", Printable(text), "\""), amount.status());
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " \"", Printable(text), "\": ", amount.status().message()));
   return amount;
 }
 

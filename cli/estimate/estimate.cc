@@ -17,9 +17,9 @@
 #include "cli/estimate/recorded_run.h"
 #include "client/session/address.h"
 #include "client/session/estimate/device_class.h"
-#include "client/session/estimate/rates_on_paper.h"
 #include "client/session/protection.h"
 #include "gateway/prices/price_list.h"
+#include "gateway/prices/rates_on_paper.h"
 #include "worker/devices/device_rates.h"
 
 namespace outboard::cli {
@@ -87,12 +87,13 @@ absl::StatusOr<std::vector<DeviceClass>> ClassesFrom(const Source& source) {
       return absl::InvalidArgumentError(absl::StrCat("--prices: ", prices.status().message()));
     std::vector<DeviceClass> classes;
     for (const gateway::PriceClass& of : prices->classes) {
+      const gateway::StatedRates stated = gateway::StatedRatesOf(of);
       classes.push_back({.name = of.name,
-                         .gflops = of.rates.gflops,
-                         .memory_gb_per_s = of.rates.memory_gb_per_s,
+                         .gflops = stated.rates.gflops,
+                         .memory_gb_per_s = stated.rates.memory_gb_per_s,
                          .memory_bytes = of.memory_bytes,
-                         .run_per_hour_micro_usd = static_cast<uint64_t>(of.run.value)});
-      session::FillRatesOnPaper(of.hardware, classes.back());
+                         .run_per_hour_micro_usd = static_cast<uint64_t>(of.run.value),
+                         .rates_on_paper = stated.on_paper});
     }
     return classes;
   }
@@ -203,7 +204,7 @@ void AddEstimateCommand(Arguments& app) {
   estimate.Add("--prices", &flags.prices,
                 "A price file (docs/prices.md), instead of a gateway's classes");
   estimate.Add("--measure", &flags.measure,
-                "Also run steps on a device, at their cost: measures a second of them, or 200, "
+                "Also run steps on a device, at their cost: measures a second of them "
                 "behind the first 10");
   estimate.Add("--json", &flags.json, "Print JSON");
   estimate.Add("command", &flags.command, "Behind --: the program");

@@ -151,7 +151,8 @@ std::string NodeScript(const BootImage& image, const ScriptOptions& options,
 }
 
 std::string HostOfHeader(std::string_view header) {
-  constexpr size_t kHostBytesMax = 255;
+  // With a port it is a value that a node takes of its command line (worker/init/node_config.cc).
+  constexpr size_t kHostBytesMax = 253;
   const bool good = !header.empty() && header.size() <= kHostBytesMax &&
                     std::all_of(header.begin(), header.end(), [](char c) {
                       return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' ||

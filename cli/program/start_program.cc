@@ -15,7 +15,8 @@
 namespace outboard::cli {
 namespace {
 
-// In the child, which allocates nothing. `moved` has room for a descriptor each.
+// In the child, which has its parent's memory and changes none of it but `moved`, which has room for
+// a descriptor each.
 void Exec(const ProgramStart& start, char* const* arguments, char* const* environment,
           std::vector<int>& moved, int failure) {
   sigset_t none;
@@ -34,6 +35,22 @@ void Exec(const ProgramStart& start, char* const* arguments, char* const* enviro
   [[maybe_unused]] const ssize_t written = write(failed, &error, sizeof error);
 }
 
+// posix_spawn cannot say that a program ends with its parent, and a copy of this process' memory
+// would take longer than the rest of a start.
+pid_t Start(const ProgramStart& start, char* const* arguments, char* const* environment,
+            std::vector<int>& moved, int failure) {
+  const pid_t parent = getpid();
+  const pid_t pid = vfork();
+  if (pid == 0) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() == parent)  // else it has ended since
+      Exec(start, arguments, environment, moved, failure);
+    _exit(127);
+  }
+  return pid;
+}
+
 }  // namespace
 
 absl::Status SystemError(const std::string& what) {
@@ -46,15 +63,7 @@ absl::StatusOr<pid_t> StartProgram(const ProgramStart& start) {
   std::vector<std::string> command = start.command, environment = EnvironmentWith(start.variables);
   const std::vector<char*> arguments = ExecPointers(command), variables = ExecPointers(environment);
   std::vector<int> moved(start.descriptors.size());
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid == 0) {
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() == parent)  // else it has ended since
-      Exec(start, arguments.data(), variables.data(), moved, failure[1]);
-    _exit(127);
-  }
+  const pid_t pid = Start(start, arguments.data(), variables.data(), moved, failure[1]);
   const absl::Status forked =
       pid < 0 ? SystemError(absl::StrCat("no process for ", start.name)) : absl::OkStatus();
   close(failure[1]);

@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,11 +13,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -26,14 +28,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
 #include "base/micros.h"
 #include "cli/common.h"
 #include "cli/sweep/commands.h"
 #include "cli/sweep/sweep_folder.h"
 #include "cli/sweep/sweep_runner.h"
 #include "cli/sweep/sweep_table.h"
-
-extern char** environ;
 
 namespace outboard::cli {
 namespace {
@@ -56,7 +57,7 @@ struct SweepFlags {
 };
 
 constexpr int kWrongUsage = 2, kInterrupted = 130;
-constexpr std::chrono::milliseconds kLookEvery{250}, kStartsWithin{5000};
+constexpr std::chrono::milliseconds kLookEvery{250};
 constexpr std::chrono::milliseconds kSeesEndWithin{25};  // the end of a sweep
 
 bool AtGateway() {
@@ -80,39 +81,55 @@ absl::Status WithBound(const std::string& dollars, SweepPlan& plan) {
   return absl::OkStatus();
 }
 
-// A process of its own session, so that no terminal's end or Ctrl-C reaches it.
-absl::Status StartRunner(const SweepFolder& folder) {
-  const std::string log = folder.path() + "/runner.log";
-  std::string program = "/proc/self/exe", command = "sweep-trials", id = folder.id();
-  char* const arguments[] = {program.data(), command.data(), id.data(), nullptr};
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  posix_spawn_file_actions_adddup2(&files, 1, 2);
-  posix_spawnattr_t how;
-  posix_spawnattr_init(&how);
+std::atomic<bool> stop_trials{false};
+
+// What the process that runs the trials does. Returns its exit code.
+int RunTrialsInBackground(const SweepFolder& folder) {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_trials = true; };
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  signal(SIGHUP, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
-  posix_spawnattr_setsigmask(&how, &none);
-  posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-  pid_t pid = -1;
-  const int error = posix_spawn(&pid, program.c_str(), &files, &how, arguments, environ);
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&how);
-  if (error != 0)
-    return absl::UnavailableError(absl::StrCat("no process for the sweep: ", std::strerror(error)));
-  const auto until = std::chrono::steady_clock::now() + kStartsWithin;
-  while (std::chrono::steady_clock::now() < until) {
-    if (folder.RunnerPid() == pid) return absl::OkStatus();
-    // A short sweep is over by now.
-    if (int status = 0; waitpid(pid, &status, WNOHANG) == pid) {
-      if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
-      return absl::UnavailableError(absl::StrCat("the sweep did not start; see ", log));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  return Report(RunTrials(folder, stop_trials));
+}
+
+int ThreadsOfThisProcess() {
+  std::error_code error;
+  return static_cast<int>(std::distance(
+      std::filesystem::directory_iterator("/proc/self/task", error), {}));
+}
+
+// A process of its own session, so that no terminal's end or Ctrl-C reaches it. It is a copy of this
+// one, which has a single thread: a program that starts anew would take the time of a short trial.
+absl::Status StartRunner(const SweepFolder& folder) {
+  OB_CHECK(ThreadsOfThisProcess() == 1);  // a copy of a process has one of its threads alone
+  OB_ASSIGN_OR_RETURN(const int lock, folder.Claim());
+  const std::string log = folder.path() + "/runner.log";
+  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  std::fflush(nullptr);  // else the copy writes it, too
+  const pid_t pid = output < 0 || input < 0 ? -1 : fork();
+  absl::Status status;
+  if (pid < 0)
+    status = absl::UnavailableError(
+        absl::StrCat("no process for the sweep: ", std::strerror(errno)));
+  if (pid == 0) {
+    setsid();
+    dup2(input, STDIN_FILENO);
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    const int code = RunTrialsInBackground(folder);
+    std::fflush(nullptr);
+    _exit(code);
   }
-  return absl::UnavailableError(absl::StrCat("the sweep did not start in time; see ", log));
+  if (status.ok()) status = folder.NoteRunner(lock, pid);
+  for (const int fd : {lock, output, input})
+    if (fd >= 0) close(fd);  // the copy has them
+  return status;
 }
 
 // Draws over what it drew before.
@@ -350,8 +367,6 @@ int RunShow(const SweepFlags& flags) {
   return 0;
 }
 
-std::atomic<bool> stop_trials{false};
-
 }  // namespace
 
 void AddSweepCommands(Arguments& app) {
@@ -432,17 +447,6 @@ void AddSweepCommands(Arguments& app) {
   runs(stop, RunStop);
   runs(list, [](const SweepFlags&) { return RunList(); });
   runs(show, RunShow);
-}
-
-int SweepTrialsMain(const std::string& id) {
-  struct sigaction action {};
-  action.sa_handler = [](int) { stop_trials = true; };
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
-  signal(SIGHUP, SIG_IGN);
-  signal(SIGPIPE, SIG_IGN);
-  const absl::StatusOr<SweepFolder> folder = SweepFolder::Open(id);
-  return Report(folder.ok() ? RunTrials(*folder, stop_trials) : folder.status());
 }
 
 }  // namespace outboard::cli

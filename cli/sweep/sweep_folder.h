@@ -52,9 +52,11 @@ class SweepFolder {
   // Replaces a file of the folder: after a crash it has the old bytes or the new ones.
   absl::Status Write(const std::string& name, std::string_view bytes) const;
 
-  // Claims the sweep for this process until it ends. Returns the lock's descriptor, which closes on
-  // exec. Errors: FAILED_PRECONDITION  another process runs it
+  // Claims the sweep for the processes that have the lock's descriptor, which is returned and
+  // closes on exec: this one, and a copy of it. Errors: FAILED_PRECONDITION  another process runs it
   absl::StatusOr<int> Claim() const;
+  // Says which of them runs it.
+  absl::Status NoteRunner(int lock, int pid) const;
   // The process that runs it; none: nobody does.
   std::optional<int> RunnerPid() const;
 

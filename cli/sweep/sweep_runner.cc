@@ -21,7 +21,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kPollMs = 100;
-constexpr int kEndingPollMs = 5;  // a trial has closed its pipes, and is about to end
 // Trials report in bursts: to be woken by each report would take the trials' own cores from them.
 constexpr std::chrono::milliseconds kReadEvery{10};
 constexpr std::chrono::milliseconds kWriteEvery{250};
@@ -178,12 +177,12 @@ class SweepRunner {
     for (const auto& [number, running] : running_) {
       const int output = running.process.output_fd(), reports = running.process.reports_fd();
       ending |= output < 0 && reports < 0;
-      for (const int fd : {output, reports})
+      for (const int fd : {output, reports, running.process.exit_fd()})
         if (fd >= 0) all.push_back({fd, POLLIN, 0});
     }
     const Clock::duration early = read_at_ + kReadEvery - Clock::now();
     if (!ending && early.count() > 0) std::this_thread::sleep_for(early);
-    poll(all.data(), all.size(), ending ? kEndingPollMs : kPollMs);
+    poll(all.data(), all.size(), kPollMs);
     read_at_ = Clock::now();
   }
 
@@ -266,15 +265,11 @@ class SweepRunner {
 }  // namespace
 
 absl::Status RunTrials(const SweepFolder& folder, const std::atomic<bool>& stop) {
-  const absl::StatusOr<int> lock = folder.Claim();
-  if (!lock.ok()) return lock.status();
   absl::StatusOr<SweepPlan> plan = folder.ReadPlan();
   if (!plan.ok()) return plan.status();
   absl::StatusOr<std::vector<SweepTrial>> trials = folder.ReadTrials(*plan);
   if (!trials.ok()) return trials.status();
-  absl::Status status = SweepRunner(folder, *std::move(plan), *std::move(trials)).Run(stop);
-  close(*lock);
-  return status;
+  return SweepRunner(folder, *std::move(plan), *std::move(trials)).Run(stop);
 }
 
 }  // namespace outboard::cli

@@ -14,9 +14,9 @@
 
 namespace outboard::cli {
 
-// Runs the sweep; trials that an earlier runner has left unfinished begin again. `stop`: set by a
-// signal; running trials are then stopped and count as waiting.
-// Errors: UNAVAILABLE  the disk; FAILED_PRECONDITION  another process runs it
+// Runs the sweep, which this process has claimed; trials that an earlier runner has left unfinished
+// begin again. `stop`: set by a signal; running trials are then stopped and count as waiting.
+// Errors: UNAVAILABLE  the disk
 absl::Status RunTrials(const SweepFolder& folder, const std::atomic<bool>& stop);
 
 }  // namespace outboard::cli

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +59,8 @@ absl::StatusOr<TrialProcess> TrialProcess::Start(int trial, const std::vector<st
   process.reports_ = reports[0];
   process.log_ = log;
   if (!pid.ok()) return pid.status();
+  process.exit_ = static_cast<int>(syscall(SYS_pidfd_open, *pid, 0));
+  if (process.exit_ < 0) return SystemError("no descriptor of a trial's process");
   for (const int fd : {process.output_, process.reports_}) fcntl(fd, F_SETFL, O_NONBLOCK);
   return process;
 }
@@ -66,6 +69,7 @@ TrialProcess::TrialProcess(TrialProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       output_(std::exchange(other.output_, -1)),
       reports_(std::exchange(other.reports_, -1)),
+      exit_(std::exchange(other.exit_, -1)),
       log_(std::exchange(other.log_, -1)),
       output_line_(std::move(other.output_line_)),
       report_line_(std::move(other.report_line_)),
@@ -77,7 +81,7 @@ TrialProcess::~TrialProcess() {
     kill(-pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
-  CloseAll({output_, reports_, log_});
+  CloseAll({output_, reports_, exit_, log_});
 }
 
 void TrialProcess::ReadFrom(int& fd, std::string& partial, bool is_output,

@@ -1,7 +1,7 @@
 // One process of the user's program: its output goes into a log, its reports to the sweep.
 //
 // It is a process group of its own, and is ended when this process ends for whatever reason. Its
-// environment has OUTBOARD_TRIAL (its number), OUTBOARD_REPORT_FD (client/report/report.h), with a
+// environment has OUTBOARD_TRIAL (its number), OUTBOARD_REPORT_FD (client/report/report_channel.h), with a
 // bound CLOUD_MAX_COST, and `variables`, as "NAME=value".
 //
 // Threads: one.
@@ -33,6 +33,7 @@ class TrialProcess {
 
   int output_fd() const { return output_; }    // to poll; -1 at its end
   int reports_fd() const { return reports_; }  // likewise
+  int exit_fd() const { return exit_; }        // to poll: can be read once the process has ended
   // Reads what there is, without waiting, and calls `on_report` for each line that says something.
   void Read(const std::function<void(const ReportLine&)>& on_report);
 
@@ -49,7 +50,7 @@ class TrialProcess {
   void ReadFrom(int& fd, std::string& partial, bool is_output,
                 const std::function<void(const ReportLine&)>& on_report);
 
-  int pid_ = -1, output_ = -1, reports_ = -1, log_ = -1;
+  int pid_ = -1, output_ = -1, reports_ = -1, exit_ = -1, log_ = -1;
   std::string output_line_, report_line_;  // begun, without their ends
   std::string last_line_;
   std::optional<std::chrono::steady_clock::time_point> asked_to_stop_;

@@ -69,7 +69,7 @@ struct CloudBuffer {
   DType dtype = DType::kVoid;
   std::vector<int64_t> dims;
 
-  std::shared_ptr<PendingValue> fetched;  // once requested
+  std::shared_ptr<PendingValue> fetched;  // asked for; it may be on its way
   std::shared_ptr<DeferredUpload>
       deferred;  // its bytes, until something needs them; then handle is 0
 
@@ -111,7 +111,7 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   // Of the step that makes it, if one is being recorded.
   const std::shared_ptr<MadeValues> made_in;
 
-  // The list of `graph` or of `storage`.
+  // The list of `lazy_graph` or of `storage`.
   TensorState* previous = nullptr;
   TensorState* next = nullptr;
 

@@ -143,8 +143,15 @@ absl::Status RemoteSession::DialFork(uint64_t first_handle) {
   const Waiting waiting;
   OB_ASSIGN_OR_RETURN(std::unique_ptr<Link> link, MakeFirstLink());
   OB_RETURN_IF_ERROR(AwaitOpened(std::move(link), Until::kPlace));
-  std::lock_guard lock(mutex_);
-  if (!has_begun_) next_handle_ = first_handle;
+  {
+    std::lock_guard lock(mutex_);
+    if (!has_begun_) {
+      next_handle_ = first_handle;
+      shows_when_begun_ = true;
+      return absl::OkStatus();
+    }
+  }
+  ShowOpened();
   return absl::OkStatus();
 }
 
@@ -172,11 +179,19 @@ absl::StatusOr<std::unique_ptr<Link>> RemoteSession::MakeFirstLink() {
 
 absl::Status RemoteSession::Open(std::unique_ptr<Link> link) {
   OB_RETURN_IF_ERROR(AwaitOpened(std::move(link)));
-  if (options_.progress && isatty(STDERR_FILENO) != 0)
-    progress_ = std::make_unique<ConsoleProgress>([this] { return stats(); }, stderr);
-  over_progress_ = progress_ != nullptr;
-  if (options_.debug) Tell(OpenedLine(target_, stats()));
+  ShowOpened();
   return absl::OkStatus();
+}
+
+void RemoteSession::ShowOpened() {
+  {
+    std::lock_guard lock(mutex_);
+    if (close_called_) return;
+    if (options_.progress && isatty(STDERR_FILENO) != 0)
+      progress_ = std::make_unique<ConsoleProgress>([this] { return stats(); }, stderr);
+    over_progress_ = progress_ != nullptr;
+  }
+  if (options_.debug) Tell(OpenedLine(target_, stats()));
 }
 
 // ---- the program's calls ------------------------------------------------------------------------
@@ -478,6 +493,7 @@ absl::Status RemoteSession::EndStream(bool leave) {
   changed_.notify_all();
   Stats last;
   core_.FillStats(last);
+  std::unique_ptr<ConsoleProgress> progress = std::move(progress_);
   lock.unlock();
   internal::ReportEndedSession(last.cost_micro_usd);
   {
@@ -485,7 +501,7 @@ absl::Status RemoteSession::EndStream(bool leave) {
     if (auto line = heads_seen_.End()) Tell(*line);
   }
   if (options_.trace != nullptr) options_.trace->WriteIfChanged();
-  progress_.reset();
+  progress.reset();
   over_progress_ = false;
   if (options_.debug) Tell(EndedLine(stats()));
   // A private worker has no classes and no price.

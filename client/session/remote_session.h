@@ -152,6 +152,8 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   absl::Status AwaitOpened(std::unique_ptr<Link> link, Until until = Until::kDevice);
   bool IsDecided() const;
   void NoteBegun();
+  // For people: the line of the session, and from then on its progress. Without mutex_.
+  void ShowOpened();
   void GiveUpOpening(std::unique_lock<std::mutex>& lock, const absl::Status& why);
   absl::Status AwaitBegun(std::unique_lock<std::mutex>& lock,
                           Interruptible interruptible = Interruptible::kYes);
@@ -198,7 +200,8 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   std::thread reconnector_;
   bool reconnecting_ = false, link_ended_ = false, stopping_ = false;
   bool close_called_ = false, closed_ = false;
-  bool has_begun_ = false;  // T6
+  bool has_begun_ = false;         // T6
+  bool shows_when_begun_ = false;  // a fork in the queue: nobody else calls ShowOpened
   // For an estimate: what was sent, and when it was done.
   RunLog run_log_;
   StepPace step_times_;
@@ -209,7 +212,7 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   uint64_t round_trips_ = 0, window_waits_ = 0, frames_up_ = 0, bytes_up_before_ = 0,
            bytes_down_before_ = 0;
   Clock::time_point opened_at_, closed_at_;
-  std::unique_ptr<ConsoleProgress> progress_;  // from Open to Close
+  std::unique_ptr<ConsoleProgress> progress_;  // from ShowOpened to Close; under mutex_
   std::atomic<bool> over_progress_{false};     // it is shown; any thread may write lines
 };
 

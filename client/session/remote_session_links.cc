@@ -128,6 +128,7 @@ absl::Status RemoteSession::Resume(std::optional<uint64_t> max_cost_micro_usd) {
 
 void RemoteSession::OnFrame(proto::ServerFrame frame) {
   std::vector<std::string> lines;
+  bool shows = false;
   if (!options_.heads_file.empty()) {
     std::lock_guard lock(heads_mutex_);
     if (auto line = heads_seen_.Note(frame, Clock::now())) lines.push_back(*std::move(line));
@@ -138,6 +139,7 @@ void RemoteSession::OnFrame(proto::ServerFrame frame) {
     core_.Advance(Now());
     core_.OnFrame(frame);
     NoteBegun();
+    shows = has_begun_ && std::exchange(shows_when_begun_, false);
     NoteDone(frame);
     Flush();
     OpenValues();
@@ -149,6 +151,7 @@ void RemoteSession::OnFrame(proto::ServerFrame frame) {
       if (teller_.MayTellNotice(Clock::now())) lines.push_back(std::move(notice));
     changed_.notify_all();
   }
+  if (shows) ShowOpened();
   for (const std::string& line : lines) Tell(line);
 }
 

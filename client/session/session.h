@@ -23,8 +23,8 @@
 //               5 s; then the program goes on, and a worker that is lost before the next snapshot
 //               ends the session
 //     Detach, Fork
-//               as Sync, and then as Close or Connect; Fork not for devices that others have
-//     any call of a fork that waits for its device, but those that ask nobody
+//               as Sync, and then as Close or Connect; Fork does not wait for a busy device
+//     of a fork that waits for its device: any call that has to ask the gateway
 //               until it has it, or for queue_timeout
 //     Resume    as Connect
 //     Close     10 s; 1 s where there is no connection
@@ -181,9 +181,10 @@ class Session {
   // it is sent. They share its options, but have no name. Returns once each has its device or a
   // place in the queue for one, those with a device first: each begins when it has it, and what
   // needs it waits for that.
-  // Errors: those of Connect; FAILED_PRECONDITION: the gateway takes no snapshots of this session
+  // Errors: those of Sync, such as of a Run that failed before, and of Connect; INVALID_ARGUMENT: not
+  // 1 to 64; FAILED_PRECONDITION: the gateway takes no snapshots of this session
   virtual absl::StatusOr<std::vector<std::unique_ptr<Session>>> Fork(int count) {
-    return NotKept();
+    return absl::UnimplementedError("this kind of session cannot be forked");
   }
 
  protected:

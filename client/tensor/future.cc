@@ -27,9 +27,10 @@ void RefuseInStep(const At& at) {
                  "it is done; return the tensor, and read it then");
 }
 
-// The tensor's storage, whose `fetched` is then its value, here or on its way: a lazy tensor is
-// realised by a Run that sends the value too, and of one that is realised the value is fetched.
-internal::CloudBuffer& AskedFor(const Tensor& tensor, const At& at) {
+// Asks for the tensor's value, unless it is here or on its way: a lazy tensor is realised by a Run
+// that sends the value too, and of one that is realised the value is fetched. Returns its storage,
+// whose `fetched` is the value.
+internal::CloudBuffer& AskForValue(const Tensor& tensor, const At& at) {
   RefuseInStep(at);
   if (tensor.empty()) throw Error(absl::FailedPreconditionError("the tensor is empty"), at);
   const std::shared_ptr<internal::TensorState>& value = tensor.value();
@@ -55,7 +56,7 @@ HostTensor& Answer(internal::PendingValue& fetched, const At& at) {
 }  // namespace
 
 HostTensor Tensor::to_host(At at) const {
-  internal::CloudBuffer& storage = AskedFor(*this, at);
+  internal::CloudBuffer& storage = AskForValue(*this, at);
   HostTensor& host = Answer(*storage.fetched, at);
   if (host.bytes.size() <= kReadAgainBytesMax) return host;
   const std::shared_ptr<internal::PendingValue> fetched = std::move(storage.fetched);
@@ -67,7 +68,7 @@ HostTensor Tensor::OneElement(const At& at) const {
   return to_host(at);
 }
 
-TensorFuture Tensor::fetch(At at) const { return TensorFuture(AskedFor(*this, at).fetched); }
+TensorFuture Tensor::fetch(At at) const { return TensorFuture(AskForValue(*this, at).fetched); }
 
 std::vector<TensorFuture> fetch(const std::vector<Tensor>& tensors, At at) {
   RefuseInStep(at);

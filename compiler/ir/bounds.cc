@@ -102,7 +102,7 @@ ValueRange Cast(DType to, ValueRange from) {
   return Fit(to, from.min, from.max);
 }
 
-ValueRange Join(ValueRange a, ValueRange b) {
+ValueRange Hull(ValueRange a, ValueRange b) {
   return {std::min(a.min, b.min), std::max(a.max, b.max)};
 }
 
@@ -129,7 +129,7 @@ ValueRange RangeOfNode(const UOp& node) {
     case Op::kUnshard:
     case Op::kAllToAll:
     case Op::kCopy: return source(0);
-    case Op::kPad: return Join(source(0), {0, 0});
+    case Op::kPad: return Hull(source(0), {0, 0});
     case Op::kAssign: return source(1);
     case Op::kNeg: return Fit(node.dtype, -source(0).max, -source(0).min);
     case Op::kAdd: {
@@ -154,7 +154,7 @@ ValueRange RangeOfNode(const UOp& node) {
     case Op::kWhere: {
       const ValueRange condition = source(0);
       if (condition.min == 1) return source(1);
-      return condition.max == 0 ? source(2) : Join(source(1), source(2));
+      return condition.max == 0 ? source(2) : Hull(source(1), source(2));
     }
     case Op::kCast:
       return IsFloat(node.src[0]->dtype) ? WholeType(node.dtype) : Cast(node.dtype, source(0));

@@ -140,9 +140,11 @@ absl::Status Applier::DispatchToThreads(const Opt& opt) {
     case OptKind::kBlock:
     case OptKind::kThread:
     case OptKind::kPanel:
-    case OptKind::kOnline: break;
+    case OptKind::kOnline: return Illegal("is not for devices that run blocks of threads");
+    case OptKind::kMma:
+    case OptKind::kWgmma: return Illegal("makes no loop plan: it stands alone");
   }
-  return Illegal("is not for devices that run blocks of threads");
+  return Illegal("no such kind");
 }
 
 absl::Status Applier::Dispatch(const Opt& opt) {

@@ -22,14 +22,16 @@
 #include "compiler/optimize/operands/matrix_unit_opts.h"
 #include "compiler/optimize/operands/panel_opts.h"
 #include "compiler/optimize/operands/staging.h"
+#include "compiler/optimize/register_tile.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/thread_opts.h"
 
 namespace outboard::codegen {
 namespace {
 
+using optimize::RegisterTile;
+
 constexpr double kCodeMax = 1600;  // operations written out in one tile, so that LLVM stays quick
-constexpr double kCodeForRest = 1000;  // that are worth as much as all of a tile's work
 
 // Copies. An operand whose lanes are neighbours and that stays in the second cache is read from
 // where it is. Of one that is copied, as much at once as stays there (copy_bytes_max_), half of it
@@ -44,10 +46,11 @@ constexpr int64_t kFarRowsWanted = 48;  // of an operand of rows, copied at once
 
 class Chooser {
  public:
-  Chooser(const LoopNest& kernel, const Target& target)
+  Chooser(const LoopNest& kernel, const Target& target, double code_price)
       : kernel_(kernel),
         target_(target),
         costs_(target.costs),
+        code_price_(code_price),
         copy_bytes_max_(static_cast<double>(
             std::min(optimize::ReusedBytesMax(target), limits::kLocalBytesMax / 2))),
         loop_cost_(kernel, target) {}
@@ -102,10 +105,14 @@ class Chooser {
 
   int64_t Extent(int range) const { return kernel_.ranges[range].extent; }
   void Add(OptKind kind, int64_t axis, int64_t amount) { opts_.push_back({kind, axis, amount}); }
+  // Values of a range, or vectors of the one in lanes.
+  int64_t VectorsOf(int range) const {
+    const int64_t lanes = range == output_lanes_ ? LanesFor(range) : 1;
+    return (Extent(range) + lanes - 1) / lanes;
+  }
   // Keeps `count` values, or vectors, of an output range in registers.
   void Upcast(int range, int64_t count) {
-    const int64_t lanes = range == output_lanes_ ? LanesFor(range) : 1;
-    counts_[range] = std::min(count, (Extent(range) + lanes - 1) / lanes);
+    counts_[range] = std::min(count, VectorsOf(range));
     if (counts_[range] > 1) Add(OptKind::kUpcast, range, counts_[range]);
   }
   static bool In(RangeSet set, int range) { return range >= 0 && (set >> range & 1); }
@@ -368,24 +375,11 @@ class Chooser {
 
   // ---- the register tile
 
-  struct TileChoice {
-    int a = -1, b = -1;  // output ranges
-    int64_t ta = 1, tb = 1, vectors = 1;
-    double cost = 0;
-  };
-
-  // How many of something there are in a tile, by what it depends on.
-  double Copies(RangeSet deps, const TileChoice& t) const {
-    double copies = 1;
-    if (In(deps, t.a)) copies *= static_cast<double>(t.ta);
-    if (In(deps, t.b)) copies *= static_cast<double>(t.tb);
-    if (In(deps, output_lanes_)) copies *= static_cast<double>(t.vectors);
-    return copies;
-  }
+  double Copies(RangeSet deps, const RegisterTile& t) { return t.Copies(deps, output_lanes_); }
 
   // The vectors of a tile that are in different places: steps of a few elements stay in the same
   // cache lines.
-  double Streams(const Access& access, const TileChoice& t) {
+  double Streams(const Access& access, const RegisterTile& t) {
     double streams = In(access.deps, output_lanes_) ? static_cast<double>(t.vectors) : 1;
     for (const auto& [range, count] : {std::make_pair(t.a, t.ta), std::make_pair(t.b, t.tb)}) {
       if (!In(access.deps, range)) continue;
@@ -395,19 +389,10 @@ class Chooser {
     return streams;
   }
 
-  // By how much tiles of `count` cost more where they do not fit: some work is for nothing, and
-  // what is left over is written out once more, as a tile of its own. LLVM's time grows faster than
-  // the length of what it compiles.
-  static double Waste(int64_t extent, int64_t count, double code) {
-    if (extent % count == 0) return 1;
-    const double rest = code / kCodeForRest;
-    return (1 + rest * rest) * static_cast<double>((extent + count - 1) / count * count) /
-           static_cast<double>(extent);
-  }
-
-  // Instructions for each result of a step of the main reduction; negative where the registers do
-  // not suffice.
-  double TileCost(const Body& b, size_t nodes, int v, const TileChoice& t) {
+  // Sets `cost`, the instructions for each result of a step of the main reduction, negative where
+  // the registers do not suffice; and `code`.
+  void SetCost(const Body& b, size_t nodes, int v, RegisterTile& t) {
+    t.cost = -1;
     const double results = Copies(b.ranges, t);
     double loads = 0, ops = 0, held = 1e9;
     for (const Access& access : b.accesses) {
@@ -421,21 +406,17 @@ class Chooser {
     for (const RangeSet deps : b.slow_ops) ops += Copies(deps, t) * costs_.library_call;
     const double registers =
         results * static_cast<double>(nodes) + (b.accesses.empty() ? 0 : held) + 1;
-    if (registers > target_.vector_registers - 3) return -1;
+    if (registers > target_.vector_registers - 3) return;
     const Body& last = stores();
     const double code =
         loads + ops +
         Copies(last.ranges, t) * static_cast<double>(last.ops.size() + last.accesses.size());
-    if (results > 1 && code > kCodeMax) return -1;
-    double cost = (loads + ops) / results;
-    if (t.a >= 0) cost *= Waste(Extent(t.a), t.ta, code);
-    if (t.b >= 0) cost *= Waste(Extent(t.b), t.tb, code);
-    if (output_lanes_ >= 0) {
-      const int64_t lanes = LanesFor(output_lanes_),
-                    vectors = (Extent(output_lanes_) + lanes - 1) / lanes;
-      cost *= Waste(vectors, t.vectors, code);
-    }
-    return cost;
+    if (results > 1 && code > kCodeMax) return;
+    t.cost = (loads + ops) / results;
+    t.code = code;
+    if (t.a >= 0) t.AddRest(Extent(t.a), t.ta, code);
+    if (t.b >= 0) t.AddRest(Extent(t.b), t.tb, code);
+    if (output_lanes_ >= 0) t.AddRest(VectorsOf(output_lanes_), t.vectors, code);
   }
 
   void ChooseTile() {
@@ -448,13 +429,14 @@ class Chooser {
     const int v = In(b.ranges, output_lanes_) ? output_lanes_ : group_lanes_[main_];
     int64_t vectors_max = 1, vectors_min = 1;
     if (In(b.ranges, output_lanes_)) {
-      const int64_t lanes = LanesFor(output_lanes_);
       vectors_min = std::max<int64_t>(1, WholeRows(output_lanes_));
-      vectors_max =
-          std::max(vectors_min, std::min<int64_t>(4, (Extent(output_lanes_) + lanes - 1) / lanes));
+      vectors_max = std::max(vectors_min, std::min<int64_t>(4, VectorsOf(output_lanes_)));
     }
-    TileChoice best;
-    best.cost = 1e300;
+    // `fastest` as if LLVM took no time. It decides how sums are divided, so that their bits do not
+    // depend on that time; and copies, which are made for its tile.
+    RegisterTile best, fastest;
+    best.cost = fastest.cost = 1e300;
+    const double steps = b.points / (In(b.ranges, v) ? LanesFor(v) : 1);
     const int outputs = kernel_.parallel_count;
     const auto tiled = [&](int r) {
       return r != output_lanes_ && In(b.ranges, r) && Extent(r) > 1;
@@ -462,14 +444,17 @@ class Chooser {
     const auto counts = [&](int r) { return std::min<int64_t>(Extent(r), 12); };
     // Inner ranges first, for what lies close together; a little more than nothing has to be gained
     // for a second one, which is more code.
-    const auto consider = [&](const TileChoice& choice) {
+    const auto consider = [&](const RegisterTile& choice) {
       for (int64_t vectors = vectors_min; vectors <= vectors_max; vectors += vectors_min) {
         // A long reduction is copied for fewer vectors at a time.
         if (vectors > vectors_min && CopyBytes(output_lanes_, vectors) > copy_bytes_max_) break;
-        TileChoice t = choice;
+        RegisterTile t = choice;
         t.vectors = vectors;
-        t.cost = TileCost(b, nodes, v, t);
-        if (t.cost >= 0 && t.cost < best.cost * 0.99) best = t;
+        SetCost(b, nodes, v, t);
+        if (t.cost < 0) continue;
+        if (t.cost < fastest.cost * 0.99) fastest = t;
+        t.cost += code_price_ * t.code / steps;
+        if (t.cost < best.cost * 0.99) best = t;
       }
     };
     consider({});
@@ -479,12 +464,27 @@ class Chooser {
       for (int a = c; tiled(c) && a-- > 0;)
         for (int64_t ta = 2; tiled(a) && ta <= counts(a); ++ta)
           for (int64_t tc = 2; tc <= counts(c); ++tc) consider({a, c, ta, tc});
-    if (best.cost > 1e299) best = {-1, -1, 1, 1, vectors_min, 0};
+    if (fastest.cost > 1e299) best = fastest = {.vectors = vectors_min};
+    if (!copyable_.empty()) best = fastest;
+    if (output_lanes_ >= 0 && !In(b.ranges, output_lanes_)) {
+      fastest.vectors = 2;
+      best.vectors = SideBySide(2);
+    }
     for (const int range : {best.a, best.b})
       if (range >= 0) tile_rows_ |= RangeSet{1} << range;
-    if (best.a >= 0) Upcast(best.a, best.ta);
-    if (best.b >= 0) Upcast(best.b, best.tb);
-    if (output_lanes_ >= 0) Upcast(output_lanes_, In(b.ranges, output_lanes_) ? best.vectors : 2);
+    for (const int range : {best.a, best.b, output_lanes_})
+      if (range >= 0) Upcast(range, best.CountIn(range, output_lanes_));
+    fastest_ = fastest;
+  }
+
+  // How many vectors of the stores, at most `most`.
+  int64_t SideBySide(int64_t most) const {
+    const Body& b = stores();
+    auto size = static_cast<double>(b.ops.size() + b.accesses.size() + 8 * b.slow_ops.size());
+    if (kernel_.groups.empty())
+      for (const UOp* const node : kernel_.nodes)
+        if (node->op == Op::kThreefry) size += costs_.threefry;
+    return optimize::VectorsSideBySide(most, size, b.points / LanesFor(output_lanes_), code_price_);
   }
 
   // Nothing to keep: a few vectors at a time, fewer where there is much to compute.
@@ -501,14 +501,14 @@ class Chooser {
         const int range = kernel_.IndexOf(term);
         if (range == output_lanes_ || range >= kernel_.parallel_count) continue;
         if (stores().ops.size() > 16) continue;
-        Upcast(range, 16);
+        Upcast(range, SideBySide(16));
         return;
       }
     }
     const size_t size = stores().ops.size() + 8 * stores().slow_ops.size();
     const int64_t rows = std::max<int64_t>(1, WholeRows(output_lanes_));
     const int64_t wanted = size <= 16 ? 4 : size <= 48 ? 2 : 1;
-    Upcast(output_lanes_, rows * std::max<int64_t>(1, wanted / rows));
+    Upcast(output_lanes_, rows * SideBySide(std::max<int64_t>(1, wanted / rows)));
   }
 
   // ---- reductions
@@ -519,7 +519,7 @@ class Chooser {
     if (kernel_.IsNested(group)) return;
     auto results = static_cast<int64_t>(group.nodes.size());
     for (int i = 0; i < kernel_.output_count; ++i)
-      if (In(group.deps, i)) results *= counts_[i];
+      if (In(group.deps, i)) results *= std::min(fastest_.CountIn(i, output_lanes_), VectorsOf(i));
     const int own = group_lanes_[g], inner = own >= 0 ? own : group.ranges.back();
     axis += static_cast<int>(std::find(group.ranges.begin(), group.ranges.end(), inner) -
                              group.ranges.begin());
@@ -561,6 +561,7 @@ class Chooser {
   const LoopNest& kernel_;
   const Target& target_;
   const CostTable& costs_;
+  const double code_price_;
   const double copy_bytes_max_;
   optimize::LoopCost loop_cost_;
   int output_lanes_ = -1;             // the output range in lanes
@@ -569,18 +570,19 @@ class Chooser {
   std::vector<const UOp*> copyable_;  // loads of it
   RangeSet tile_rows_ = 0;            // the output ranges of the tile that are not in lanes
   std::vector<int64_t> counts_;       // by output range: values or vectors in the register tile
+  RegisterTile fastest_;                // the tile that would be best if LLVM took no time
   std::vector<Opt> opts_;
 };
 
 }  // namespace
 
-std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target) {
+std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target, double code_price) {
   if (kernel.empty) return {};
   if (target.block_threads > 1) return ThreadOpts(kernel, target);
-  if (RowsInPlace(kernel)) return Chooser(kernel, target).Run();
+  if (RowsInPlace(kernel)) return Chooser(kernel, target, code_price).Run();
   if (const auto opts = TensorCoreOpts(kernel, target)) return *opts;
   if (std::vector<Opt> opts = PanelOpts(kernel, target); !opts.empty()) return opts;
-  Chooser chooser(kernel, target);
+  Chooser chooser(kernel, target, code_price);
   std::vector<Opt> opts = chooser.Run();
   const int inner = chooser.LanesOfMain();
   Graph graph;
@@ -588,7 +590,7 @@ std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target) {
   if (flat == nullptr) return opts;
   const absl::StatusOr<LoopNest> flattened = AnalyzeKernel(flat);
   if (!flattened.ok()) return opts;
-  opts = Chooser(*flattened, target).Run();
+  opts = Chooser(*flattened, target, code_price).Run();
   int64_t axis = 0;
   for (const std::vector<Axis> axes = AxesOf(kernel); axes[axis].range != inner;) ++axis;
   opts.insert(opts.begin(), {OptKind::kFlatten, axis, 0});

@@ -90,6 +90,9 @@ struct Panel {
 struct RowForm {
   int64_t constant = 0;
   std::vector<std::pair<int, int64_t>> terms;  // by range, an index into LoopNest::ranges
+  // Of visible steps: this has the value in each step that is hidden for it, and in no other.
+  const UOp* comparison = nullptr;
+  bool hides = false;
 };
 
 // The steps of the loop of panels that masks leave visible (visible.h).

@@ -161,7 +161,7 @@ bool Interpreter::AreAt(State state, int first, int count) const {
 // A block's, or a cluster's. Returns false where neither is complete.
 bool Interpreter::PassBarriers() {
   const auto pass = [&](int first, int count) {
-    if (hopper_ != nullptr) hopper_->JoinThreads(first, count);
+    if (hopper_ != nullptr) hopper_->SyncThreads(first, count);
     for (int t = first; t < first + count; ++t) GoOn(t);
   };
   if (std::all_of(threads_.begin(), threads_.end(),
@@ -211,7 +211,7 @@ bool Interpreter::PassTogether() {
           step.src[1] + 2 * MmaPacked(step.what.operand) * static_cast<int32_t>(step.imm),
           step.src[2], step.out);
     }
-    if (step.code == Code::kWarpSync) hopper_->JoinThreads(first, warp);
+    if (step.code == Code::kWarpSync) hopper_->SyncThreads(first, warp);
     if (step.code == Code::kLdmatrix && !LoadMatrices(step, first)) return false;
     for (int t = first; t < first + count; ++t) GoOn(t);
     passed = true;

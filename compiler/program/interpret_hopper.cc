@@ -60,7 +60,7 @@ HopperBlock::HopperBlock(int threads, int64_t blocks, int64_t shared_elements, i
       barriers_(static_cast<size_t>(blocks * barriers)),
       groups_(static_cast<size_t>(threads / kWarpgroupThreads)),
       registers_free_(static_cast<size_t>(blocks)) {
-  actors_ = static_cast<size_t>(2 * threads) + barriers_.size() + groups_.size();
+  actors_ = static_cast<size_t>(2 * threads) + barriers_.size() + groups_.size() + 1;
 }
 
 void HopperBlock::Begin() {
@@ -98,6 +98,7 @@ Finding HopperBlock::End() const {
 std::string HopperBlock::NameOf(int32_t actor) const {
   if (actor < threads_) return absl::StrCat("thread ", actor);
   if (actor < 2 * threads_) return absl::StrCat("a BOXSTORE of thread ", actor - threads_);
+  if (actor == CopyUnderWay()) return "a COPY that its thread has not waited for";
   const int64_t rest = actor - 2 * threads_;
   const auto barriers = static_cast<int64_t>(barriers_.size());
   return rest < barriers ? absl::StrCat("a copy on barrier ", rest)
@@ -154,9 +155,20 @@ Finding HopperBlock::Write(int thread, int64_t element) {
   return CheckWrite(known, thread, known[thread], shadows_[element]);
 }
 
+Finding HopperBlock::BeginThreadCopy(int thread, int64_t element) {
+  return CheckWrite(Known(thread), CopyUnderWay(), /*count=*/1, shadows_[element]);
+}
+
+void HopperBlock::EndThreadCopy(int thread, int64_t element) {
+  AccessShadow& shadow = shadows_[element];
+  if (shadow.writer != CopyUnderWay()) return;
+  shadow.writer = thread;
+  shadow.written = Known(thread)[thread];
+}
+
 void HopperBlock::ProxyFence(int thread) { Proxied(thread)[thread] = Known(thread)[thread]; }
 
-void HopperBlock::JoinThreads(int first, int count) {
+void HopperBlock::SyncThreads(int first, int count) {
   std::vector<Count> all(actors_, 0), proxied(static_cast<size_t>(threads_), 0);
   for (int t = first; t < first + count; ++t) {
     for (size_t a = 0; a < actors_; ++a) all[a] = std::max(all[a], Known(t)[a]);

@@ -3,10 +3,10 @@
 // of whose accesses.
 //
 // Accesses are ordered by vector clocks. An actor is a thread; the copies that end on one barrier;
-// the BOXSTOREs of one thread; or the products of one warpgroup. Actors count: a thread its
-// releases, copies the phases of their barrier, stores and products their groups. A thread knows
-// for each actor up to which count its accesses come before its own. A race is found in any order
-// of threads.
+// the BOXSTOREs of one thread; the products of one warpgroup; or all COPYs that are under way.
+// Actors count: a thread its releases, copies the phases of their barrier, stores and products
+// their groups. A thread knows for each actor up to which count its accesses come before its own.
+// A race is found in any order of threads.
 //
 // Copies and products happen when they begin or as late as something waits for them; a seed
 // chooses.
@@ -66,7 +66,11 @@ class HopperBlock {
   Finding Read(int thread, int64_t element);
   Finding Write(int thread, int64_t element);
   void ProxyFence(int thread);
-  void JoinThreads(int first, int count);  // BARRIER and WGSYNC
+  void SyncThreads(int first, int count);  // BARRIER and WGSYNC
+  // Of COPY. Until its thread has waited for it, nothing comes after its write; from then on it is
+  // a store of the thread.
+  Finding BeginThreadCopy(int thread, int64_t element);
+  void EndThreadCopy(int thread, int64_t element);
 
   // ---- barriers, by number among all of the block's
   Finding Init(int thread, int64_t barrier, int64_t arrivals);
@@ -128,6 +132,8 @@ class HopperBlock {
 
   int StoresOf(int thread) const { return threads_ + thread; }
   int CopiesOf(int64_t barrier) const { return 2 * threads_ + static_cast<int>(barrier); }
+  // One for all: what is on its way comes before nothing, so that nobody knows of it.
+  int CopyUnderWay() const { return static_cast<int>(actors_) - 1; }
   int ProductsOf(int group) const {
     return 2 * threads_ + static_cast<int>(barriers_.size()) + group;
   }

@@ -154,17 +154,23 @@ void Interpreter::Move(const Copy& copy, int thread) {
 bool Interpreter::Begin(const ThreadStep& step, int thread, const int64_t* r) {
   const Memory &to = MemoryOf(step.src[0], thread), &from = MemoryOf(step.src[2], thread);
   const bool zeros = step.masked && r[step.src[4]] == 0;
-  const Copy copy{&step, r[step.src[1]], r[step.src[3]], zeros, random_() % 2 == 0};
+  Copy copy{&step, r[step.src[1]], r[step.src[3]], zeros, random_() % 2 == 0};
   if (step.aligned && (copy.to % step.imm != 0 || (!zeros && copy.from % step.imm != 0)))
     return Report(Fault::kMisaligned, step.at, thread,
                   absl::StrCat(step.imm, " elements from ", copy.from, " to ", copy.to));
+  if (step.swizzled) copy.to = SwizzledPlace(copy.to, to.width);  // which keeps 16 bytes together
+  const bool by_clocks = to.first >= 0;
   for (int64_t e = 0; e < step.imm; ++e) {
-    if (!InRange(to, copy.to + e, step, thread) || !TouchToWrite(to, copy.to + e, step, thread))
+    if (!InRange(to, copy.to + e, step, thread)) return false;
+    if (by_clocks
+            ? !Fine(hopper_->BeginThreadCopy(thread, to.first + copy.to + e), step, thread,
+                    copy.to + e)
+            : !TouchToWrite(to, copy.to + e, step, thread))
       return false;
     if (!zeros && (!InRange(from, copy.from + e, step, thread) ||
                    !TouchToRead(from, copy.from + e, step, thread)))
       return false;
-    to.shadows[copy.to + e].arriving = true;
+    if (!by_clocks) to.shadows[copy.to + e].arriving = true;
   }
   if (copy.arrived) Move(copy, thread);
   threads_[thread].begun.push_back(copy);
@@ -178,11 +184,15 @@ void Interpreter::Wait(int64_t but, int thread) {
       if (!copy.arrived) Move(copy, thread);
       const Memory& to = MemoryOf(copy.step->src[0], thread);
       for (int64_t e = copy.to; e < copy.to + copy.step->imm; ++e) {
+        to.written[e] = to.generation;
+        if (to.first >= 0) {
+          hopper_->EndThreadCopy(thread, to.first + e);
+          continue;
+        }
         Shadow& by = to.shadows[e];
         by.arriving = false;
         by.write_thread = static_cast<uint16_t>(thread);
         by.write_epoch = epoch_;
-        to.written[e] = to.generation;
       }
     }
     t.groups.erase(t.groups.begin());

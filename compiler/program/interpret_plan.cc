@@ -203,6 +203,7 @@ class Maker {
       case Code::kEnd: step.out = place_[i.src[0]]; break;
       case Code::kCopy:
         step.aligned = i.imm[1] == 1;
+        step.swizzled = i.imm[2] == 1;
         step.masked = i.src.size() == 5;
         step.visible = true;
         break;

@@ -28,7 +28,7 @@ struct ThreadStep {
   uint8_t source_count = 0;
   bool vector_index = false;  // of LOAD and STORE: one index for each lane
   bool masked = false;
-  bool aligned = false;  // of COPY
+  bool aligned = false, swizzled = false;  // of COPY
   bool visible = false;  // another thread of the block may observe it
   int32_t out = 0;       // place of the value; a LOOP's limit comes after its counter
   int32_t src[5] = {};   // places of sources; a memory's number. LANES, and what is of sm_90a:

@@ -152,7 +152,7 @@ bool Interpreter::PassGroup(int group) {
   switch (step.code) {
     case Code::kGroupMma: fine = MultiplyGroup(step, group); break;
     case Code::kGroupCommit: hopper_->CommitProducts(group); break;
-    case Code::kGroupSync: hopper_->JoinThreads(first, kWarpgroupThreads); break;
+    case Code::kGroupSync: hopper_->SyncThreads(first, kWarpgroupThreads); break;
     case Code::kGroupFence:
       ForAccumulators(step, group, [](int32_t, const Memory& memory, int64_t e) {
         if (memory.holds[e] == kUnfenced) memory.holds[e] = kFree;

@@ -21,7 +21,9 @@ std::string ArgumentsOf(const Instruction& i) {
       static constexpr std::string_view kSpaces[] = {"private", "shared", "tile", "barriers"};
       return absl::StrCat(" ", std::string(kSpaces[i.imm[0]]), "[", i.imm[1], "]");
     }
-    case Code::kAlu: return i.imm[0] == 0 ? "" : " with product";
+    case Code::kAlu:
+      if (i.imm[0] == static_cast<int64_t>(Rounding::kByUnit)) return " by unit";
+      return i.imm[0] == 0 ? "" : " with product";
     case Code::kTileLoad:
     case Code::kTileStore: return absl::StrCat(" every ", i.imm[0]);
     case Code::kLoop: {
@@ -31,7 +33,9 @@ std::string ArgumentsOf(const Instruction& i) {
         absl::StrAppend(&out, " vector of ", i.imm[2]);
       return out;
     }
-    case Code::kCopy: return absl::StrCat(" ", i.imm[0], i.imm[1] == 1 ? " aligned" : "");
+    case Code::kCopy:
+      return absl::StrCat(" ", i.imm[0], i.imm[1] == 1 ? " aligned" : "",
+                          i.imm[2] == 1 ? " swizzled" : "");
     case Code::kMma:
       if (i.imm[0] == static_cast<int64_t>(MatrixUnit::kMma)) return "";
       if (i.imm[0] == static_cast<int64_t>(MatrixUnit::kWmma)) return " WMMA";

@@ -32,10 +32,11 @@
 //                                      element e means SwizzledPlace of e
 //   BARRIER                            every thread of the block gets here before any continues,
 //                                      and sees all earlier stores of the others
-//   COPY     (shared, index, buffer, index, mask?) imm: elements, aligned   begins a copy of
-//                                      consecutive elements, which goes on while the thread does.
-//                                      Where the mask is false it writes zeros and reads nothing.
-//                                      Aligned (1): both indices are multiples of the count
+//   COPY     (shared, index, buffer, index, mask?) imm: elements, aligned, swizzled   begins a copy
+//                                      of consecutive elements, which goes on while the thread
+//                                      does. Where the mask is false it writes zeros and reads
+//                                      nothing. Aligned (1): both indices are multiples of the
+//                                      count. Swizzled (1): as of STORE; aligned, within 16 bytes
 //   COMMIT                             the thread's copies since the last COMMIT form a group
 //   WAIT     imm: n                    until all of the thread's groups but the last n have arrived
 //   SHUFFLE  (x) imm: bit              the x of the thread whose number differs in this bit, 1 to
@@ -183,8 +184,9 @@ std::string_view Name(Code code);
 enum class Grid : int64_t { kBlock = 0, kThread = 1 };
 enum class Space : int64_t { kPrivate = 0, kShared = 1, kTile = 2, kBarriers = 3 };
 // How an ADD of floats is rounded. kWithProduct: a product that it adds need not be rounded before,
-// so that a device may compute both in one instruction (a reduction's sums).
-enum class Rounding : int64_t { kEach = 0, kWithProduct = 1 };
+// so that a device may compute both in one instruction (a reduction's sums). kByUnit, of an EXP2 of
+// f32 alone: by the unit of an NVIDIA GPU, within 2^-22 of the value, and 0 below 2^-126.
+enum class Rounding : int64_t { kEach = 0, kWithProduct = 1, kByUnit = 2 };
 // How a loop is to be run. After expansion only kPlain remains.
 enum class How : int64_t { kPlain = 0, kUnroll = 1, kVector = 2 };
 

@@ -96,8 +96,13 @@ class Checker {
 
   std::string Arithmetic(const Instruction& i) const {
     if (!IsAlu(i.op)) return "is no arithmetic";
-    if (i.imm[0] != 0 && (i.op != Op::kAdd || !IsFloat(i.dtype) || i.imm[0] != 1))
+    const auto rounding = static_cast<Rounding>(i.imm[0]);
+    if (rounding == Rounding::kByUnit) {
+      if (i.op != Op::kExp2 || i.dtype != DType::kF32) return "is by a unit, but no EXP2 of f32";
+    } else if (rounding != Rounding::kEach &&
+               (i.op != Op::kAdd || !IsFloat(i.dtype) || rounding != Rounding::kWithProduct)) {
       return "is rounded with a product, but adds no floats";
+    }
     const size_t count = IsUnary(i.op) ? 1 : IsBinary(i.op) ? 2 : 3;
     if (std::string broken = Count(i, count, count); !broken.empty()) return broken;
     for (const ValueId s : i.src)
@@ -257,6 +262,15 @@ class Checker {
           return "an index is no i64";
         if (i.src.size() == 5 && !IsValue(i.src[4], DType::kBool, 1)) return "the mask is no bool";
         if (i.imm[1] != 0 && i.imm[1] != 1) return "is neither aligned nor not";
+        if (i.imm[2] != 0) {
+          const int64_t width = ByteWidth(at(i.src[0]).dtype);
+          constexpr int64_t kTogether = 16;  // bytes that a swizzle keeps together
+          if (i.imm[2] != 1 || at(i.src[0]).imm[1] * width % kSwizzleAlign != 0)
+            return "is swizzled in memory of no whole patterns";
+          if (i.imm[0] < 1 || kTogether % (i.imm[0] * width) != 0 ||
+              (i.imm[0] > 1 && i.imm[1] != 1))
+            return "is swizzled, but no aligned part of 16 bytes";
+        }
         return i.imm[0] < 1 ? "of nothing" : "";
       case Code::kBarrier:
       case Code::kCommit: return counted(0, 0);
@@ -352,9 +366,6 @@ class Checker {
         if (scope.varies_in_group)
           return absl::StrCat("in a scope that a warpgroup may enter apart: %", scope.opener);
     if (std::string broken = clusters_.Broken(n); !broken.empty()) return broken;
-    copies_ = copies_ || i.code == Code::kCopy;
-    hopper_ = hopper_ || IsHopper(i.code);
-    if (copies_ && hopper_) return "COPY beside instructions of sm_90a";
     varies_[n] = varies;
     if (i.code == Code::kLoop || i.code == Code::kIf)
       open_.push_back({n, varies, varies_in_group, varies_in_warp, {}});
@@ -372,7 +383,6 @@ class Checker {
   GroupVariance in_groups_, in_warps_;
   ClusterRules clusters_;
   int tiles_ = 0;
-  bool copies_ = false, hopper_ = false;
   std::vector<bool> visible_, varies_;
   std::vector<Scope> open_;
 };

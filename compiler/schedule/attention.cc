@@ -143,7 +143,7 @@ class Finder {
     for (const UOp* s : node->src) {
       const auto found = family_of_.find(s);
       if (found == family_of_.end()) continue;
-      mine = mine < 0 ? Root(found->second) : Join(mine, Root(found->second));
+      mine = mine < 0 ? Root(found->second) : Unite(mine, Root(found->second));
       wide = wide || wide_.contains(s);
     }
     if (mine < 0) {
@@ -208,7 +208,7 @@ class Finder {
   const Family& FamilyOf(int family) const { return families_[Root(family)]; }
   Family& FamilyOf(int family) { return families_[Root(family)]; }
 
-  int Join(int a, int b) {
+  int Unite(int a, int b) {
     if (a == b) return a;
     families_[a].has_max |= families_[b].has_max;
     families_[a].ends += families_[b].ends;
@@ -225,7 +225,7 @@ class Finder {
 
   const bool by_cost_, has_matrix_unit_, has_blocks_;
   std::vector<Family> families_;
-  std::vector<int> parent_;  // of a family that joined another one; else itself
+  std::vector<int> parent_;  // of a family that was united with another; else itself
   absl::flat_hash_map<const UOp*, int> family_of_;
   absl::flat_hash_set<const UOp*> wide_;  // more elements than the scores
 };

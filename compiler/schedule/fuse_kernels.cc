@@ -64,7 +64,7 @@ class Merger {
     if (!sent_.empty()) guests = SendersFirst(std::move(guests));
     for (Draft& guest : guests) {
       if (computes_sums_ != nullptr) DivideRowSums(guest);
-      if (JoinAny(guest)) continue;
+      if (FuseIntoAny(guest)) continue;
       made_by_[guest.stores[0].node] = drafts_.size();
       drafts_.push_back(std::move(guest));
     }
@@ -180,13 +180,13 @@ class Merger {
   // Into the last kernel that the guest reads from, else one after it, else one before it. Not into
   // one that makes something for another kernel the guest reads from, nor for a transfer to the
   // guest: each would wait for the other.
-  bool JoinAny(const Draft& guest) {
+  bool FuseIntoAny(const Draft& guest) {
     const std::vector<size_t> makers = MakersOf(guest);
     const std::vector<bool> before = MadeBefore(guest, makers);
     const size_t first = makers.empty() ? 0 : *std::max_element(makers.begin(), makers.end());
     for (size_t n = 0; n < drafts_.size(); ++n) {
       const size_t i = (first + n) % drafts_.size();
-      if (before[i] || !Join(drafts_[i], guest)) continue;
+      if (before[i] || !Fuse(drafts_[i], guest)) continue;
       made_by_[guest.stores[0].node] = i;
       return true;
     }
@@ -257,12 +257,12 @@ class Merger {
     part.size = guest.size;
     const auto readers = readers_;
     for (const UOp* node : part.reads) ++readers_[node];
-    Draft joined = host;
-    if (!Join(joined, part) || !computes_sums_(SumsOf(joined, rows))) {
+    Draft fused = host;
+    if (!Fuse(fused, part) || !computes_sums_(SumsOf(fused, rows))) {
       readers_ = readers;
       return false;
     }
-    drafts_[maker->second] = std::move(joined);
+    drafts_[maker->second] = std::move(fused);
     made_by_[name] = maker->second;
     Read(guest, sum, name, *divided);
     reserved_ += kCopies * (graph_.node_count() - before);
@@ -303,8 +303,8 @@ class Merger {
   }
 
   // Adds the guest's store to the host, if that may and should be.
-  bool Join(Draft& host, const Draft& guest) {
-    if (const std::optional<Draft> turned = WithOrderOf(host, guest)) return Join(host, *turned);
+  bool Fuse(Draft& host, const Draft& guest) {
+    if (const std::optional<Draft> turned = WithOrderOf(host, guest)) return Fuse(host, *turned);
     const bool same = host.ranges == guest.ranges;
     if (host.then != nullptr || guest.then != nullptr) return false;
     if (host.stores.size() == kStoresMax || host.loops + guest.loops > kLoopsMax) return false;
@@ -323,7 +323,7 @@ class Merger {
                                   [&](const UOp* node) { return host.reads.contains(node); });
     const bool single = host.ranges.empty() && guest.ranges.empty();  // numbers: the fewer kernels
     if ((!shares && !single) || (!same && !reads_host)) return false;
-    // Also a join that fails has made nodes; what is reserved is for kernels as they are without
+    // Also a fusion that fails has made nodes; what is reserved is for kernels as they are without
     // it.
     const int64_t more = kCopies * (host.nodes + guest.nodes);
     if (graph_.node_count() + reserved_ + more > limits::kGraphNodesMax) return false;
@@ -492,7 +492,7 @@ class Merger {
     return false;
   }
 
-  // Which values must be in memory, now that all is joined: results, and what a needed kernel reads
+  // Which values must be in memory, now that all is fused: results, and what a needed kernel reads
   // that another one makes. A load may have been simplified away since the value was chosen.
   void FindNeeded(const std::vector<size_t>& order) {
     needed_ = results_;
@@ -564,7 +564,7 @@ class Merger {
   std::vector<Draft> drafts_;
   absl::flat_hash_set<const UOp*> needed_;           // in memory
   MadeBy made_by_;
-  absl::flat_hash_map<const UOp*, int> readers_;  // kernels that read it and are not joined to it
+  absl::flat_hash_map<const UOp*, int> readers_;  // kernels that read it and are not fused with it
   absl::flat_hash_map<const UOp*, size_t> slot_of_;
   std::vector<const UOp*> node_of_;  // by slot
   int64_t fresh_range_ = 1 << 20;

@@ -7,7 +7,7 @@
 
 namespace outboard::schedule {
 
-const UOp* JoinGuards(Graph& graph, const UOp* a, const UOp* b) {
+const UOp* AndGuards(Graph& graph, const UOp* a, const UOp* b) {
   if (a == nullptr) return b;
   if (b == nullptr || a == b) return a;
   return Simplify(graph, Alu(graph, Op::kAnd, a, b));
@@ -19,7 +19,7 @@ const UOp* InRange(Graph& graph, const UOp* index, const Dim& extent) {
   if (index->vmin < 0) guard = Simplify(graph, (i > -1).node());
   if (index->vmax < extent.min()) return guard;
   const UOp* const below = Simplify(graph, (i < i.of(ValueOf(graph, extent))).node());
-  return JoinGuards(graph, guard, below);
+  return AndGuards(graph, guard, below);
 }
 
 void AppendConditions(const UOp* guard, std::vector<const UOp*>& conditions) {

@@ -10,7 +10,7 @@
 namespace outboard::schedule {
 
 // Returns the conjunction of `a` and `b`.
-const UOp* JoinGuards(Graph& graph, const UOp* a, const UOp* b);
+const UOp* AndGuards(Graph& graph, const UOp* a, const UOp* b);
 
 // Returns 0 <= index < extent, leaving out what the bounds of both already prove.
 const UOp* InRange(Graph& graph, const UOp* index, const Dim& extent);

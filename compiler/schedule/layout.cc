@@ -89,12 +89,12 @@ std::vector<Place> PlacesIn(const LoweredKernel& kernel,
   return places;
 }
 
-// The range of results that moves along an axis, alone; nullptr where there is none.
-const UOp* RangeAlong(const Place& place, int64_t axis) {
+// The range of results, or of a sum, that moves along an axis, alone; nullptr where there is none.
+const UOp* RangeAlong(const Place& place, int64_t axis, RangeKind kind = RangeKind::kOutput) {
   const UOp* range = nullptr;
   for (const auto& [term, coefficient] : LinearOf(place.index).terms) {
     if (AxisOf(place.value->shape, coefficient) != axis) continue;
-    if (range != nullptr || !IsRange(term, RangeKind::kOutput)) return nullptr;
+    if (range != nullptr || !IsRange(term, kind)) return nullptr;
     range = term;
   }
   return range;
@@ -166,6 +166,31 @@ void LayOutAsRead(const UOp* sink, const absl::flat_hash_set<const UOp*>& tempor
   }
 }
 
+// Weights of 16 bits on GPUs, which a sum reads beside a value whose channels lie last: the same
+// channels go last in a copy of them. Matrix units take steps that follow each other in both.
+void LayOutWeights(const std::vector<std::vector<Place>>& kernels, Layouts& layouts) {
+  constexpr int kWeightBytes = 2;
+  Layouts found;
+  for (const std::vector<Place>& kernel : kernels)
+    for (const Place& from : kernel) {
+      const auto known = layouts.find(from.value);
+      if (known == layouts.end() || from.value->op == Op::kParam) continue;
+      const UOp* const channels = RangeAlong(from, known->second.back(), RangeKind::kReduce);
+      if (channels == nullptr) continue;
+      for (const Place& to : kernel) {
+        const UOp* const weights = to.value;
+        if (weights->op != Op::kParam || ByteWidth(weights->dtype) != kWeightBytes ||
+            !IsFloat(weights->dtype) || !IsStatic(weights->shape) || found.contains(weights))
+          continue;
+        const std::vector<int64_t> axes = LongAxes(weights->shape);
+        for (const int64_t axis : axes)
+          if (axis != axes.back() && RangeAlong(to, axis, RangeKind::kReduce) == channels)
+            found[weights] = OrderWithLast(weights->shape.size(), axis);
+      }
+    }
+  layouts.insert(found.begin(), found.end());
+}
+
 std::vector<int64_t> Inverse(const std::vector<int64_t>& order) {
   std::vector<int64_t> inverse(order.size());
   for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
@@ -177,6 +202,9 @@ std::vector<int64_t> Inverse(const std::vector<int64_t>& order) {
 Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
                       const std::vector<LoweredKernel>& kernels, const Target& target) {
   absl::flat_hash_set<const UOp*> temporaries(choice.kept.begin(), choice.kept.end());
+  absl::flat_hash_set<const UOp*> read = temporaries;
+  for (const UOp* node : PostOrder(sink))
+    if (node->op == Op::kParam) read.insert(node);
   for (const UOp* result : sink->src) temporaries.erase(result);
   for (const UOp* scattered : choice.scattered) temporaries.erase(scattered);
 
@@ -203,7 +231,12 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
           if (!order.empty()) changed |= layouts.emplace(to.value, std::move(order)).second;
         }
   }
-  if (target.kind == TargetKind::kCuda) LayOutAsRead(sink, temporaries, choice.kept, layouts);
+  if (target.kind == TargetKind::kCuda) {
+    std::vector<std::vector<Place>> of_products;
+    for (const LoweredKernel& kernel : kernels) of_products.push_back(PlacesIn(kernel, read));
+    LayOutWeights(of_products, layouts);
+    LayOutAsRead(sink, temporaries, choice.kept, layouts);
+  }
   return layouts;
 }
 
@@ -218,6 +251,11 @@ LaidOut ApplyLayouts(Graph& graph, const UOp* sink, const Choice& choice, const 
     }
   }
   LaidOut out{read.at(sink), {}};
+  for (const UOp* node : PostOrder(sink))
+    if (node->op == Op::kParam && layouts.contains(node)) {  // a copy, which is read instead
+      out.choice.kept.push_back(kept.at(node));
+      out.choice.read_again.insert(kept.at(node));
+    }
   for (const UOp* value : choice.kept) out.choice.kept.push_back(kept.at(value));
   for (const UOp* value : choice.scattered) out.choice.scattered.insert(kept.at(value));
   for (const UOp* value : choice.read_again) out.choice.read_again.insert(kept.at(value));

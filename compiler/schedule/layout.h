@@ -6,6 +6,10 @@
 // are read and written element by element beside it follow. Inputs and results of the program stay
 // row-major.
 //
+// On GPUs the weights of 16 bits that such a value is multiplied by are copied with the same
+// channels last, where the client has them in another order: a matrix unit's steps then follow each
+// other in both, and are copied 16 bytes at a time.
+//
 // On GPUs a sum that is read transposed, and only so, lies as it is read: neighbouring threads then
 // read neighbours, and kernels that differ only in how their results lie become equal, so that one
 // launch computes them (launches/group.h). The gradients of an attention's values and keys are the
@@ -22,7 +26,8 @@
 
 namespace outboard::schedule {
 
-// Maps a value to its axes, outermost in memory first. Row-major values are absent.
+// Maps a value to its axes, outermost in memory first. Row-major values are absent. An input stands
+// for a copy of it.
 using Layouts = absl::flat_hash_map<const UOp*, std::vector<int64_t>>;
 
 // Chooses layouts for the temporaries that `kernels` store; those were lowered row-major.

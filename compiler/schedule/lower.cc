@@ -153,7 +153,7 @@ class Lowerer {
     for (int i = 0; i < node.rank(); ++i) {
       const UOp* const place =
           Simplify(graph_, Add(graph_, site.index[i], Negated(PadOf(&node).low(i))));
-      guard = JoinGuards(graph_, guard, InRange(graph_, place, node.src[0]->shape[i]));
+      guard = AndGuards(graph_, guard, InRange(graph_, place, node.src[0]->shape[i]));
       if (inner != nullptr) inner->push_back(place);
     }
     return guard;
@@ -194,7 +194,7 @@ class Lowerer {
         break;
       default: {  // PAD
         const UOp* const guard = PadGuard(site, &source.index);
-        source.gate = JoinGuards(graph_, site.gate, guard);
+        source.gate = AndGuards(graph_, site.gate, guard);
       }
     }
     return source;

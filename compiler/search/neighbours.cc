@@ -8,6 +8,7 @@
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/loop_cost.h"
 #include "compiler/search/tiles.h"
+#include "compiler/starting_opts.h"
 
 namespace outboard::search {
 namespace {
@@ -52,6 +53,9 @@ class Moves {
       const auto kernel = codegen::AnalyzeKernel(sink_);
       return kernel.ok() ? TileNeighbours(*kernel, opts_[0], target_) : std::vector<Neighbour>();
     }
+    const absl::StatusOr<const UOp*> plain = PlainKernel(graph_, sink_, target_);
+    if (!plain.ok()) return {};
+    plain_ = *plain;
     auto planned = Apply(opts_);
     if (!planned.ok()) return {};
     const codegen::LoopNest& kernel = planned->kernel;
@@ -75,7 +79,7 @@ class Moves {
 
  private:
   absl::StatusOr<codegen::PlannedKernel> Apply(const Opts& opts) const {
-    OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(sink_));
+    OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(plain_));
     return codegen::ApplyOpts(std::move(kernel), opts, target_);
   }
 
@@ -243,7 +247,9 @@ class Moves {
       for (int64_t level = 0; level <= loops; ++level) add({OptKind::kLocal, load, level});
   }
 
+  Graph graph_;  // of plain_
   const UOp* const sink_;
+  const UOp* plain_ = nullptr;
   const Opts& opts_;
   const Target& target_;
   int64_t axes_ = 0, outputs_ = 0;

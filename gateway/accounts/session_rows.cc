@@ -20,9 +20,6 @@ constexpr char kSessionColumns[] =
     "devices, recoverable, snapshot_root, snapshot_seq, price_per_hour, name, "
     "price_class, price_held, price_parked, price_stored, group_state FROM session ";
 
-// The end of a lease that ran when the gateway before this one ended.
-constexpr char kGatewayRestarted[] = "gateway restarted";
-
 bool IsLive(SessionRowState state) {
   return state == SessionRowState::kOpen || state == SessionRowState::kDetached;
 }
@@ -187,7 +184,7 @@ absl::StatusOr<std::vector<SessionRow>> SessionRows::ReadLive() {
 absl::Status SessionRows::EndLeases(WallTime now) {
   OB_ASSIGN_OR_RETURN(Statement leases, db_->Prepare("UPDATE lease SET released_ms = ?, end = ? "
                                                      "WHERE released_ms IS NULL"));
-  return leases.Bind(1, now.unix_ms).BindText(2, kGatewayRestarted).Run();
+  return leases.Bind(1, now.unix_ms).BindText(2, NameOf(LeaseEnd::kGatewayRestarted)).Run();
 }
 
 absl::StatusOr<std::vector<TakenOver>> SessionRows::TakeOver(WallTime now) {
@@ -268,8 +265,7 @@ absl::StatusOr<uint64_t> SessionRows::GrantLease(const LeaseRow& row) {
   return static_cast<uint64_t>(grant);
 }
 
-absl::Status SessionRows::EndLease(const LeaseId& lease, std::string_view why, WallTime now) {
-  OB_RETURN_IF_ERROR(CheckText("the reason", why, kNameBytesMax));
+absl::Status SessionRows::EndLease(const LeaseId& lease, LeaseEnd why, WallTime now) {
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(
@@ -284,7 +280,7 @@ absl::Status SessionRows::EndLease(const LeaseId& lease, std::string_view why, W
                         db_->Prepare("UPDATE lease SET released_ms = ?, end = ? WHERE session = ? "
                                      "AND grant_number = ?"));
     return update.Bind(1, now.unix_ms)
-        .BindText(2, why)
+        .BindText(2, NameOf(why))
         .BindBlob(3, lease.session.Bytes())
         .Bind(4, static_cast<int64_t>(lease.grant))
         .Run();
@@ -359,7 +355,7 @@ absl::Status SessionRows::AddHeldTimes(const SessionTimesQuery& query,
                    "FROM lease WHERE session = ?4 AND use < 2"));
   for (SessionTimes& session : sessions) {
     held.Reset();
-    held.BindText(1, kGatewayRestarted).Bind(3, query.since.unix_ms);
+    held.BindText(1, NameOf(LeaseEnd::kGatewayRestarted)).Bind(3, query.since.unix_ms);
     held.BindBlob(4, session.session.Bytes());
     if (query.now.has_value()) held.Bind(2, query.now->unix_ms);
     OB_ASSIGN_OR_RETURN(const bool row, held.Step());

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "gateway/base/lease_end.h"
 #include "gateway/base/session_row_state.h"
 #include "gateway/ledger/ids.h"
 #include "gateway/ledger/money.h"
@@ -60,7 +61,7 @@ struct LeaseRow {
   std::string worker;
   WallTime granted_at;
   std::optional<WallTime> released_at;
-  std::string end;  // reason of its end: "closed", "idle", "worker lost"; empty while it runs
+  std::string end;  // NameOf(LeaseEnd); empty while it runs
   UseState use = UseState::kRun;
   std::string key_id = {};       // of the client's key; empty: none
   std::string price_class = {};  // as of the session's row
@@ -123,9 +124,8 @@ class SessionRows : public storage::TableOwner {
   absl::StatusOr<SessionRow> Get(const SessionId& session);  // NOT_FOUND
   // Returns the rows in kOpen and kDetached, by opened_at.
   absl::StatusOr<std::vector<SessionRow>> ListLive();
-  // Call once when the only gateway starts. Ends the predecessor's leases with the reason "gateway
-  // restarted". Returns the live sessions whose client can resume, by opened_at; marks the others
-  // as lost.
+  // Call once when the only gateway starts. Ends the predecessor's leases (kGatewayRestarted).
+  // Returns the live sessions whose client can resume, by opened_at; marks the others as lost.
   absl::StatusOr<std::vector<TakenOver>> TakeOver(WallTime now);
   // As TakeOver for executors that ended with the gateway: marks all live sessions as lost and
   // returns them. `but_named`: not those with a name that can begin again from a snapshot.
@@ -135,7 +135,7 @@ class SessionRows : public storage::TableOwner {
   // Ignores the grant in `row.lease`.
   absl::StatusOr<uint64_t> GrantLease(const LeaseRow& row);
   // Idempotent: keeps the first end. NOT_FOUND: no such lease.
-  absl::Status EndLease(const LeaseId& lease, std::string_view why, WallTime now);
+  absl::Status EndLease(const LeaseId& lease, LeaseEnd why, WallTime now);
   absl::StatusOr<std::vector<LeaseRow>> LeasesOf(const SessionId& session);  // in order
 
   // Returns sessions by (opened_at, session), also those that never held a device. Reads at most

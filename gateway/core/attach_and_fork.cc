@@ -111,7 +111,7 @@ void GatewayCore::Handle(const ClientAttach& event, Out& out) {
 void GatewayCore::Handle(const EndSession& event, Out& out) {
   if (Find(event.session) != nullptr)
     End(event.session, absl::CancelledError("the session was ended by `outboard stop`"),
-        SessionRowState::kClosed, "closed", out);
+        SessionRowState::kClosed, LeaseEnd::kClosed, out);
 }
 
 std::vector<GatewayCore::Listed> GatewayCore::List(TenantId tenant, MonoTime now) const {
@@ -148,7 +148,7 @@ bool GatewayCore::MaySurvive(const Session& session) const {
 
 void GatewayCore::PutToNextGateway(Session& session, Out& out) {
   const SessionId id = session.id;
-  StopLease(session, /*lost=*/false, "gateway stopped", out);
+  ReleaseDevices(session, /*lost=*/false, LeaseEnd::kGatewayStopped, out);
   LeaveQueue(id);
   for (const Seat& seat : std::exchange(session.seats, {}))
     out.push_back(EndExecutor{seat.worker, id});
@@ -176,7 +176,7 @@ void GatewayCore::BeginFork(const ClientOpen& event, Out& out) {
   Fork fork{event, parent.id, now_, "", 0, parent.has_parts};
   fork.open.mesh = parent.mesh;
   fork.open.spread = parent.spread;
-  // What was done by now. What its client sends meanwhile is not waited for.
+  // What was done by now. What the parent's client sends meanwhile is not waited for.
   fork.open.fork_seq = std::max(event.fork_seq, parent.done_seq);
   if (CheckFork(fork, out)) forks_.emplace(event.conn, std::move(fork));
 }

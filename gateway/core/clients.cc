@@ -93,7 +93,7 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
                     telemetry::Refusal::kNoDevice);
     }
   }
-  // A fork is none yet, and will be: it is not refused once its snapshot is there.
+  // Forks that wait for a snapshot count as sessions already, so that none is refused later.
   auto of_tenant = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
     return entry.second.tenant == event.tenant;
   });
@@ -223,7 +223,8 @@ void GatewayCore::Handle(const ClientClosed& event, Out& out) {
   }
   Session* session = FindByConn(event.conn);
   if (session == nullptr) return;
-  End(session->id, event.why, SessionRowState::kClosed, event.why.ok() ? "closed" : "refused", out);
+  End(session->id, event.why, SessionRowState::kClosed,
+      event.why.ok() ? LeaseEnd::kClosed : LeaseEnd::kRefused, out);
 }
 
 void GatewayCore::Handle(const ClientLeft& event, Out& out) {
@@ -243,7 +244,7 @@ void GatewayCore::Handle(const ClientGone& event, Out& out) {
     conns_.erase(event.conn);
     session->conn = {};
     return End(session->id, absl::CancelledError("the client disconnected"),
-               SessionRowState::kClosed, "closed", out);
+               SessionRowState::kClosed, LeaseEnd::kClosed, out);
   }
   LeaveClient(*session, out);
 }
@@ -256,7 +257,7 @@ void GatewayCore::Handle(const ClientDenied& event, Out& out) {
   Session* session = FindByConn(event.conn);
   if (session == nullptr) return;
   if (session->epoch == 0)
-    return End(session->id, event.why, SessionRowState::kClosed, "refused", out);
+    return End(session->id, event.why, SessionRowState::kClosed, LeaseEnd::kRefused, out);
   out.push_back(EndClient{event.conn, session->id, event.why, BillOf(session->id)});
   LeaveClient(*session, out);
   session->denied = true;

@@ -14,7 +14,8 @@
 //   G7  No session waits for ever: each state but kLive has a time limit, checked on Tick. In the
 //       queue it is the client's own, or starts when no device of the fleet could serve it.
 //   G8  An executor is replaced only if nothing was opened yet, or if the client retains all items
-//       that no snapshot includes; and at most moves_max times within move_window_ns.
+//       that no snapshot includes; and at most moves_max times within move_window_ns. Those that
+//       its work had not reached do not count there: of them, at most starts_max.
 //   G9  Messages of a replaced executor are ignored: they name an earlier placement, or another
 //       worker than the session's.
 //   G10 All seats on a worker of one account are of one tenant, those without slots included: the
@@ -176,9 +177,10 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
     if (session.state == State::kParked) PutAway(session, out);  // it costs no memory from now on
   } else if (is_left) {
     End(session.id, absl::CancelledError("the client did not reconnect"), SessionRowState::kClosed,
-        session.metered ? "abandoned" : "idle", out);
+        session.metered ? LeaseEnd::kAbandoned : LeaseEnd::kIdle, out);
   } else if (moved && hopeless_ns > options_.move_ns) {
-    End(session.id, WorkerLost(session.lost_how), SessionRowState::kLost, "worker lost", out);
+    End(session.id, WorkerLost(session.lost_how), SessionRowState::kLost, LeaseEnd::kWorkerLost,
+        out);
   } else if (queued && !moved && hopeless_ns > options_.queue_ns) {
     GiveUpWaiting(session, NoDevice(session), out);
   } else if (queued && session.queue_ns.has_value() && in_state > *session.queue_ns) {
@@ -197,7 +199,7 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
     CheckSleep(session, out);
   } else if (session.sleeping && Since(now_, session.client_left) > options_.stopped_grace_ns) {
     End(session.id, absl::CancelledError("the session had no work for too long"),
-        SessionRowState::kClosed, "abandoned", out);
+        SessionRowState::kClosed, LeaseEnd::kAbandoned, out);
   } else if (session.state == State::kParked && !queued) {
     CheckDisk(session, out);
   }
@@ -216,7 +218,7 @@ void GatewayCore::Handle(const StopAll&, Out& out) {
       continue;
     }
     End(id, absl::UnavailableError("the gateway is stopping"), SessionRowState::kClosed,
-        "gateway stopped", out);
+        LeaseEnd::kGatewayStopped, out);
   }
 }
 
@@ -308,7 +310,8 @@ std::string GatewayCore::CheckInvariants() const {
     if (s.snapshot_asked.has_value() &&
         !in({State::kStarting, State::kLive, State::kDetached, State::kParked}))
       return "G13: " + id.Hex();
-    if (s.moved.size() > options_.moves_max) return "G8: moved too often: " + id.Hex();
+    if (s.moved.size() > options_.moves_max || s.not_begun.size() > options_.starts_max)
+      return "G8: moved too often: " + id.Hex();
   }
   if (held != devices_busy()) return "G1: a slot is held by no session";
   if (queued != queue_.size()) return "G5: the queue has somebody who is gone";

@@ -27,8 +27,6 @@
 
 namespace outboard::gateway {
 
-inline constexpr char kNoCredit[] = "no credit";  // why a lease ended
-
 class GatewayCore {
  public:
   explicit GatewayCore(CoreOptions options = {});
@@ -209,7 +207,9 @@ class GatewayCore {
     MonoTime told_at;
     bool displaced = false;  // its executor was lost, or its worker stopped: it goes first
     MonoTime hope_at;  // when the fleet last had what it waits for
+    bool is_reached = true;  // its work has reached the executors of this placement
     std::vector<MonoTime> moved;      // when its executor was replaced
+    std::vector<MonoTime> not_begun;  // likewise, of those that its work had not reached
     std::optional<WorkerId> lost_on;   // the worker of the last loss
     std::vector<uint32_t> lost_slots;  // and what it held there
     std::string lost_how;
@@ -347,17 +347,18 @@ class GatewayCore {
   bool IsReadyToGo(const Session& session) const;
   bool MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& taken, const Session* placed,
                    Out& out);
-  void End(const SessionId& id, absl::Status why, SessionRowState row, const std::string& lease_end,
+  void End(const SessionId& id, absl::Status why, SessionRowState row, LeaseEnd lease_end,
            Out& out);
-  void EndOne(const SessionId& id, absl::Status why, SessionRowState row,
-              const std::string& lease_end, Out& out);
+  void EndOne(const SessionId& id, absl::Status why, SessionRowState row, LeaseEnd lease_end,
+              Out& out);
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);
   void Orphan(Session& session, const std::string& how, Out& out);
   bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);
   void Replace(Session& session, const std::string& how, Out& out);
   // Its worker stops soon, and its snapshot is kept: no loss.
   void HandOver(Session& session, Out& out);
-  void Leave(Session& session, const std::string& lease_end, Out& out);  // the worker that it is on
+  void Leave(Session& session, LeaseEnd lease_end, Out& out);  // the worker that it is on
+  static std::vector<MonoTime>& LossesLikeThis(Session& session);
   bool MayMove(Session& session);
   bool MayTryAgain(Session& session, const ExecutorGone& event);
   bool IsExclusive(const Session& session) const;
@@ -379,9 +380,9 @@ class GatewayCore {
   template <typename Change>  // of the meter, for each device of the current lease
   void ForEachMetered(Session& session, const Change& change, Out& out);
   void StartLease(Session& session, Out& out);
-  void StopLease(Session& session, bool lost, const std::string& why, Out& out);
+  void ReleaseDevices(Session& session, bool lost, LeaseEnd why, Out& out);
   void GrantPaused(Session& session, UseState use, uint32_t devices, Out& out);
-  void EndMeter(Session& session, uint32_t devices, bool lost, const std::string& why, Out& out);
+  void EndMeter(Session& session, uint32_t devices, bool lost, LeaseEnd why, Out& out);
   const DeviceSlot& DeviceAt(const Seat& seat, size_t i) const;
   Session::Prices PricesFor(const Session& session) const;  // where it is
   // ---- what it is charged for (use_states.cc)
@@ -389,7 +390,7 @@ class GatewayCore {
   void ChangeUse(Session& session, UseState use, uint32_t devices, Out& out);
   void CheckKept(Session& session, Out& out);
   void ConfirmKept(Session& session, Out& out);
-  void StopKeeping(Session& session, bool lost, const std::string& why, Out& out);
+  void StopKeeping(Session& session, bool lost, LeaseEnd why, Out& out);
   static bool Waits(const Session& session);  // in the queue, G5
   std::string StateOf(const Session& session) const;  // for people
   static void Charged(Session& session, const std::vector<Charge>& more, std::vector<Charge>& all);

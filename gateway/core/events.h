@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "gateway/base/lease_end.h"
 #include "gateway/base/own_machines.h"
 #include "gateway/base/session_row_state.h"
 #include "gateway/base/worker_id.h"
@@ -94,8 +95,10 @@ struct CoreOptions {
   // worker.
   int64_t move_ns = 60 * kSecondNs;
   // A session is blamed for the loss of its executors, and not moved again, after moves_max
-  // replacements within move_window_ns.
+  // replacements within move_window_ns. An executor that ended before the session's work reached it
+  // is no fault of the session's; of those starts_max are replaced.
   uint32_t moves_max = 2;
+  uint32_t starts_max = 8;
   int64_t move_window_ns = 600 * kSecondNs;
   int64_t snapshot_ns = 0;             // interval of a session's snapshots; 0: none
   int64_t idle_ns = 10 * kSecondNs;    // an idle detached session releases its device
@@ -472,20 +475,25 @@ struct WriteSession {  // the session's current row, for the database
   std::string price_class = {};
   IdlePrices idle_prices = {};
 };
-struct WriteLease {  // LeaseWritten or RowNotWritten follows for one that begins
+struct BeginLease {  // and write its row; LeaseWritten or RowNotWritten follows
   LeaseId lease;
   TenantId tenant;
   uint32_t devices = 0;
   WorkerId worker;  // value 0: of state that no worker has
-  std::string end;  // why it ended; empty at grant
   UseState use = UseState::kRun;
-  std::string key_id = {}, price_class = {};
-  std::vector<Seat> seats;  // with the slots that it has, or had
-  MonoTime at;              // when it began, or ended
+  std::string key_id, price_class;
+  std::vector<Seat> seats;  // with the slots that it has
+  MonoTime at;
 };
-using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
-                            IdleSoon, SleepBegins, ShareSnapshot, RequestSnapshot, Stored, Queued,
-                            Moving, EndClient, Post, TakeHold, EndHold, Forget, WriteSession,
-                            WriteLease>;
+struct EndLease {  // and write so
+  LeaseId lease;
+  LeaseEnd why = LeaseEnd::kClosed;
+  UseState use = UseState::kRun;  // of the lease
+  std::vector<Seat> seats;        // with the slots that it had
+};
+using Action =
+    std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach, IdleSoon,
+                 SleepBegins, ShareSnapshot, RequestSnapshot, Stored, Queued, Moving, EndClient,
+                 Post, TakeHold, EndHold, Forget, WriteSession, BeginLease, EndLease>;
 
 }  // namespace outboard::gateway

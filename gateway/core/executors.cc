@@ -148,8 +148,8 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   const std::string how = absl::StrCat(RankText(*session, rank), why);
   if (event.crashed) return Replace(*session, how, out);
   if (event.once_more && MayTryAgain(*session, event)) return Replace(*session, how, out);
-  End(session->id, absl::Status(event.why.code(), how), SessionRowState::kLost, "executor lost",
-      out);
+  End(session->id, absl::Status(event.why.code(), how), SessionRowState::kLost,
+      LeaseEnd::kExecutorLost, out);
 }
 
 }  // namespace outboard::gateway

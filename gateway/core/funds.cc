@@ -7,7 +7,7 @@
 //   asked --HoldAnswered: too little/Stop--> (none)
 //   funded --half of a hold is left/CheckFunds, AskHold--> funded, asked
 //   funded --the end is near and no more can be held/Stop--> funded, the client is told
-//   any --the lease ends/StopLease, EndHoldOf--> (none)
+//   any --the lease ends/ReleaseDevices, EndHoldOf--> (none)
 //
 // A session that was stopped gives its device back as soon as its steps in flight have ended. If
 // they outlast what is held, it goes back to its last snapshot (Overrun).
@@ -141,7 +141,7 @@ bool GatewayCore::WaitForOwn(Session& session, Out& out) {
       !session.device_class.empty() || !HasOwn(session.tenant) || IsOnOwn(session) ||
       (!absl::IsResourceExhausted(why) && !absl::IsFailedPrecondition(why)))
     return false;
-  Leave(session, kNoCredit, out);
+  Leave(session, LeaseEnd::kNoCredit, out);
   session.own_only = true;
   session.displaced = false;
   session.state = State::kQueued;
@@ -154,7 +154,8 @@ bool GatewayCore::WaitForOwn(Session& session, Out& out) {
 void GatewayCore::Stop(Session& session, const absl::Status& why, Out& out) {
   telemetry::CountRefused(absl::IsUnavailable(why) ? telemetry::Refusal::kLedger
                                                    : telemetry::Refusal::kCredit);
-  if (session.epoch == 0) return End(session.id, why, SessionRowState::kClosed, kNoCredit, out);
+  if (session.epoch == 0)
+    return End(session.id, why, SessionRowState::kClosed, LeaseEnd::kNoCredit, out);
   session.stopped = why;
   if (IsSome(session.conn)) {
     out.push_back(EndClient{session.conn, session.id, why, BillOf(session.id),
@@ -168,8 +169,8 @@ void GatewayCore::Stop(Session& session, const absl::Status& why, Out& out) {
 
 void GatewayCore::Overrun(Session& session, Out& out) {
   if (!session.recoverable)
-    return End(session.id, session.stopped, SessionRowState::kClosed, kNoCredit, out);
-  StopLease(session, /*lost=*/false, kNoCredit, out);
+    return End(session.id, session.stopped, SessionRowState::kClosed, LeaseEnd::kNoCredit, out);
+  ReleaseDevices(session, /*lost=*/false, LeaseEnd::kNoCredit, out);
   Store(session, out);
   PlaceQueue(out);
 }
@@ -186,7 +187,7 @@ void GatewayCore::Handle(const PostingRefused& event, Out& out) {
   for (const SessionId& id : ids) {
     Session* const session = Find(id);
     if (session == nullptr) continue;
-    StopKeeping(*session, /*lost=*/true, kNoCredit, out);
+    StopKeeping(*session, /*lost=*/true, LeaseEnd::kNoCredit, out);
     session->unpaid = true;
     if (session->metered || session->state == State::kStarting) Stop(*session, why, out);
   }

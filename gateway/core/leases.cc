@@ -6,6 +6,33 @@
 
 namespace outboard::gateway {
 
+namespace {
+
+telemetry::LeaseEndLabel LabelOf(LeaseEnd end) {
+  using Label = telemetry::LeaseEndLabel;
+  switch (end) {
+    case LeaseEnd::kClosed: return Label::kClosed;
+    case LeaseEnd::kIdle: return Label::kIdle;
+    case LeaseEnd::kAbandoned: return Label::kAbandoned;
+    case LeaseEnd::kRefused: return Label::kRefused;
+    case LeaseEnd::kExecutorLost: return Label::kExecutorLost;
+    case LeaseEnd::kWorkerLost: return Label::kWorkerLost;
+    case LeaseEnd::kNoDevice: return Label::kNoDevice;
+    case LeaseEnd::kNoCredit: return Label::kNoCredit;
+    case LeaseEnd::kGatewayStopped: return Label::kGatewayStopped;
+    case LeaseEnd::kGatewayRestarted:
+    case LeaseEnd::kNotWritten:
+    case LeaseEnd::kHeld:
+    case LeaseEnd::kRunsAgain:
+    case LeaseEnd::kPutAway:
+    case LeaseEnd::kResumed:
+    case LeaseEnd::kWorkerDrained: return Label::kOther;
+  }
+  return Label::kOther;
+}
+
+}  // namespace
+
 void GatewayCore::StartLease(Session& session, Out& out) {
   session.price = PricesFor(session);
   GrantPaused(session, UseState::kRun, session.slots_held(), out);
@@ -37,7 +64,7 @@ void GatewayCore::GrantPaused(Session& session, UseState use, uint32_t devices, 
   const bool is_at_default = use == UseState::kStored &&
                              session.price->price_class == kOwnMachines &&
                              default_class_.has_value();
-  out.push_back(WriteLease{lease, session.tenant, devices, worker, "", use, session.key_id,
+  out.push_back(BeginLease{lease, session.tenant, devices, worker, use, session.key_id,
                            is_at_default ? default_class_->price_class : session.price->price_class,
                            session.seats, now_});
 }
@@ -63,11 +90,10 @@ void GatewayCore::Handle(const RowNotWritten& event, Out& out) {
   End(event.session,
       absl::InternalError("the gateway could not write down this session, so it has ended; nothing "
                           "is charged for what was not written, and its operator has been told"),
-      SessionRowState::kLost, "not written", out);
+      SessionRowState::kLost, LeaseEnd::kNotWritten, out);
 }
 
-void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, const std::string& why,
-                           Out& out) {
+void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, LeaseEnd why, Out& out) {
   const LeaseId lease{session.id, session.grant};
   std::vector<Charge> charges;
   for (uint32_t i = 0; i < devices; ++i) {
@@ -76,17 +102,17 @@ void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, const 
     if (more.ok()) Charged(session, *more, charges);
   }
   session.past = session.charged;
-  telemetry::CountAs(telemetry::Metric::kLeasesEnded, telemetry::LeaseEndOf(why));
+  telemetry::CountAs(telemetry::Metric::kLeasesEnded, LabelOf(why));
   if (HoldsDevice(session.use))
     telemetry::ObserveNs(telemetry::Metric::kLeaseTime, now_.ns - session.leased.ns);
   PostCharges(std::move(charges), out);
   EndHoldOf(session, out);
-  const WorkerId worker = session.seats.empty() ? WorkerId{} : session.seats.front().worker;
-  out.push_back(WriteLease{lease, session.tenant, devices, worker, why, session.use, {}, {},
-                           session.seats, now_});
+  out.push_back(EndLease{lease, why, session.use, session.seats});
 }
 
-void GatewayCore::StopLease(Session& session, bool lost, const std::string& why, Out& out) {
+// Its devices are free for others, and its lease ends, be it of them or of its state alone. `lost`:
+// what was not confirmed of it is not charged.
+void GatewayCore::ReleaseDevices(Session& session, bool lost, LeaseEnd why, Out& out) {
   for (const Seat& seat : session.seats) {
     if (auto it = workers_.find(seat.worker); it != workers_.end()) {
       lost |= it->second.superseded;

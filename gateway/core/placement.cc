@@ -68,6 +68,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   if (session.is_group())
     session.has_parts = workers_.at(session.seats.front().worker).has_collectives;
   session.state = State::kLive;
+  session.is_reached = true;
   session.snapshot_asked.reset();
   session.since = session.idle_since = now_;
   session.sleep_told = false;
@@ -102,16 +103,16 @@ void GatewayCore::Park(Session& session, Out& out) {
     if (!session.recoverable) {
       if (session.denied)
         End(session.id, absl::PermissionDeniedError("its client's key no longer stands"),
-            SessionRowState::kClosed, "idle", out);
+            SessionRowState::kClosed, LeaseEnd::kIdle, out);
       return;
     }
     AskForSnapshot(session, out);
     if (!IsReadyToGo(session)) return;  // the next tick comes here again
-    StopLease(session, /*lost=*/false, "idle", out);
+    ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
     PutAway(session, out);
     return PlaceQueue(out);
   }
-  StopLease(session, /*lost=*/false, "idle", out);
+  ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
   session.state = State::kParked;
   AskForSnapshot(session, out);
   PlaceQueue(out);
@@ -137,7 +138,7 @@ bool GatewayCore::IsReadyToGo(const Session& session) const {
 // snapshot when its client comes back, which sends again what came after that (G8). No loss, so it
 // does not count as one.
 void GatewayCore::Store(Session& session, Out& out) {
-  StopKeeping(session, /*lost=*/false, "put away", out);
+  StopKeeping(session, /*lost=*/false, LeaseEnd::kPutAway, out);
   Touch(session);
   for (const Seat& seat : std::exchange(session.seats, {}))
     out.push_back(EndExecutor{seat.worker, session.id});
@@ -210,22 +211,22 @@ bool GatewayCore::MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& take
       PutAway(*session, out);
     else
       EndOne(session->id, absl::ResourceExhaustedError("its memory was needed"),
-             SessionRowState::kClosed, "idle", out);
+             SessionRowState::kClosed, LeaseEnd::kIdle, out);
   }
   return true;
 }
 
 void GatewayCore::End(const SessionId& id, absl::Status why, SessionRowState row,
-                      const std::string& lease_end, Out& out) {
+                      LeaseEnd lease_end, Out& out) {
   EndOne(id, std::move(why), row, lease_end, out);
   PlaceQueue(out);
 }
 
 // And gives what it had to nobody.
 void GatewayCore::EndOne(const SessionId& id, absl::Status why, SessionRowState row,
-                         const std::string& lease_end, Out& out) {
+                         LeaseEnd lease_end, Out& out) {
   Session& session = sessions_.at(id);
-  StopLease(session, /*lost=*/row == SessionRowState::kLost, lease_end, out);
+  ReleaseDevices(session, /*lost=*/row == SessionRowState::kLost, lease_end, out);
   Bill bill = BillOf(id);
   LeaveQueue(id);
   for (const Seat& seat : session.seats) out.push_back(EndExecutor{seat.worker, id});
@@ -235,7 +236,7 @@ void GatewayCore::EndOne(const SessionId& id, absl::Status why, SessionRowState 
                                                               : telemetry::SessionEnd::kClosed);
     PutRow(session, row, out);
   }
-  if (lease_end == "no device") telemetry::CountRefused(telemetry::Refusal::kNoDevice);
+  if (lease_end == LeaseEnd::kNoDevice) telemetry::CountRefused(telemetry::Refusal::kNoDevice);
   if (IsSome(session.conn)) {
     conns_.erase(session.conn);
     out.push_back(EndClient{session.conn, id, std::move(why), bill});
@@ -250,7 +251,7 @@ void GatewayCore::EndOne(const SessionId& id, absl::Status why, SessionRowState 
 // The executor may live: its worker has rejoin_ns to come back with it.
 void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
   session.held_device = session.slots_held() > 0;
-  StopLease(session, /*lost=*/true, "worker lost", out);
+  ReleaseDevices(session, /*lost=*/true, LeaseEnd::kWorkerLost, out);
   LeaveQueue(session.id);
   session.seats.clear();
   session.snapshot_asked.reset();
@@ -301,11 +302,11 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
 void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   const bool nothing_yet = session.epoch == 0;
   if ((!nothing_yet && !session.recoverable) || !MayMove(session)) {
-    return End(session.id, WorkerLost(how), SessionRowState::kLost, "worker lost", out);
+    return End(session.id, WorkerLost(how), SessionRowState::kLost, LeaseEnd::kWorkerLost, out);
   }
-  session.moved.push_back(now_);
+  LossesLikeThis(session).push_back(now_);
   session.lost_how = how;
-  Leave(session, "worker lost", out);
+  Leave(session, LeaseEnd::kWorkerLost, out);
   const bool waits = IsSome(session.conn) && !session.sleeping;
   session.state = waits ? State::kQueued : State::kStored;
   if (!nothing_yet)
@@ -319,9 +320,9 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   Enqueue(session, out);
 }
 
-void GatewayCore::Leave(Session& session, const std::string& lease_end, Out& out) {
+void GatewayCore::Leave(Session& session, LeaseEnd lease_end, Out& out) {
   if (!session.seats.empty()) session.lost_slots = session.seats.back().slots;
-  StopLease(session, /*lost=*/lease_end == "worker lost", lease_end, out);
+  ReleaseDevices(session, /*lost=*/lease_end == LeaseEnd::kWorkerLost, lease_end, out);
   LeaveQueue(session.id);
   for (const Seat& seat : std::exchange(session.seats, {})) {
     out.push_back(EndExecutor{seat.worker, session.id});
@@ -336,11 +337,16 @@ void GatewayCore::Leave(Session& session, const std::string& lease_end, Out& out
   session.since = now_;
 }
 
-// G8.
+// G8. Before a session is open its client waits for each of them: they all count alike.
+std::vector<MonoTime>& GatewayCore::LossesLikeThis(Session& session) {
+  return session.is_reached || session.epoch == 0 ? session.moved : session.not_begun;
+}
+
 bool GatewayCore::MayMove(Session& session) {
-  std::erase_if(session.moved,
-                [&](MonoTime at) { return now_.ns - at.ns > options_.move_window_ns; });
-  return session.moved.size() < options_.moves_max && !draining_;
+  std::vector<MonoTime>& before = LossesLikeThis(session);
+  std::erase_if(before, [&](MonoTime at) { return now_.ns - at.ns > options_.move_window_ns; });
+  const uint32_t most = &before == &session.moved ? options_.moves_max : options_.starts_max;
+  return before.size() < most && !draining_;
 }
 
 // The session's own work may have ended its executor: one more try in as long a time as moves are

@@ -41,7 +41,7 @@ void GatewayCore::Sleep(Session& session, Out& out) {
     AskForSnapshot(session, out);
     if (!IsReadyToGo(session)) return;  // the next tick comes here again
   }
-  StopLease(session, /*lost=*/false, "idle", out);
+  ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
   session.sleeping = true;
   session.client_left = session.since = now_;
   session.snapshot_asked.reset();

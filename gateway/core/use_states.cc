@@ -6,7 +6,7 @@
 //   kParked, outside of the queue --CheckUse--> PARKED
 //   kStored --CheckUse--> STORED
 //   PARKED, STORED --Enqueue, Store/StopKeeping--> (none)
-//   any --the session ends, its worker is lost/StopLease--> (none)
+//   any --the session ends, its worker is lost/ReleaseDevices--> (none)
 //
 // A lease in a new state is free until its hold is there. State that nobody pays for is kept at our
 // expense, for as long as the session may be without a device (CheckDeadlines).
@@ -34,7 +34,8 @@ void GatewayCore::CheckUse(Session& session, Out& out) {
                       now_.ns - session.idle_since.ns >= options_.held_after_ns;
     const UseState wanted = idle ? UseState::kHeld : UseState::kRun;
     if (wanted == session.use) return;
-    EndMeter(session, session.slots_held(), /*lost=*/false, idle ? "held" : "runs again", out);
+    EndMeter(session, session.slots_held(), /*lost=*/false,
+             idle ? LeaseEnd::kHeld : LeaseEnd::kRunsAgain, out);
     return ChangeUse(session, wanted, session.slots_held(), out);
   }
   if (session.kept) return CheckKept(session, out);
@@ -59,7 +60,7 @@ void GatewayCore::CheckKept(Session& session, Out& out) {
   if (funds.why.ok() && left_ns < options_.state_hold_ms * kNsPerMs / 2)
     return AskHold(session, funds.funded_ms + options_.state_hold_ms, out);
   if (funds.why.ok() || left_ns > 0) return;
-  StopKeeping(session, /*lost=*/false, kNoCredit, out);
+  StopKeeping(session, /*lost=*/false, LeaseEnd::kNoCredit, out);
   session.unpaid = true;
 }
 
@@ -74,7 +75,7 @@ void GatewayCore::ConfirmKept(Session& session, Out& out) {
   PostCharges(std::move(charges), out);
 }
 
-void GatewayCore::StopKeeping(Session& session, bool lost, const std::string& why, Out& out) {
+void GatewayCore::StopKeeping(Session& session, bool lost, LeaseEnd why, Out& out) {
   if (!std::exchange(session.kept, false)) return;
   EndMeter(session, session.devices_wanted, lost, why, out);
 }

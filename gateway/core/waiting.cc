@@ -118,7 +118,7 @@ DeviceRequest GatewayCore::RequestOf(const Session& session) const {
 
 // Ends with the session on its way, in the queue, or turned away.
 void GatewayCore::Enqueue(Session& session, Out& out) {
-  StopKeeping(session, /*lost=*/false, "resumed", out);
+  StopKeeping(session, /*lost=*/false, LeaseEnd::kResumed, out);
   const DeviceRequest request = RequestOf(session);
   session.told.reset();
   session.hope_at = now_;
@@ -248,6 +248,7 @@ void GatewayCore::Place(Session& session, const Parts& parts, Out& out) {
   BeginHold(session, out);
   if (parked) return;
   ++session.placement;
+  session.is_reached = false;
   std::vector<GroupPart> all;
   if (session.is_spread())
     for (const Seat& seat : session.seats)
@@ -269,8 +270,8 @@ absl::Status GatewayCore::CheckWish(const DeviceWish& wish, TenantId account) co
                      options_.devices_per_tenant_max, " at a time"));
   if (wish.devices <= largest || largest == 0) return absl::OkStatus();  // 0: one may be joining
   return absl::ResourceExhaustedError(absl::StrCat("devices = ", wish.devices,
-                                                   ": the largest that this fleet has together is ",
-                                                   largest, " of one class"));
+                                                   ": a session has at most ", largest, " here",
+                                                   largest > 1 ? ", all of one class" : ""));
 }
 
 bool GatewayCore::IsHopeless(Session& session) {
@@ -283,7 +284,7 @@ bool GatewayCore::IsHopeless(Session& session) {
 // Its state stays, if it has one.
 void GatewayCore::GiveUpWaiting(Session& session, absl::Status why, Out& out) {
   if (session.epoch == 0)
-    return End(session.id, std::move(why), SessionRowState::kClosed, "no device", out);
+    return End(session.id, std::move(why), SessionRowState::kClosed, LeaseEnd::kNoDevice, out);
   telemetry::CountRefused(telemetry::Refusal::kNoDevice);
   out.push_back(EndClient{session.conn, session.id, std::move(why), BillOf(session.id),
                           /*is_kept=*/true});

@@ -361,13 +361,13 @@ void CoreDriver::CloseValues(ValuesEndpoint* endpoint, SessionId id) {
   if (session != nullptr && session->values == endpoint) SetValues(*session, nullptr);
 }
 
-void CoreDriver::ValuesDrained(SessionId id) {
+void CoreDriver::ValuesWritable(SessionId id) {
   std::shared_ptr<Relay> relay;
   {
     std::lock_guard lock(mutex_);
     if (const Session* const session = Find(id)) relay = session->relay;
   }
-  if (relay != nullptr) relay->ClientDrained();
+  if (relay != nullptr) relay->ClientWritable();
 }
 
 // D6.

@@ -169,7 +169,7 @@ class CoreDriver {
   // Errors: NOT_FOUND  no such session of the tenant, or another token
   absl::Status OpenValues(ValuesEndpoint* endpoint, const Identity& identity, SessionId session,
                           Token token);
-  void ValuesDrained(SessionId session);
+  void ValuesWritable(SessionId session);
   void CloseValues(ValuesEndpoint* endpoint, SessionId session);
 
   // ---- workers; called through WorkerPort
@@ -260,11 +260,14 @@ class CoreDriver {
   void Do(EndHold& action);
   void Do(Forget& action);
   void Do(WriteSession& action);
-  void Do(WriteLease& action);
+  void Do(BeginLease& action);
+  void Do(EndLease& action);
   WallTime WallAt(MonoTime at) const;
 
-  void TellLease(const WriteLease& action, const Seat& seat);
-  void TellLeaseOnceWritten(const WriteLease& action);
+  std::vector<std::string> PhysicalDevicesOf(const std::vector<Seat>& seats) const;
+  std::vector<std::string> HeldDevicesOf(const std::vector<Seat>& seats) const;
+  enum class LeaseChange { kBegins, kEnds };
+  void TellWorkers(const LeaseId& lease, const std::vector<Seat>& seats, LeaseChange which);
   void NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good);
   void KeepReceipts();
   void KeepReceiptsInTime();

@@ -68,6 +68,10 @@ struct CoreDriver::Worker {
   std::set<uint32_t> devices_out = {};   // as it said since it joined
   size_t sessions_named = 0;             // in its last heartbeat
   bool is_cut = false;                   // its stream is being ended: nothing it says counts
+
+  std::string KnownIdentity() const {
+    return gateway::KnownIdentity(name.substr(0, name.rfind('#')), identity);
+  }
 };
 
 // The driver's entry for a session.

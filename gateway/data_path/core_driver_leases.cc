@@ -47,12 +47,7 @@ WallTime CoreDriver::WallAt(MonoTime at) const {
 // A worker and a client hear of a lease once its row is on disk (D3): a gateway which starts
 // after a crash numbers the next lease as the last one that was not, and one number must not stand
 // for two. It is charged from then on, too, so that both sides count the same time.
-void CoreDriver::Do(WriteLease& action) {
-  if (!action.end.empty()) {
-    device_time_.End(action.lease, action.at);
-    writes_->EndLease(action.lease, action.end);
-    return TellLeaseOnceWritten(action);
-  }
+void CoreDriver::Do(BeginLease& action) {
   LeaseRow row;
   row.lease = action.lease;
   row.tenant = action.tenant;
@@ -62,65 +57,82 @@ void CoreDriver::Do(WriteLease& action) {
   row.use = action.use;
   row.key_id = action.key_id;
   row.price_class = action.price_class;
-  if (!HoldsDevice(action.use)) {  // state alone: what is metered is of no device
-    std::vector<std::string> states;
+  std::vector<std::string> held;
+  if (HoldsDevice(action.use)) {
+    row.physical_devices = PhysicalDevicesOf(action.seats);
+    held = HeldDevicesOf(action.seats);
+  } else {  // state alone: what is metered is of no device
     for (uint32_t i = 0; i < action.devices; ++i)
-      states.push_back(absl::StrCat("state/", action.lease.session.Hex(), "/", i));
-    device_time_.Begin(action.lease, states, action.at);
-    writes_->Grant(std::move(row));
-    return TellLeaseOnceWritten(action);
+      held.push_back(absl::StrCat("state/", action.lease.session.Hex(), "/", i));
   }
-  for (const Seat& seat : action.seats) {
-    const Worker* const worker = FindWorker(seat.worker);
-    const std::string key = worker == nullptr              ? ""
-                            : worker->receipt_key.empty() ? worker->identity.substr(0, 16)
-                                                          : worker->receipt_key;
-    for (const uint32_t slot : seat.slots)
-      row.physical_devices.push_back(signing::PhysicalDevice(key, slot));
-  }
-  device_time_.Begin(action.lease, row.physical_devices, action.at);
+  device_time_.Begin(action.lease, held, action.at);
   writes_->Grant(std::move(row));
-  TellLeaseOnceWritten(action);
-}
-
-void CoreDriver::TellLeaseOnceWritten(const WriteLease& action) {
-  const bool begins = action.end.empty();
-  if (!begins && !HoldsDevice(action.use)) return;  // no worker counts it
-  writes_->Then([this, action, begins](const absl::Status& written) {
+  writes_->Then([this, action](const absl::Status& written) {
     if (!written.ok()) return;
     std::lock_guard lock(mutex_);
-    if (begins) {
-      Tell(LeaseWritten{action.lease});
-      if (!core_.IsWritten(action.lease)) return;  // it has ended meanwhile, or was never written
-    }
-    for (const Seat& seat : action.seats) TellLease(action, seat);
+    Tell(LeaseWritten{action.lease});
+    if (!core_.IsWritten(action.lease)) return;  // it has ended meanwhile, or was never written
+    if (HoldsDevice(action.use)) TellWorkers(action.lease, action.seats, LeaseChange::kBegins);
   });
 }
 
-// To a worker that counts, of its own devices.
-void CoreDriver::TellLease(const WriteLease& action, const Seat& seat) {
-  const Worker* const worker = FindWorker(seat.worker);
-  if (worker == nullptr || worker->receipt_key.empty() || seat.slots.empty() ||
-      !HoldsDevice(action.use))
-    return;
-  uint32_t place = 0;  // of its first device within the session
-  for (const Seat& other : action.seats) {
-    if (other.worker == seat.worker) break;
-    place += static_cast<uint32_t>(other.slots.size());
+void CoreDriver::Do(EndLease& action) {
+  device_time_.End(action.lease);
+  writes_->EndLease(action.lease, action.why);
+  if (!HoldsDevice(action.use)) return;  // no worker counts it
+  writes_->Then([this, action](const absl::Status& written) {
+    if (!written.ok()) return;
+    std::lock_guard lock(mutex_);
+    TellWorkers(action.lease, action.seats, LeaseChange::kEnds);
+  });
+}
+
+std::vector<std::string> CoreDriver::PhysicalDevicesOf(const std::vector<Seat>& seats) const {
+  std::vector<std::string> devices;
+  for (const Seat& seat : seats) {
+    const Worker* const worker = FindWorker(seat.worker);
+    const std::string key = worker == nullptr             ? ""
+                            : worker->receipt_key.empty() ? worker->identity.substr(0, 16)
+                                                          : worker->receipt_key;
+    for (const uint32_t slot : seat.slots) devices.push_back(signing::PhysicalDevice(key, slot));
   }
-  if (action.end.empty())
-    worker->receipts->Give(kReceiptsPerLease * static_cast<double>(seat.slots.size()),
-                           signing::kReceiptsMax);
-  proto::GatewayCommand command;
-  proto::LeaseChange& change = *command.mutable_lease_change();
-  change.set_session_id(action.lease.session.Bytes());
-  change.set_grant(action.lease.grant);
-  change.set_ends(!action.end.empty());
-  for (const uint32_t slot : seat.slots) {
-    change.add_devices(slot);
-    change.add_places(place++);
+  return devices;
+}
+
+// Receipts name a device by their key, which is public and shown by anybody; what has a device is
+// known by what its worker alone can show.
+std::vector<std::string> CoreDriver::HeldDevicesOf(const std::vector<Seat>& seats) const {
+  std::vector<std::string> devices;
+  for (const Seat& seat : seats) {
+    const Worker* const worker = FindWorker(seat.worker);
+    const std::string known_as = worker == nullptr ? "" : worker->KnownIdentity();
+    for (const uint32_t slot : seat.slots) devices.push_back(absl::StrCat(known_as, "/", slot));
   }
-  worker->endpoint->Send(std::move(command));
+  return devices;
+}
+
+// Each worker that counts, of its own devices.
+void CoreDriver::TellWorkers(const LeaseId& lease, const std::vector<Seat>& seats,
+                             LeaseChange which) {
+  uint32_t place = 0;  // of the next device within the session
+  for (const Seat& seat : seats) {
+    const uint32_t first = std::exchange(place, place + static_cast<uint32_t>(seat.slots.size()));
+    const Worker* const worker = FindWorker(seat.worker);
+    if (worker == nullptr || worker->receipt_key.empty() || seat.slots.empty()) continue;
+    if (which == LeaseChange::kBegins)
+      worker->receipts->Give(kReceiptsPerLease * static_cast<double>(seat.slots.size()),
+                             signing::kReceiptsMax);
+    proto::GatewayCommand command;
+    proto::LeaseChange& change = *command.mutable_lease_change();
+    change.set_session_id(lease.session.Bytes());
+    change.set_grant(lease.grant);
+    change.set_ends(which == LeaseChange::kEnds);
+    for (uint32_t i = 0; i < seat.slots.size(); ++i) {
+      change.add_devices(seat.slots[i]);
+      change.add_places(first + i);
+    }
+    worker->endpoint->Send(std::move(command));
+  }
 }
 
 // A charge for more time than passed is a fault of ours: nobody pays for it, and the account's

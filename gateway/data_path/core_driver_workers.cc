@@ -30,11 +30,16 @@ std::string DataAddressOf(const proto::Register& reg) {
   return wire::ParseDataAddress(reg.data_address()).ok() ? reg.data_address() : "";
 }
 
-// What is kept of a worker's identity. One that shows none is another each time.
-std::string IdentityHash(const std::string& identity, DriverHost& host) {
+// What is kept of a worker's identity. One that shows none is another each time. A machine of an
+// account's own is nobody else, whatever it shows: an identity that is made of the name on a
+// certificate (ports.cc) is no secret.
+std::string IdentityHash(const std::string& identity, const Identity* owner, DriverHost& host) {
   if (identity.size() != kWorkerIdentityBytes)
     return absl::BytesToHexString(BytesOf(host.DrawToken()));
-  const wire::Hash hash = Sha256("outboard worker" + identity);
+  const std::string whose =
+      owner == nullptr ? "outboard worker"
+                       : absl::StrCat("outboard machine of account ", owner->tenant.value, "\n");
+  const wire::Hash hash = Sha256(whose + identity);
   return absl::BytesToHexString(std::string(wire::AsBytes(hash).substr(0, 16)));
 }
 
@@ -46,7 +51,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   const WorkerId id{next_worker_++};
   const std::string known_as = NameToldBy(reg.name());
   const std::string name = absl::StrCat(known_as, "#", id.value);
-  const std::string identity = IdentityHash(reg.identity(), *host_);
+  const std::string identity = IdentityHash(reg.identity(), owner, *host_);
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
              reg.has_collectives(), reg.groups_recover(), DataAddressOf(reg)});

@@ -31,8 +31,8 @@ class ClientEndpoint {
   // between the two, with CANCELLED in place of `why`.
   virtual void SendLast(proto::ServerFrame frame, absl::Status why) = 0;
   // Returns true if too many bytes are queued. Then the caller pauses the peer that produces them,
-  // and ClientPort::OnDrained follows.
-  virtual bool AskDrained() = 0;
+  // and ClientPort::OnWritable follows once there is room.
+  virtual bool AskWritable() = 0;
   virtual void ResumeReading() = 0;  // after ClientPort::OnFrame returned false
   // The endpoint stays alive between Hold and Unhold, even if the connection ends. Hold returns
   // false if the stream is over already.
@@ -46,7 +46,7 @@ class ValuesEndpoint {
   virtual ~ValuesEndpoint() = default;
   virtual void Send(proto::ServerFrame frame) = 0;
   virtual void End(absl::Status why) = 0;
-  virtual bool AskDrained() = 0;  // then CoreDriver::ValuesDrained follows
+  virtual bool AskWritable() = 0;  // then CoreDriver::ValuesWritable follows
 };
 
 // The process on a worker that serves one session.
@@ -55,7 +55,7 @@ class ExecutorEndpoint {
   virtual ~ExecutorEndpoint() = default;
   virtual void Send(proto::ClientFrame frame) = 0;
   virtual void End(absl::Status why) = 0;
-  virtual bool AskDrained() = 0;     // then ExecutorPort::OnDrained follows
+  virtual bool AskWritable() = 0;    // then ExecutorPort::OnWritable follows
   virtual void ResumeReading() = 0;  // after ExecutorPort::OnFrame returned false
 };
 

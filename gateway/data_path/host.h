@@ -63,7 +63,7 @@ class WriteQueue {
   virtual void EndHold(LeaseId lease) = 0;
   virtual void Write(SessionRow row) = 0;
   virtual void Grant(LeaseRow row) = 0;
-  virtual void EndLease(LeaseId lease, std::string why) = 0;
+  virtual void EndLease(LeaseId lease, LeaseEnd why) = 0;
   // Calls `then`, later and as often as it happens, for a session whose row, or lease, will never
   // be on disk: writing it failed for good.
   using NotWritten = std::function<void(SessionId, const absl::Status& why)>;

@@ -23,6 +23,11 @@ namespace outboard::gateway {
 
 namespace {
 constexpr size_t kWhyBytesMax = 500;  // of what a worker says for people
+
+// Of a worker whose certificate has this name. No secret.
+std::string IdentityOfProved(const std::string& name) {
+  return std::string(wire::AsBytes(Sha256("outboard worker's certificate " + name)));
+}
 }  // namespace
 
 // ---- a client -----------------------------------------------------------------------------------
@@ -159,8 +164,8 @@ void ClientPort::OnReadEnd() {
   driver_->ClientBroke(conn_);
   endpoint_->End(absl::OkStatus());
 }
-void ClientPort::OnDrained() {
-  if (auto relay = this->relay(); relay != nullptr) relay->ClientDrained();
+void ClientPort::OnWritable() {
+  if (auto relay = this->relay(); relay != nullptr) relay->ClientWritable();
 }
 void ClientPort::OnGone() { driver_->RemoveClient(conn_); }
 
@@ -182,7 +187,7 @@ bool ExecutorPort::OnFrame(proto::ServerFrame frame) {
   return !pause;
 }
 
-void ExecutorPort::OnDrained() { relay_->ExecutorDrained(endpoint_); }
+void ExecutorPort::OnWritable() { relay_->ExecutorWritable(endpoint_); }
 
 void ExecutorPort::Leave() {
   if (left_.exchange(true)) return;
@@ -284,8 +289,9 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
           "a worker with ", reg.sessions_size(), " sessions; limit ", kWorkerSessionsMax)));
     if (!proved_name_.empty()) {
       reg.set_name(proved_name_);
-      reg.set_identity(
-          std::string(wire::AsBytes(Sha256("outboard worker's certificate " + proved_name_))));
+      reg.set_identity(IdentityOfProved(proved_name_));
+    } else if (reg.identity() == IdentityOfProved(reg.name())) {
+      reg.clear_identity();  // it proves nothing
     }
     return Join(std::move(reg));
   }

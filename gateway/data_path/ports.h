@@ -2,7 +2,7 @@
 // and the session's relay; an endpoint (endpoints.h) is the outbound side. An adapter owns its port
 // and contains no protocol logic, so streams, sockets and simulated connections behave the same.
 //
-// Calls on one port come one at a time, except OnDrained, which may come at any time.
+// Calls on one port come one at a time, except OnWritable, which may come at any time.
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,7 @@ class ClientPort {
   bool OnFrame(proto::ClientFrame frame);
   void OnBadFrame(const absl::Status& why);  // it could not be read; no other follows
   void OnReadEnd();                          // the client half-closed, or the stream broke
-  void OnDrained();
+  void OnWritable();
   void OnGone();  // the endpoint is not used after this returns
 
   // Called by the driver, under its lock, before the executor gets Open.
@@ -90,7 +90,7 @@ class ExecutorPort {
   absl::Status Attach(SessionId session, Token token, uint32_t rank = 0);
   // Returns false to pause: pass no further frame until ExecutorEndpoint::ResumeReading.
   bool OnFrame(proto::ServerFrame frame);
-  void OnDrained();
+  void OnWritable();
   void Leave();  // its stream has ended; a second call does nothing
 
  private:

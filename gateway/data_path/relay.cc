@@ -3,7 +3,7 @@
 //       the epoch of the last Connect.
 //   R2  No byte of a graph is passed on before the whole is verified (OnGraph); a partially
 //       received graph is discarded with its stream.
-//   R3  A paused side is resumed once: when the other side has drained, or when that disconnects.
+//   R3  A paused side is resumed once: when the other side is writable, or when that disconnects.
 //   R4  While the session can be recovered, a rank's kernel_uses has those that a replacement of it
 //       must replay: since the last snapshot, in bytes that fit into an Open.
 //   R5  busy() is true exactly while an item of this epoch was sent and is not done.
@@ -102,7 +102,7 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   if (runs_ != nullptr) {
     runs_->Restart();
     runs_->LimitMemory(open.memory_bytes_max());
-    turn_ = runs_->BeginTurn();
+    generation_ = runs_->BeginGeneration();
   }
   opened_ = false;
   saves_.clear();  // of the client before; what this one repeats is noted again
@@ -145,7 +145,7 @@ void Relay::DropClient(ClientEndpoint* client) {
   if (client != nullptr && client_ != client) return;
   ResumeClient();  // another relay may be its next
   client_ = nullptr;
-  if (runs_ != nullptr) turn_ = runs_->BeginTurn();
+  if (runs_ != nullptr) generation_ = runs_->BeginGeneration();
   DropGraph();
   ResumeExecutors();
 }
@@ -267,7 +267,7 @@ void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill&
   client.SendLast(std::move(frame), why);
 }
 
-void Relay::ExecutorDrained(ExecutorEndpoint* executor) {
+void Relay::ExecutorWritable(ExecutorEndpoint* executor) {
   std::lock_guard lock(mutex_);
   if (RankStream* const rank = Find(executor); rank != nullptr) rank->full = false;
   const bool is_full = std::any_of(executors_.begin(), executors_.end(),
@@ -303,10 +303,10 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
   }
   if (client_ == nullptr) return;  // the executor keeps what matters until an Ack
   if (frame.items_size() > 0) client_->Send(std::move(frame));
-  // One pause for one ClientDrained: what the executor's side had read already still comes.
+  // One pause for one ClientWritable: what the executor's side had read already still comes.
   const bool waits = answers_ != nullptr && !answers_->all_opened();  // for other ranks
   if (!from->paused &&
-      (waits || client_->AskDrained() || (values_ != nullptr && values_->AskDrained())))
+      (waits || client_->AskWritable() || (values_ != nullptr && values_->AskWritable())))
     pause = from->paused = true;
 }
 
@@ -365,7 +365,7 @@ void Relay::OnOpened(proto::Opened& opened) {
   opened.clear_max_cost_micro_usd();
   if (start_.max_cost.has_value())
     opened.set_max_cost_micro_usd(static_cast<uint64_t>(start_.max_cost->value));
-  CountDevice(opened);
+  NoteDevice(opened);
   // What an earlier epoch sent and the executor did not apply is forgotten there; the client
   // sends it again.
   if (!std::exchange(opened_, true)) sent_seq_ = done_seq_ = opened.applied_seq();
@@ -410,7 +410,7 @@ void Relay::NoteDone(const proto::ServerFrame& frame) {
 
 // What an executor says accumulates from the start of its session. Of one that served it before
 // this relay, what came before is counted already.
-void Relay::CountDevice(const proto::Opened& opened) {
+void Relay::NoteDevice(const proto::Opened& opened) {
   if (!device_us_ && opened.applied_seq() == 0) {
     device_us_ = believed_from_us_ = 0;
     believed_since_ = clock_();
@@ -437,7 +437,7 @@ uint64_t Relay::BelievedDeviceUs(uint64_t device_us) {
   return most;
 }
 
-void Relay::CountDeviceTime(uint64_t device_us) {
+void Relay::NoteDeviceTime(uint64_t device_us) {
   if (device_us_ && device_us > *device_us_)
     telemetry::CountAt(telemetry::Metric::kDeviceTime, device_class_, device_us - *device_us_);
   device_us_ = device_us;
@@ -448,7 +448,7 @@ void Relay::FillDone(proto::Done& done) {
   done.set_seconds_billed(static_cast<uint64_t>(bill_.ms / 1000));
   done.set_billed_ms(static_cast<uint64_t>(bill_.ms));
   done.set_device_time_us(BelievedDeviceUs(done.device_time_us()));
-  CountDeviceTime(done.device_time_us());
+  NoteDeviceTime(done.device_time_us());
   done.clear_snapshot_missed();
   done.clear_head();  // the gateway's alone
   if (heads_ != nullptr)
@@ -475,7 +475,7 @@ void Relay::SendLarge(proto::Done& done) {
   values_->Send(std::move(large));
 }
 
-void Relay::ClientDrained() {
+void Relay::ClientWritable() {
   std::lock_guard lock(mutex_);
   ResumeExecutors();
 }

@@ -128,9 +128,9 @@ class Relay {
   absl::Status FromClient(ClientEndpoint* client, proto::ClientFrame frame, bool& pause);
   // ---- the executor's stream
   void FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, bool& pause);
-  // ---- called when the queue of that side has drained
-  void ExecutorDrained(ExecutorEndpoint* executor);
-  void ClientDrained();
+  // ---- called when that side may be sent more, after AskWritable
+  void ExecutorWritable(ExecutorEndpoint* executor);
+  void ClientWritable();
 
  private:
   // ---- of FromClient (relay_from_client.cc)
@@ -142,11 +142,12 @@ class Relay {
   void RewriteForRanks(proto::ClientFrame& frame);  // under mutex_
   void NoteSaves(const proto::ClientFrame& frame);  // under mutex_
   absl::Status OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::ClientFrame& out);
-  struct Joined {
+  struct WholeGraph {
     std::string bytes;
     GraphBytes::Held held;
   };
-  absl::StatusOr<std::optional<Joined>> Join(ClientEndpoint* client, const proto::Graph& piece);
+  absl::StatusOr<std::optional<WholeGraph>> AddPiece(ClientEndpoint* client,
+                                                     const proto::Graph& piece);
   void DropGraph();
   absl::Status CheckBlob(const proto::ClientItem& item, uint64_t behind_seq);
   void ResumeClient();
@@ -171,9 +172,9 @@ class Relay {
   void NoteDone(const proto::ServerFrame& frame);
   void FillDone(proto::Done& done);  // with what the gateway knows
   void SendLarge(proto::Done& done);
-  void CountDevice(const proto::Opened& opened);
+  void NoteDevice(const proto::Opened& opened);
   uint64_t BelievedDeviceUs(uint64_t device_us);
-  void CountDeviceTime(uint64_t device_us);
+  void NoteDeviceTime(uint64_t device_us);
 
   const SessionId session_;
   const TenantId tenant_;
@@ -190,7 +191,7 @@ class Relay {
   struct RankStream {
     ExecutorEndpoint* endpoint = nullptr;
     bool paused = false;  // what it sends is not read
-    bool full = false;    // its queue is to drain
+    bool full = false;    // it says when it is writable again
     KernelUses kernel_uses = {};  // since the last snapshot
     size_t kernel_uses_bytes = 0;
     // Of another endpoint, which has that rank now.
@@ -218,7 +219,7 @@ class Relay {
   bool replays_ = false;  // the executor is new and has not been sent the kernel uses
   bool is_fresh_ = false;  // this epoch began with new executors
   bool is_entered_ = false;  // likewise, by a client that did not send what came before
-  uint64_t turn_ = 0;        // of runs_, in which the client of this epoch sends
+  uint64_t generation_ = 0;  // of runs_, in which the client of this epoch sends
 };
 
 }  // namespace outboard::gateway

@@ -68,14 +68,16 @@ bool Relay::IsHeavy(const proto::ClientFrame& frame) {
 
 bool Relay::MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame) {
   if (runs_ == nullptr) return false;
-  uint64_t turn = 0;
+  uint64_t generation = 0;
   {
     std::lock_guard lock(mutex_);
     if (!IsCurrent(client, frame.epoch())) return false;
-    turn = turn_;
+    generation = generation_;
   }
-  const absl::StatusOr<bool> prepared = runs_->Prepare(/*may_write=*/false, frame, turn);
-  return prepared.ok() && !*prepared;  // FromClient says what is wrong
+  const absl::StatusOr<GroupRuns::Planned> planned =
+      runs_->PlanFrame(/*may_write=*/false, frame, generation);
+  // FromClient says what is wrong.
+  return planned.ok() && *planned == GroupRuns::Planned::kMustWrite;
 }
 
 // First, without the lock, what takes time: graphs are verified, and written for the ranks. The
@@ -95,7 +97,7 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   std::lock_guard lock(mutex_);
   if (!IsCurrent(client, epoch)) return absl::OkStatus();
   if (!has_all()) {
-    if (runs_ != nullptr) turn_ = runs_->BeginTurn();
+    if (runs_ != nullptr) generation_ = runs_->BeginGeneration();
     return absl::OkStatus();
   }
   if (runs_ != nullptr) RewriteForRanks(out);
@@ -109,7 +111,7 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
     asks_.Sent(sent_seq_, facts.put_bytes);
     AskForSnapshotIfDue();
   }
-  for (RankStream& rank : executors_) pause |= rank.full = rank.endpoint->AskDrained();
+  for (RankStream& rank : executors_) pause |= rank.full = rank.endpoint->AskWritable();
   client_paused_ = pause;
   return absl::OkStatus();
 }
@@ -148,13 +150,13 @@ absl::StatusOr<std::optional<proto::ClientFrame>> Relay::CheckItems(ClientEndpoi
 absl::StatusOr<bool> Relay::PrepareRuns(ClientEndpoint* client, uint64_t epoch,
                                         const proto::ClientFrame& frame) {
   if (runs_ == nullptr) return true;
-  uint64_t turn = 0;
+  uint64_t generation = 0;
   {
     std::lock_guard lock(mutex_);
     if (!IsCurrent(client, epoch)) return false;
-    turn = turn_;
+    generation = generation_;
   }
-  OB_RETURN_IF_ERROR(runs_->Prepare(/*may_write=*/true, frame, turn).status());
+  OB_RETURN_IF_ERROR(runs_->PlanFrame(/*may_write=*/true, frame, generation).status());
   return true;
 }
 
@@ -182,8 +184,8 @@ void Relay::NoteSaves(const proto::ClientFrame& frame) {
 
 // The whole graph when `piece` was its last; nothing before. A reader may still be busy with a
 // frame when its client comes back on another stream, whose pieces these then are.
-absl::StatusOr<std::optional<Relay::Joined>> Relay::Join(ClientEndpoint* client,
-                                                         const proto::Graph& piece) {
+absl::StatusOr<std::optional<Relay::WholeGraph>> Relay::AddPiece(ClientEndpoint* client,
+                                                                 const proto::Graph& piece) {
   if (piece.id().size() != wire::kHashBytes ||
       piece.total_bytes() > uint64_t{limits::kGraphBytesMax}) {
     return absl::InvalidArgumentError(
@@ -206,7 +208,7 @@ absl::StatusOr<std::optional<Relay::Joined>> Relay::Join(ClientEndpoint* client,
   }
   graph_bytes_ += piece.data();
   if (graph_bytes_.size() < piece.total_bytes()) return std::nullopt;
-  return Joined{std::exchange(graph_bytes_, {}), std::move(graph_held_)};
+  return WholeGraph{std::exchange(graph_bytes_, {}), std::move(graph_held_)};
 }
 
 namespace {
@@ -236,13 +238,13 @@ void Relay::SendWritten(const std::vector<std::shared_ptr<const WrittenGraph>>& 
   }
 }
 
-// Pieces are joined, checked, and cut again: nothing of a graph leaves before the whole is known to
-// be good.
+// Pieces are put together, checked, and cut again: nothing of a graph leaves before the whole is
+// known to be good.
 absl::Status Relay::OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::ClientFrame& out) {
-  auto joined = Join(client, graph);
-  if (!joined.ok()) return joined.status();
-  if (!joined->has_value()) return absl::OkStatus();
-  const std::string& bytes = (*joined)->bytes;
+  auto whole = AddPiece(client, graph);
+  if (!whole.ok()) return whole.status();
+  if (!whole->has_value()) return absl::OkStatus();
+  const std::string& bytes = (*whole)->bytes;
   const uint64_t check_ns = trace_.Now();
   absl::Status verdict = admission_->Check(tenant_, graph.id(), bytes);
   trace_.Verified(check_ns, bytes.size());

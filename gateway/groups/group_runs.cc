@@ -1,9 +1,9 @@
 // Invariants
-//   GR1 handles_ has what the items up to seen_seq_ define, and items_ what was written for those
-//       of them that ranks may have to apply: that not all are known to have applied, or where the
-//       session can go on elsewhere, that no snapshot holds.
+//   GR1 handles_ has what the items up to planned_seq_ define, and items_ what was written for
+//       those of them that ranks may have to apply: that not all are known to have applied, or
+//       where the session can go on elsewhere, that no snapshot holds.
 //   GR2 A graph leaves before the first item of an epoch that names it.
-//   GR3 What has been looked at and not sent can be taken back: unsent_ has what its items changed.
+//   GR3 What has been planned and not sent can be taken back: unsent_ has what its items changed.
 #include "gateway/groups/group_runs.h"
 
 #include <algorithm>
@@ -94,55 +94,57 @@ absl::Status GroupRuns::AddRefused(const std::string& id, absl::Status why) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame& frame,
-                                        uint64_t turn) {
+absl::StatusOr<GroupRuns::Planned> GroupRuns::PlanFrame(bool may_write,
+                                                        const proto::ClientFrame& frame,
+                                                        uint64_t generation) {
   std::unique_lock lock(mutex_);
   for (const proto::ClientItem& item : frame.items()) {
-    if (turn != turn_) return true;  // the frame goes nowhere
-    if (item.seq() == 0 || item.seq() <= seen_seq_) continue;
+    if (generation != generation_) return Planned::kAll;  // the frame goes nowhere
+    if (item.seq() == 0 || item.seq() <= planned_seq_) continue;
     if (absl::Status fits = CheckSize(item); !fits.ok()) return fits;
-    const absl::StatusOr<bool> looked = Look(may_write, item, lock);
-    if (turn != turn_) return true;
-    if (!looked.ok() || !*looked) return looked;
-    seen_seq_ = item.seq();
+    const absl::StatusOr<Planned> planned = PlanItem(may_write, item, lock);
+    if (generation != generation_) return Planned::kAll;
+    if (!planned.ok() || *planned == Planned::kMustWrite) return planned;
+    planned_seq_ = item.seq();
     if (handles_.size() > kGroupHandlesMax || handles_.places() > 2 * kGroupHandlesMax)
       return absl::ResourceExhaustedError(absl::StrCat(
           "the session has ", handles_.size(), " handles, ", handles_.places(),
           " with those between them; limits ", kGroupHandlesMax, " and ", 2 * kGroupHandlesMax));
   }
-  return true;
+  return Planned::kAll;
 }
 
-absl::StatusOr<bool> GroupRuns::Look(bool may_write, const proto::ClientItem& item,
-                                     std::unique_lock<std::mutex>& lock) {
+absl::StatusOr<GroupRuns::Planned> GroupRuns::PlanItem(bool may_write,
+                                                       const proto::ClientItem& item,
+                                                       std::unique_lock<std::mutex>& lock) {
   switch (item.kind_case()) {
-    case proto::ClientItem::kRun: return LookAtRun(may_write, item.seq(), item.run(), lock);
-    case proto::ClientItem::kPut: LookAtPut(item.seq(), item.put()); break;
+    case proto::ClientItem::kRun: return PlanRun(may_write, item.seq(), item.run(), lock);
+    case proto::ClientItem::kPut: PlanPut(item.seq(), item.put()); break;
     case proto::ClientItem::kRelease:
       for (const uint64_t handle : item.release().handles()) Erase(handle);
       break;
     case proto::ClientItem::kFetch: {
-      Item looked;
+      Item planned;
       for (int i = 0; i < item.fetch().handles_size(); ++i)
-        LookAtWhole(static_cast<uint32_t>(i), item.fetch().handles(i), looked);
-      if (!looked.whole.empty()) items_[item.seq()] = std::move(looked);
+        PlanGather(static_cast<uint32_t>(i), item.fetch().handles(i), planned);
+      if (!planned.whole.empty()) items_[item.seq()] = std::move(planned);
       break;
     }
     case proto::ClientItem::kSave: {
-      Item looked;
+      Item planned;
       for (int i = 0; i < item.save().entries_size(); ++i)
-        LookAtWhole(static_cast<uint32_t>(i), item.save().entries(i).handle(), looked);
-      if (!looked.whole.empty()) items_[item.seq()] = std::move(looked);
+        PlanGather(static_cast<uint32_t>(i), item.save().entries(i).handle(), planned);
+      if (!planned.whole.empty()) items_[item.seq()] = std::move(planned);
       break;
     }
     default: break;
   }
-  return true;
+  return Planned::kAll;
 }
 
 // What is put is data, or state that was stored: it is whole as long as it has room, since data is
 // most often read in another order than it lies in.
-void GroupRuns::LookAtPut(uint64_t seq, const proto::Put& put) {
+void GroupRuns::PlanPut(uint64_t seq, const proto::Put& put) {
   Erase(put.handle());
   const auto bytes = static_cast<int64_t>(
       std::min<uint64_t>(put.total_bytes(), static_cast<uint64_t>(limits::kStoredBytesMax)));
@@ -164,7 +166,7 @@ void GroupRuns::LookAtPut(uint64_t seq, const proto::Put& put) {
 }
 
 // A graph of one node is written in no time.
-void GroupRuns::LookAtWhole(uint32_t index, uint64_t handle, Item& item) {
+void GroupRuns::PlanGather(uint32_t index, uint64_t handle, Item& item) {
   const Handle* const found = handles_.Find(handle);
   if (found == nullptr || found->cut == nullptr) return;
   item.whole[index] = sharder_->Gather(tenant_, mesh_, *found->cut);
@@ -194,62 +196,65 @@ shard::DeviceMemory GroupRuns::MemoryFor(const proto::Run& run) const {
   return memory;
 }
 
-void GroupRuns::DescribeRun(const proto::Run& run) {
+void GroupRuns::DescribeRun(const proto::Run& run, RunKey& key) const {
+  std::vector<uint64_t>& words = key.words;
   constexpr uint64_t kState = uint64_t{1} << 32, kDonated = uint64_t{1} << 33;
-  words_.clear();
-  const auto add_list = [this](const auto& list) {
-    words_.push_back(static_cast<uint64_t>(list.size()));
-    for (const uint64_t entry : list) words_.push_back(entry);
+  words.clear();
+  const auto add_list = [&words](const auto& list) {
+    words.push_back(static_cast<uint64_t>(list.size()));
+    for (const uint64_t entry : list) words.push_back(entry);
   };
-  // The memory last: it is known when the inputs were looked at.
+  // The memory last: it is known behind the inputs.
   shard::DeviceMemory memory = memory_;
-  words_.push_back(static_cast<uint64_t>(run.inputs_size()));
+  words.push_back(static_cast<uint64_t>(run.inputs_size()));
   for (const uint64_t handle : run.inputs()) {
     const Handle* const found = handles_.Find(handle);
-    words_.push_back(found == nullptr ? 0 : found->layout | (found->is_state ? kState : 0));
+    words.push_back(found == nullptr ? 0 : found->layout | (found->is_state ? kState : 0));
     if (found != nullptr) Hold(memory, *found, -1);
   }
   for (const uint32_t input : run.donate())
-    if (input < static_cast<uint32_t>(run.inputs_size())) words_[1 + input] |= kDonated;
-  words_.push_back(static_cast<uint64_t>(run.outputs_size()));
-  words_.push_back(static_cast<uint64_t>(run.carry_size()));
+    if (input < static_cast<uint32_t>(run.inputs_size())) words[1 + input] |= kDonated;
+  words.push_back(static_cast<uint64_t>(run.outputs_size()));
+  words.push_back(static_cast<uint64_t>(run.carry_size()));
   for (const proto::Carry& carry : run.carry())
-    words_.push_back(uint64_t{carry.output()} << 32 | carry.input());
+    words.push_back(uint64_t{carry.output()} << 32 | carry.input());
   add_list(run.fetch());
   add_list(run.stack());
-  words_.push_back(static_cast<uint64_t>(memory_.bytes));
+  words.push_back(static_cast<uint64_t>(memory_.bytes));
   if (memory_.bytes == 0) return;
   const int64_t step = std::max<int64_t>(memory_.bytes / kHeldMemorySteps, 1);
-  words_.push_back(static_cast<uint64_t>(memory.held_bytes / step));
-  words_.push_back(static_cast<uint64_t>(memory.held_cut_bytes / step));
+  words.push_back(static_cast<uint64_t>(memory.held_bytes / step));
+  words.push_back(static_cast<uint64_t>(memory.held_cut_bytes / step));
 }
 
-std::shared_ptr<const WrittenGraph> GroupRuns::FindKnown(const ClientGraph& graph) const {
+std::shared_ptr<const WrittenGraph> GroupRuns::FindKnown(const ClientGraph& graph,
+                                                         const RunKey& key) {
   for (const KnownRun& known : graph.known)
-    if (known.words == words_) return known.written.lock();
+    if (known.key == key) return known.written.lock();
   return nullptr;
 }
 
-void GroupRuns::KeepKnown(ClientGraph& graph, const std::shared_ptr<const WrittenGraph>& written) {
-  if (words_.size() > kKnownRunWordsMax) return;
-  if (known_words_ + words_.size() > kKnownRunWordsMax) {
+void GroupRuns::KeepKnown(ClientGraph& graph, const RunKey& key,
+                          const std::shared_ptr<const WrittenGraph>& written) {
+  if (key.words.size() > kKnownRunWordsMax) return;
+  if (known_words_ + key.words.size() > kKnownRunWordsMax) {
     for (auto& [id, other] : graphs_) other.known.clear();
     known_words_ = 0;
   }
-  // One whose graph the sharder has dropped since has the same words.
-  const auto same = std::ranges::find(graph.known, words_, &KnownRun::words);
+  // One whose graph the sharder has dropped since has the same key.
+  const auto same = std::ranges::find(graph.known, key, &KnownRun::key);
   if (same != graph.known.end()) {
     same->written = written;
     return;
   }
   if (graph.known.size() < kKnownRunsMax) {
-    graph.known.push_back({words_, written});
+    graph.known.push_back({key, written});
   } else {
     KnownRun& oldest = graph.known[graph.next_known++ % kKnownRunsMax];
-    known_words_ -= oldest.words.size();
-    oldest = {words_, written};
+    known_words_ -= oldest.key.words.size();
+    oldest = {key, written};
   }
-  known_words_ += words_.size();
+  known_words_ += key.words.size();
 }
 
 // What does not exist is whole: the Run fails, and says of what.
@@ -318,8 +323,9 @@ void GroupRuns::KeepToLimit(int64_t bytes) {
   if (bytes > 0) memory_.bytes = memory_.bytes == 0 ? bytes : std::min(memory_.bytes, bytes);
 }
 
-absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const proto::Run& run,
-                                          std::unique_lock<std::mutex>& lock) {
+absl::StatusOr<GroupRuns::Planned> GroupRuns::PlanRun(bool may_write, uint64_t seq,
+                                                      const proto::Run& run,
+                                                      std::unique_lock<std::mutex>& lock) {
   const auto graph = graphs_.find(run.graph_id());
   if (graph == graphs_.end())
     return absl::InvalidArgumentError(
@@ -329,22 +335,23 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
   if (bytes == nullptr) {
     written = std::get<ClientGraph::Refused>(graph->second.what);
   } else {
-    DescribeRun(run);
-    written = FindKnown(graph->second);
+    DescribeRun(run, key_);
+    written = FindKnown(graph->second, key_);
     if (written == nullptr) {
       const GraphUse use = UseOf(run);
       written = sharder_->Find(tenant_, use);
       if (written == nullptr) {
-        if (!may_write) return false;
+        if (!may_write) return Planned::kMustWrite;
         // Takes its time, for which nobody may wait who holds the relay's lock. Nothing that other
-        // calls change meanwhile is looked at here, and a graph stays.
-        const uint64_t turn = turn_;
+        // calls change meanwhile is read here, and a graph stays.
+        const uint64_t generation = generation_;
         lock.unlock();
         written = sharder_->Write(tenant_, use, *bytes);
         lock.lock();
-        if (turn != turn_) return true;  // for a client that was replaced meanwhile
+        if (generation != generation_)
+          return Planned::kAll;  // for a client that was replaced meanwhile
       }
-      KeepKnown(graph->second, written);
+      KeepKnown(graph->second, key_, written);
     }
   }
   if (!written->is_clients && !originals_.contains(written->id)) {
@@ -382,7 +389,7 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
   for (const uint32_t output : run.fetch())
     if (output < item.run->results.size() && !item.run->results[output].layout.is_whole())
       item.whole[output] = sharder_->Gather(tenant_, mesh_, item.run->results[output]);
-  return true;
+  return Planned::kAll;
 }
 
 void GroupRuns::Rewrite(proto::ClientFrame& frame,
@@ -394,15 +401,15 @@ void GroupRuns::Rewrite(proto::ClientFrame& frame,
     if (sent_.insert(graph->id).second) graphs.push_back(graph);  // GR2
   };
   for (proto::ClientItem& item : *frame.mutable_items()) {
-    const auto looked = items_.find(item.seq());
-    if (item.seq() == 0 || looked == items_.end()) continue;
-    if (looked->second.parts > 0 && item.has_put())
-      item.mutable_put()->set_parts(looked->second.parts);
-    if (const auto& run = looked->second.run; run != nullptr && item.has_run()) {
+    const auto planned = items_.find(item.seq());
+    if (item.seq() == 0 || planned == items_.end()) continue;
+    if (planned->second.parts > 0 && item.has_put())
+      item.mutable_put()->set_parts(planned->second.parts);
+    if (const auto& run = planned->second.run; run != nullptr && item.has_run()) {
       send(run);
       item.mutable_run()->set_graph_id(run->id);
     }
-    for (const auto& [index, graph] : looked->second.whole) {
+    for (const auto& [index, graph] : planned->second.whole) {
       proto::Whole* whole = nullptr;
       // A client that comes back asks only for the values that it lacks.
       if (item.has_fetch() && index < static_cast<uint32_t>(item.fetch().handles_size()))

@@ -11,7 +11,7 @@
 //             cloud.proto), and Runs for values that they are asked for
 //   Release, donated inputs   end a handle
 //
-// An item is looked at once: what it means depends on the items before it, and a client that comes
+// An item is planned once: what it means depends on the items before it, and a client that comes
 // back sends again what some ranks have not applied, or others are to apply again behind a
 // snapshot. Until that is over, it is remembered what was written for it.
 //
@@ -61,12 +61,17 @@ class GroupRuns {
   // a graph, again in each epoch, since executors that are new have not heard of it.
   // Errors: RESOURCE_EXHAUSTED  the session has too many
   absl::Status AddRefused(const std::string& id, absl::Status why);
-  // Looks at the items of `frame`, in order. Returns false if a graph is to be written first and
-  // `may_write` is false: call it again where that may take its time.
-  // `turn`: that of the client that sent it; of another one than the last nothing is looked at.
+  enum class Planned {
+    kAll,       // of the frame, or as much as there is to plan of it
+    kMustWrite  // an item needs a graph that is not written yet, and `may_write` is false
+  };
+  // Decides what is sent for the items of `frame`, in order. kMustWrite: call it again where to
+  // write a graph may take its time.
+  // `generation`: that of the client that sent it; of another one than the last nothing is planned.
   // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED: the session ends
-  absl::StatusOr<bool> Prepare(bool may_write, const proto::ClientFrame& frame, uint64_t turn = 0);
-  // Changes the items, which are prepared and are sent now, into those for the ranks, and adds the
+  absl::StatusOr<Planned> PlanFrame(bool may_write, const proto::ClientFrame& frame,
+                                    uint64_t generation = 0);
+  // Changes the items, which are planned and are sent now, into those for the ranks, and adds the
   // graphs that they name to `graphs`, unless that happened in this epoch.
   void Rewrite(proto::ClientFrame& frame, std::vector<std::shared_ptr<const WrittenGraph>>& graphs);
 
@@ -84,11 +89,11 @@ class GroupRuns {
   std::optional<proto::GroupState> TakeNoted(uint64_t seq);
   // That of a session that has run nothing; then of one that goes on behind a snapshot.
   proto::GroupState Describe();
-  // Requires that nothing was looked at. Errors: DATA_LOSS: `state` has what cannot be.
+  // Requires that nothing was planned. Errors: DATA_LOSS: `state` has what cannot be.
   absl::Status Resume(const proto::GroupState& state);
   // The client has gone, or another stream takes the place of its own: what it sent and is not
-  // rewritten yet is taken back, and what comes of it is not looked at. Returns the next turn.
-  uint64_t BeginTurn();
+  // rewritten yet is taken back, and what comes of it is not planned. Returns the next generation.
+  uint64_t BeginGeneration();
   // Another client goes on behind item `seq`: later ones were never applied. False: it is neither
   // the last item nor that of the session's snapshot, so nobody knows how arrays lie there.
   bool GoOnBehind(uint64_t seq);
@@ -114,9 +119,16 @@ class GroupRuns {
     uint32_t layout = 0;    // as CodeOf has it
     bool is_state = false;  // a Run left it
   };
+  // What the graph that is written for a Run depends on, beside the client's graph: whatever UseOf
+  // reads of the Run and of the arrays that it names, as one list. A Run of hundreds of arrays is
+  // described so in microseconds; to make, hash and compare its GraphUse takes hundreds of them.
+  struct RunKey {
+    std::vector<uint64_t> words;
+    bool operator==(const RunKey&) const = default;
+  };
   // A Run of which it is known what was written for it. Holds nothing that the sharder drops.
   struct KnownRun {
-    std::vector<uint64_t> words;  // as DescribeRun has them
+    RunKey key;
     std::weak_ptr<const WrittenGraph> written;
   };
   struct ClientGraph {
@@ -131,7 +143,7 @@ class GroupRuns {
   void KeepToLimit(int64_t bytes);
   absl::Status CheckRoom(size_t bytes) const;
   void TakeBackUnsent();
-  void LookAtPut(uint64_t seq, const proto::Put& put);
+  void PlanPut(uint64_t seq, const proto::Put& put);
   void NoteGathers(uint64_t seq, const WrittenGraph& written);
   void Define(uint64_t handle, Handle defined);
   void Erase(uint64_t handle);
@@ -142,22 +154,21 @@ class GroupRuns {
     uint32_t parts = 0;  // of a Put
   };
 
-  // False: a graph is to be written, and may not be now.
   // `lock`, of mutex_, is let go of while a graph is written.
-  absl::StatusOr<bool> Look(bool may_write, const proto::ClientItem& item,
-                            std::unique_lock<std::mutex>& lock);
-  absl::StatusOr<bool> LookAtRun(bool may_write, uint64_t seq, const proto::Run& run,
-                                 std::unique_lock<std::mutex>& lock);
+  absl::StatusOr<Planned> PlanItem(bool may_write, const proto::ClientItem& item,
+                                   std::unique_lock<std::mutex>& lock);
+  absl::StatusOr<Planned> PlanRun(bool may_write, uint64_t seq, const proto::Run& run,
+                                  std::unique_lock<std::mutex>& lock);
   static Handle HandleOf(std::shared_ptr<const WrittenGraph::Result> stored);
   static void Hold(shard::DeviceMemory& memory, const Handle& handle, int64_t times);
-  // Sets words_ to all that UseOf depends on beside the graph. A Run of hundreds of arrays is
-  // described in microseconds; to make, hash and compare its GraphUse takes hundreds of them.
-  void DescribeRun(const proto::Run& run);
+  void DescribeRun(const proto::Run& run, RunKey& key) const;
   shard::DeviceMemory MemoryFor(const proto::Run& run) const;
-  std::shared_ptr<const WrittenGraph> FindKnown(const ClientGraph& graph) const;
-  void KeepKnown(ClientGraph& graph, const std::shared_ptr<const WrittenGraph>& written);
+  static std::shared_ptr<const WrittenGraph> FindKnown(const ClientGraph& graph, const RunKey& key);
+  void KeepKnown(ClientGraph& graph, const RunKey& key,
+                 const std::shared_ptr<const WrittenGraph>& written);
   GraphUse UseOf(const proto::Run& run) const;
-  void LookAtWhole(uint32_t index, uint64_t handle, Item& item);
+  // That it leaves whole, where it is cut.
+  void PlanGather(uint32_t index, uint64_t handle, Item& item);
 
   const TenantId tenant_;
   const shard::Mesh mesh_;
@@ -171,7 +182,7 @@ class GroupRuns {
   shard::DeviceSpeeds speeds_;
   // The client's, by id. None is removed or moved: the bytes of one are read without the lock.
   std::map<std::string, ClientGraph> graphs_;
-  std::vector<uint64_t> words_;  // of the Run that is looked at
+  RunKey key_;                   // of the Run that is planned
   size_t known_words_ = 0;       // of all KnownRuns
   size_t graph_bytes_ = 0;
   absl::flat_hash_map<std::string, Original> originals_;  // by the id of what was written
@@ -179,8 +190,8 @@ class GroupRuns {
   std::vector<proto::Notice> notices_;
   size_t written_bytes_ = 0;                                 // of those graphs
   std::optional<proto::GroupState> durable_;  // of the session's snapshot, where that is known
-  uint64_t turn_ = 0;
-  uint64_t seen_seq_ = 0, sent_seq_ = 0;  // looked at, and of these rewritten
+  uint64_t generation_ = 0;
+  uint64_t planned_seq_ = 0, sent_seq_ = 0;  // the last planned item; of these, rewritten
   std::vector<std::pair<uint64_t, std::optional<Handle>>> unsent_;  // handles, as they were before
   std::map<uint64_t, Item> items_;  // that not all ranks have applied
   std::set<std::string> sent_;      // graphs, in this epoch

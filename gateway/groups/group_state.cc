@@ -57,7 +57,7 @@ void GroupRuns::NoteSnapshot(uint64_t seq) {
     for (const int64_t dim : handle.cut->dims) array.add_dims(static_cast<uint64_t>(dim));
     for (const int64_t dim : handle.cut->layout.cut) array.add_cut(static_cast<int32_t>(dim));
   };
-  // A frame may be looked at in this moment, and is not sent: what it changed counts as before.
+  // A frame may be planned in this moment, and is not sent: what it changed counts as before.
   std::map<uint64_t, const std::optional<Handle>*> before;
   for (const auto& [name, was] : unsent_) before.try_emplace(name, &was);
   handles_.ForEach([&](uint64_t name, const Handle& handle) {
@@ -135,7 +135,7 @@ absl::Status GroupRuns::ResumeAll(const proto::GroupState& state) {
     absl::Status status = ResumeArray(array);
     if (!status.ok()) return status;
   }
-  seen_seq_ = sent_seq_ = state.seq();
+  planned_seq_ = sent_seq_ = state.seq();
   unsent_.clear();
   return absl::OkStatus();
 }
@@ -150,26 +150,26 @@ void GroupRuns::TakeBackUnsent() {
       Erase(change->first);
   }
   unsent_.clear();
-  seen_seq_ = std::min(seen_seq_, sent_seq_);
-  items_.erase(items_.upper_bound(seen_seq_), items_.end());
+  planned_seq_ = std::min(planned_seq_, sent_seq_);
+  items_.erase(items_.upper_bound(planned_seq_), items_.end());
 }
 
-uint64_t GroupRuns::BeginTurn() {
+uint64_t GroupRuns::BeginGeneration() {
   std::lock_guard lock(mutex_);
   TakeBackUnsent();
-  return ++turn_;
+  return ++generation_;
 }
 
 bool GroupRuns::GoOnBehind(uint64_t seq) {
   std::lock_guard lock(mutex_);
-  if (seq == seen_seq_) return true;
+  if (seq == planned_seq_) return true;
   const bool is_known = seq == 0 || (durable_.has_value() && durable_->seq() == seq);
-  if (!is_known || seq > seen_seq_) return false;
+  if (!is_known || seq > planned_seq_) return false;
   handles_.Clear();
   items_.clear();
   noted_.clear();
   memory_.held_bytes = memory_.held_cut_bytes = 0;
-  seen_seq_ = sent_seq_ = 0;
+  planned_seq_ = sent_seq_ = 0;
   unsent_.clear();
   if (seq == 0) return true;
   // The snapshot is from before the client that enters said what it allows.

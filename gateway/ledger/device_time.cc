@@ -7,8 +7,6 @@
 namespace outboard::gateway {
 namespace {
 
-constexpr size_t kPassedMax = 4096;  // leased devices whose last charges are under way
-
 // Rounded up: the meter counts whole milliseconds.
 int64_t MsBetween(MonoTime from, MonoTime to) {
   return (std::max<int64_t>(0, to.ns - from.ns) + 999'999) / 1'000'000;
@@ -18,24 +16,29 @@ int64_t MsBetween(MonoTime from, MonoTime to) {
 
 void DeviceTime::Begin(const LeaseId& lease, std::span<const std::string> devices, MonoTime now) {
   for (uint32_t place = 0; place < devices.size(); ++place) {
-    if (const auto holder = holders_.find(devices[place]); holder != holders_.end())
-      Close(leases_.find(holder->second), now);
+    if (const auto holder = holders_.find(devices[place]); holder != holders_.end()) {
+      const auto replaced = leases_.find(holder->second);
+      passed_ms_[replaced->first] = MsBetween(replaced->second.began, now);
+      Close(replaced);
+    }
     const LeasedDevice device{lease, place};
     leases_[device] = {devices[place], now};
     holders_[devices[place]] = device;
   }
 }
 
-void DeviceTime::Close(std::map<LeasedDevice, Lease>::iterator lease, MonoTime now) {
-  if (passed_ms_.size() >= kPassedMax) passed_ms_.erase(passed_ms_.begin());
-  passed_ms_[lease->first] = MsBetween(lease->second.began, now);
-  holders_.erase(lease->second.physical);
+void DeviceTime::Close(std::map<LeasedDevice, Lease>::iterator lease) {
+  holders_.erase(lease->second.name);
   leases_.erase(lease);
 }
 
-void DeviceTime::End(const LeaseId& lease, MonoTime now) {
+void DeviceTime::End(const LeaseId& lease) {
   for (auto it = leases_.lower_bound({lease, 0}); it != leases_.end() && it->first.lease == lease;)
-    Close(it++, now);
+    Close(it++);
+  const auto passed = passed_ms_.lower_bound({lease, 0});
+  passed_ms_.erase(passed, std::find_if(passed, passed_ms_.end(), [&](const auto& entry) {
+                     return entry.first.lease != lease;
+                   }));
 }
 
 absl::Status DeviceTime::Check(const Charge& charge, MonoTime now) const {

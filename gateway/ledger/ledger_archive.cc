@@ -158,6 +158,13 @@ absl::StatusOr<EntryBody> MonthFiles::Read(const std::string& month, int64_t num
   return body;
 }
 
+absl::StatusOr<bool> MonthFiles::Has(const std::string& month, int64_t number) {
+  OB_ASSIGN_OR_RETURN(Database* const db, Open(month));
+  OB_ASSIGN_OR_RETURN(Statement query,
+                      db->Prepare("SELECT 1 FROM archived_entry WHERE number = ?"));
+  return query.Bind(1, number).Step();
+}
+
 absl::StatusOr<int64_t> MonthFiles::Verify(const std::string& month) {
   OB_ASSIGN_OR_RETURN(Database* const db, Open(month));
   OB_ASSIGN_OR_RETURN(

@@ -39,6 +39,9 @@ class MonthFiles {
   // those of charges. Returns the number of entries.
   absl::StatusOr<int64_t> Verify(const std::string& month);
 
+  // Whether the month's file has the entry, moved or not yet.
+  absl::StatusOr<bool> Has(const std::string& month, int64_t number);
+
   // Checks that the ledger has every entry of the month's file, moved or not yet, with this hash.
   absl::Status VerifyKnown(storage::Database& ledger, const std::string& month);
 

@@ -30,6 +30,7 @@ namespace {
 const std::string kNull = "null";
 constexpr char kQuestion[] = "state\n";
 constexpr size_t kAnswerBytesMax = 64 << 20;
+constexpr int kAcceptPauseMs = 10;
 
 absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
   sockaddr_un address{};
@@ -178,6 +179,8 @@ class OperatorSocket::Impl {
       if (waited[1].revents != 0) return;
       if ((waited[0].revents & POLLIN) == 0) continue;
       const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      // As without a free descriptor: poll would tell of the same caller for ever.
+      if (fd < 0 && errno != EAGAIN) poll(&waited[1], 1, kAcceptPauseMs);
       if (fd < 0) continue;
       Answer(fd);
       close(fd);

@@ -147,12 +147,10 @@ void LedgerWriter::KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRef
        },
        nullptr, nullptr});
 }
-void LedgerWriter::EndLease(LeaseId lease, std::string why) {
+void LedgerWriter::EndLease(LeaseId lease, LeaseEnd why) {
   // Stamped here: the write may wait for the disk.
-  Add({[this, lease, why = std::move(why), now = WallNow()] {
-         return rows_->EndLease(lease, why, now);
-       },
-       nullptr, nullptr});
+  Add({[this, lease, why, now = WallNow()] { return rows_->EndLease(lease, why, now); }, nullptr,
+       nullptr});
 }
 void LedgerWriter::Then(std::function<void(absl::Status)> job) {
   Add({nullptr, std::move(job), nullptr});

@@ -52,7 +52,7 @@ class LedgerWriter final : public WriteQueue {
   void EndHold(LeaseId lease) override;
   void Write(SessionRow row) override;
   void Grant(LeaseRow row) override;
-  void EndLease(LeaseId lease, std::string why) override;
+  void EndLease(LeaseId lease, LeaseEnd why) override;
   void KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRefused refused) override;
   void OnNotWritten(NotWritten then) override;
   void Then(std::function<void(absl::Status)> job) override;

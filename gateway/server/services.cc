@@ -12,6 +12,7 @@
 #include "gateway/nodes/node_keeper.h"
 #include "gateway/observe/call_record.h"
 #include "gateway/prices/price_list.h"
+#include "gateway/prices/rates_on_paper.h"
 #include "gateway/proof/head_signer.h"
 #include "gateway/proof/invoice_page.h"
 #include "gateway/server/caller.h"
@@ -214,11 +215,12 @@ void AddClasses(const CoreDriver& driver, MicroUsd price_per_hour,
   for (const PriceClass& of : prices->classes) {
     proto::DeviceClass& one = *reply.add_classes();
     one.set_name(of.name);
-    one.mutable_rates()->set_gflops(of.rates.gflops);
-    one.mutable_rates()->set_memory_gb_per_s(of.rates.memory_gb_per_s);
+    const StatedRates stated = StatedRatesOf(of);
+    one.mutable_rates()->set_gflops(stated.rates.gflops);
+    one.mutable_rates()->set_memory_gb_per_s(stated.rates.memory_gb_per_s);
+    one.set_rates_on_paper(stated.on_paper);
     one.set_memory_bytes(of.memory_bytes);
     one.set_run_per_hour_micro_usd(static_cast<uint64_t>(of.run.value));
-    for (const std::string& hardware : of.hardware) one.add_hardware(hardware);
   }
 }
 

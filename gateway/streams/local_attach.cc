@@ -81,10 +81,10 @@ class Connection final : public ExecutorEndpoint {
     Knock();
   }
 
-  bool AskDrained() override {
+  bool AskWritable() override {
     std::lock_guard lock(mutex_);
     if (Queued() <= kQueuedBytesMax) return false;
-    drain_asked_ = true;
+    writable_asked_ = true;
     return true;
   }
 
@@ -153,13 +153,13 @@ class Connection final : public ExecutorEndpoint {
   }
 
   void WriteMore() {
-    bool drained = false;
+    bool writable = false;
     {
       std::lock_guard lock(mutex_);
       Write();
-      drained = Queued() <= kQueuedBytesMax / 2 && std::exchange(drain_asked_, false);
+      writable = Queued() <= kQueuedBytesMax / 2 && std::exchange(writable_asked_, false);
     }
-    if (drained) port_.OnDrained();
+    if (writable) port_.OnWritable();
   }
 
   // What the socket takes now. Under mutex_.
@@ -199,7 +199,7 @@ class Connection final : public ExecutorEndpoint {
   std::string waiting_;  // framed; the first `written_` bytes are gone
   size_t written_ = 0;
   int pauses_ = 0;  // asked for; below 0 where its end was told before it was counted
-  bool ending_ = false, drain_asked_ = false;
+  bool ending_ = false, writable_asked_ = false;
 };
 
 }  // namespace

@@ -98,12 +98,12 @@ class SendingStream : public Reactor {
     FinishIfIdle();
   }
 
-  // Returns true if more than kQueuedBytesMax are queued: the caller stops reading, and OnDrained
+  // Returns true if more than kQueuedBytesMax are queued: the caller stops reading, and OnWritable
   // follows.
-  bool AskDrained() {
+  bool AskWritable() {
     std::lock_guard lock(mutex_);
     if (broken_ || queue_.bytes() <= kQueuedBytesMax) return false;
-    drain_asked_ = true;
+    writable_asked_ = true;
     return true;
   }
   size_t queued_bytes() const {
@@ -129,7 +129,7 @@ class SendingStream : public Reactor {
  protected:
   // Before the first Send: a write that its reader does not take is watched.
   void WatchWrites(std::unique_ptr<StallWatch::Watched> writes) { writes_ = std::move(writes); }
-  virtual void OnDrained() {}
+  virtual void OnWritable() {}
   virtual void OnQueued(size_t bytes) {}                // under a lock: count, no more
   virtual void OnFinish(const absl::Status& status) {}  // once, before the call ends with it
   virtual void OnGone() = 0;  // the stream is deleted next: drop all pointers to it
@@ -163,7 +163,7 @@ class SendingStream : public Reactor {
 
   void OnWriteDone(bool ok) final {
     if (writes_ != nullptr) writes_->Goes();
-    bool more = false, drained = false;
+    bool more = false, writable = false;
     {
       std::lock_guard lock(mutex_);
       if (!ok) {
@@ -176,12 +176,12 @@ class SendingStream : public Reactor {
       } else {
         writing_ = false;
       }
-      drained = queue_.bytes() <= kQueuedBytesMax / 2 && std::exchange(drain_asked_, false);
-      if (drained) ++holds_;
+      writable = queue_.bytes() <= kQueuedBytesMax / 2 && std::exchange(writable_asked_, false);
+      if (writable) ++holds_;
     }
     if (more) Write();
-    if (drained) {
-      OnDrained();
+    if (writable) {
+      OnWritable();
       Unhold();
     } else if (!more) {
       FinishIfIdle();
@@ -221,7 +221,8 @@ class SendingStream : public Reactor {
   Queue queue_;
   absl::Status status_;
   int holds_ = 0;
-  bool writing_ = false, ending_ = false, finished_ = false, broken_ = false, drain_asked_ = false;
+  bool writing_ = false, ending_ = false, finished_ = false, broken_ = false,
+       writable_asked_ = false;
 };
 
 // `In` as it is read: a message, or the bytes of one.

@@ -216,7 +216,7 @@ void ValuesSender::OnReadEnd() {
 }
 
 void ValuesSender::OnQueued(size_t bytes) { CountSent(bytes); }
-void ValuesSender::OnDrained() { driver_->ValuesDrained(session_); }
+void ValuesSender::OnWritable() { driver_->ValuesWritable(session_); }
 void ValuesSender::OnGone() { driver_->CloseValues(this, session_); }
 
 }  // namespace outboard::gateway

@@ -41,7 +41,7 @@ class ClientStream final : public Stream<grpc::ByteBuffer, proto::ServerFrame,
   void SendLast(proto::ServerFrame frame, absl::Status why) override {
     Stream::SendLast(std::move(frame), std::move(why));
   }
-  bool AskDrained() override { return Stream::AskDrained(); }
+  bool AskWritable() override { return Stream::AskWritable(); }
   void ResumeReading() override { Stream::ResumeReading(); }
   bool Hold() override { return Stream::Hold(); }
   void Unhold() override { Stream::Unhold(); }
@@ -49,7 +49,7 @@ class ClientStream final : public Stream<grpc::ByteBuffer, proto::ServerFrame,
  private:
   bool OnMessage(grpc::ByteBuffer bytes) override;
   void OnReadEnd() override { port_.OnReadEnd(); }
-  void OnDrained() override { port_.OnDrained(); }
+  void OnWritable() override { port_.OnWritable(); }
   void OnQueued(size_t bytes) override;
   void OnFinish(const absl::Status& status) override;
   void OnGone() override { port_.OnGone(); }
@@ -71,13 +71,13 @@ class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFram
 
   void Send(proto::ClientFrame frame) override { Stream::Send(std::move(frame)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
-  bool AskDrained() override { return Stream::AskDrained(); }
+  bool AskWritable() override { return Stream::AskWritable(); }
   void ResumeReading() override { Stream::ResumeReading(); }
 
  private:
   bool OnMessage(proto::ServerFrame frame) override { return port_.OnFrame(std::move(frame)); }
   void OnReadEnd() override;
-  void OnDrained() override { port_.OnDrained(); }
+  void OnWritable() override { port_.OnWritable(); }
   void OnFinish(const absl::Status& status) override { record_.End(status); }
   void OnGone() override { port_.Leave(); }
 
@@ -132,12 +132,12 @@ class ValuesSender final : public Stream<proto::ValuesRequest, proto::ServerFram
 
   void Send(proto::ServerFrame frame) override { SendingStream::Send(std::move(frame)); }
   void End(absl::Status why) override { SendingStream::End(std::move(why)); }
-  bool AskDrained() override { return SendingStream::AskDrained(); }
+  bool AskWritable() override { return SendingStream::AskWritable(); }
 
  private:
   bool OnMessage(proto::ValuesRequest request) override;
   void OnReadEnd() override;
-  void OnDrained() override;
+  void OnWritable() override;
   void OnQueued(size_t bytes) override;
   void OnFinish(const absl::Status& status) override { record_.End(status); }
   void OnGone() override;

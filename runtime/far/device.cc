@@ -51,7 +51,7 @@ FarDevice::FarDevice(std::unique_ptr<runtime::Device> near)
 }
 
 FarDevice::~FarDevice() {
-  Drain();
+  RunWaiting();
   {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
@@ -69,10 +69,10 @@ void FarDevice::Enqueue(Work work, int64_t staged_bytes) {
     staged_bytes_ += staged_bytes;
     full = queue_.size() > kQueuedMax || staged_bytes_ > kStagedBytesMax;
   }
-  if (full) Drain();
+  if (full) RunWaiting();
 }
 
-void FarDevice::Drain() {
+void FarDevice::RunWaiting() {
   absl::MutexLock lock(&mutex_);
   ++waiting_;
   const auto done = [this]()
@@ -103,7 +103,7 @@ void FarDevice::RunQueue() {
 }
 
 absl::Status FarDevice::Synchronize() {
-  Drain();
+  RunWaiting();
   absl::MutexLock lock(&mutex_);
   return std::exchange(failure_, absl::OkStatus());
 }
@@ -131,7 +131,7 @@ absl::StatusOr<DeviceAddress> FarDevice::AllocateNear(int64_t bytes) {
 absl::StatusOr<DeviceBuffer> FarDevice::Allocate(int64_t bytes) {
   absl::StatusOr<DeviceAddress> allocated = AllocateNear(bytes);
   if (absl::IsResourceExhausted(allocated.status())) {
-    Drain();  // what was given back is free then
+    RunWaiting();  // what was given back is free then
     allocated = AllocateNear(bytes);
   }
   if (!allocated.ok()) return allocated.status();
@@ -161,7 +161,7 @@ int64_t FarDevice::memory_bytes_max() const {
 }
 
 int64_t FarDevice::memory_bytes_in_use() const {
-  const_cast<FarDevice*>(this)->Drain();  // frees are late too
+  const_cast<FarDevice*>(this)->RunWaiting();  // frees are late too
   absl::MutexLock lock(&memory_mutex_);
   return near_->memory_bytes_in_use();
 }

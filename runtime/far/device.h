@@ -58,7 +58,7 @@ class FarDevice final : public runtime::Device {
   // `staged_bytes`: host memory that the work holds.
   void Enqueue(Work work, int64_t staged_bytes = 0);
   // Runs all queued work.
-  void Drain();
+  void RunWaiting();
   void RunQueue();
 
   const std::unique_ptr<runtime::Device> near_;
@@ -70,7 +70,7 @@ class FarDevice final : public runtime::Device {
   absl::Mutex mutex_;
   std::deque<Work> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t staged_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  int waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // threads in Drain; while it is 0, no work runs
+  int waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // threads in RunWaiting; while it is 0, no work runs
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // the first since the last report

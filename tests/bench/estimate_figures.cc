@@ -32,6 +32,8 @@ using Step = std::function<void()>;
 
 // The steps before are not timed: they compile, and are measured for the second figure.
 constexpr int kFirstSteps = 12, kTimedSteps = 20, kTurns = 3;
+// A turn takes so long, or kTimedSteps: 20 steps of a millisecond say little of a program of many.
+constexpr std::chrono::milliseconds kTurn{500}, kMeasured{1000};
 
 struct Program {
   const char* name;
@@ -224,13 +226,14 @@ std::vector<Program> FittingPrograms() {
 
 struct Times {
   double by_graphs = 0, after_ten = 0, actual = 0;  // seconds per step
+  double runs_per_step = 1;                         // what a session calls a step is a Run
 };
 
 void Repeat(const Step& step, int count) {
   for (int i = 0; i < count; ++i) step();
 }
 
-double ByGraphs(const Program& program, const session::DeviceClass& of) {
+Times ByGraphs(const Program& program, const session::DeviceClass& of) {
   const std::shared_ptr<Session> session = MakeRecordingSession({});
   const SessionScope scope(session);
   Tensor::manual_seed(1);
@@ -241,11 +244,12 @@ double ByGraphs(const Program& program, const session::DeviceClass& of) {
   const session::RecordedWork work = session::Since(log.Recorded(), before);
   const session::ClassEstimate estimate = EstimateFor(of, work);
   OB_CHECK(estimate.seconds.has_value());
-  return estimate.seconds->expected / kTimedSteps;
+  return {.by_graphs = estimate.seconds->expected / kTimedSteps,
+          .runs_per_step = static_cast<double>(work.steps) / kTimedSteps};
 }
 
 Times Measure(const Program& program, const Cloud& cloud, const session::DeviceClass& of) {
-  Times times{.by_graphs = ByGraphs(program, of)};
+  Times times = ByGraphs(program, of);
   session::SessionOptions options;
   options.target = cloud.target();
   options.key = cloud.key();
@@ -256,26 +260,24 @@ Times Measure(const Program& program, const Cloud& cloud, const session::DeviceC
     const SessionScope scope(session);
     Tensor::manual_seed(1);
     const Step step = program.make();
-    // As many as `outboard estimate --measure` runs: until a second of them, or 200, are measured.
+    // As many as `outboard estimate --measure` runs: until a second of them is measured.
     Repeat(step, kFirstSteps);
     OB_CHECK_OK(session->Sync());
-    const Clock::time_point warm = Clock::now();
-    int steps = 0;
-    do {
-      Repeat(step, kFirstSteps);
-      OB_CHECK_OK(session->Sync());
-      steps += kFirstSteps;
-    } while (steps < 200 && Clock::now() - warm < std::chrono::seconds(1));
+    for (const Clock::time_point warm = Clock::now(); Clock::now() - warm < kMeasured;)
+      Repeat(step, kTimedSteps);
+    OB_CHECK_OK(session->Sync());
     const auto estimates = session::EstimatesOf(*session, 1);
     OB_CHECK_OK(estimates.status());
     OB_CHECK(estimates->front().is_measured);
-    times.after_ten = estimates->front().seconds->expected;
+    times.after_ten = estimates->front().seconds->expected * times.runs_per_step;
     std::vector<double> turns;
     for (int turn = 0; turn < kTurns; ++turn) {
       const Clock::time_point begin = Clock::now();
-      Repeat(step, kTimedSteps);
+      int timed = 0;
+      for (; timed < kTimedSteps || Clock::now() - begin < kTurn; timed += kTimedSteps)
+        Repeat(step, kTimedSteps);
       OB_CHECK_OK(session->Sync());
-      turns.push_back(std::chrono::duration<double>(Clock::now() - begin).count() / kTimedSteps);
+      turns.push_back(std::chrono::duration<double>(Clock::now() - begin).count() / timed);
     }
     times.actual = Quantile(turns, 0.5);
   }
@@ -283,23 +285,33 @@ Times Measure(const Program& program, const Cloud& cloud, const session::DeviceC
   return times;
 }
 
+// What the rate check finds now. A machine that others share is not as fast in each minute, so each
+// program is estimated by a check of its own: the figure judges the estimate, not the machine.
+session::DeviceClass ClassNow() {
+  const auto rates = worker::RatesFromLine(
+      OutputOf(absl::StrCat(Beside("outboard"), " measure-device ''")) + "\n");
+  OB_CHECK_OK(rates.status());
+  return {.name = "here",
+          .gflops = rates->gflops(),
+          .memory_gb_per_s = rates->memory_gb_per_s()};
+}
+
 // Reports the errors of these programs under the two names.
-void Judge(const std::vector<Program>& programs, const Cloud& cloud,
-           const session::DeviceClass& here, const char* by_graphs_name,
+void Judge(const std::vector<Program>& programs, const Cloud& cloud, const char* by_graphs_name,
            const char* after_ten_name) {
   std::vector<double> by_graphs, after_ten;
   std::string note;
   for (const Program& program : programs) {
+    const session::DeviceClass here = ClassNow();
     const Times times = Measure(program, cloud, here);
     by_graphs.push_back(session::ErrorOf(times.by_graphs, times.actual));
     after_ten.push_back(session::ErrorOf(times.after_ten, times.actual));
     absl::StrAppend(&note, note.empty() ? "" : "; ",
-                    absl::StrFormat("%s %.2f ms, by graphs %.2f, after ten %.2f", program.name,
-                                    times.actual * 1e3, times.by_graphs * 1e3,
-                                    times.after_ten * 1e3));
+                    absl::StrFormat("%s %.2f ms, by graphs %.2f, after ten %.2f (%.0f GFLOP/s, "
+                                    "%.1f GB/s)",
+                                    program.name, times.actual * 1e3, times.by_graphs * 1e3,
+                                    times.after_ten * 1e3, here.gflops, here.memory_gb_per_s));
   }
-  absl::StrAppend(&note, absl::StrFormat("; %.0f GFLOP/s, %.1f GB/s by the rate check", here.gflops,
-                                         here.memory_gb_per_s));
   Report(by_graphs_name, Quantile(by_graphs, 0.9), "", "", note);
   Report(after_ten_name, Quantile(after_ten, 0.9), "", "",
          "the same programs, as measured behind their first ten steps");
@@ -308,16 +320,10 @@ void Judge(const std::vector<Program>& programs, const Cloud& cloud,
 }  // namespace
 
 void EstimateFigures() {
-  const auto rates = worker::RatesFromLine(
-      OutputOf(absl::StrCat(Beside("outboard"), " measure-device ''")) + "\n");
-  OB_CHECK_OK(rates.status());
-  const session::DeviceClass here{.name = "here",
-                                  .gflops = rates->gflops(),
-                                  .memory_gb_per_s = rates->memory_gb_per_s()};
   const Cloud cloud(1);
-  Judge(Programs(), cloud, here, "estimate_error_p90_ratio", "estimate_measured_error_p90_ratio");
+  Judge(Programs(), cloud, "estimate_error_p90_ratio", "estimate_measured_error_p90_ratio");
   // Of the programs by which the constants were chosen.
-  Judge(FittingPrograms(), cloud, here, "estimate_fitted_error_p90_ratio",
+  Judge(FittingPrograms(), cloud, "estimate_fitted_error_p90_ratio",
         "estimate_fitted_measured_error_p90_ratio");
 }
 

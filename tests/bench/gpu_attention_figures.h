@@ -14,6 +14,9 @@ struct GpuAttentionFigures {
   // by warpgroups on sm_90a. Not set: no assembler or no disassembler (gpu_matmul_figures.h).
   std::optional<double> instructions_per_hmma_64, instructions_per_hmma_128;
   std::optional<double> instructions_per_hgmma_64, instructions_per_hgmma_128;
+  // The same with a causal mask and heads of 64, by warpgroups: of the loop over times that it
+  // leaves whole, and of the one over those that it cuts.
+  std::optional<double> instructions_per_hgmma_whole, instructions_per_hgmma_cut;
   std::optional<int64_t> spill_bytes, registers;  // the largest of all
   bool serialised = false;  // products by warpgroups that the assembler waits for one by one
   // Wavefronts of an access to shared memory: 1 is none that waits for a bank.

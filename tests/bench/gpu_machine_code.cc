@@ -47,7 +47,7 @@ std::vector<CodeLoop> LoopsWith(const std::string& product, const std::string& l
           std::count_if(lines.begin() + static_cast<ptrdiff_t>(begin),
                         lines.begin() + static_cast<ptrdiff_t>(end) + 1,
                         [&](const std::string& line) { return absl::StrContains(line, product); });
-      if (products > 0) loops.push_back({end - begin + 1, static_cast<size_t>(products)});
+      if (products > 0) loops.push_back({begin, end - begin + 1, static_cast<size_t>(products)});
     }
   }
   return loops;

@@ -18,6 +18,7 @@ absl::StatusOr<MachineCode> MachineCodeOf(const std::string& ptxas, const std::s
 
 // A jump back, and what is between its target and it.
 struct CodeLoop {
+  size_t first = 0;  // instruction
   size_t instructions = 0;
   size_t products = 0;
   double PerProduct() const {

@@ -16,6 +16,7 @@
 #include "tests/bench/blob_figures.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/decode_figures.h"
+#include "tests/bench/estimate_figures.h"
 #include "tests/bench/first_step_figures.h"
 #include "tests/bench/flood_figures.h"
 #include "tests/bench/gpu_failure_figures.h"
@@ -36,6 +37,7 @@
 #include "tests/bench/shard_figures.h"
 #include "tests/bench/shelf_figures.h"
 #include "tests/bench/spread_figures.h"
+#include "tests/bench/sweep_figures.h"
 #include "tests/bench/tiny_steps.h"
 #include "tests/bench/tls_figures.h"
 #include "tests/bench/trade_figures.h"
@@ -215,6 +217,8 @@ int Main(int argc, char** argv) {
                                      {"floods", FloodFigures, true},  // of walls
                                      {"gpu_failures", GpuFailureFigures},
                                      {"trade", TradeFigures},
+                                     {"estimates", EstimateFigures, true},  // of trade
+                                     {"sweeps", SweepFigures, true},        // of trade
                                      {"devices",
                                       [] {
                                         ShardFigures();

@@ -1,6 +1,7 @@
 #include "tests/bench/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "absl/strings/str_format.h"
@@ -32,8 +33,8 @@ void ReportSkipped(const std::string& figure, const std::string& why) {
 
 double Quantile(std::vector<double> values, double q) {
   std::sort(values.begin(), values.end());
-  return values[std::min(values.size() - 1,
-                         static_cast<size_t>(q * static_cast<double>(values.size())))];
+  const double rank = std::ceil(q * static_cast<double>(values.size()) - 1e-9);
+  return values[static_cast<size_t>(std::max(rank, 1.0)) - 1];
 }
 
 }  // namespace outboard::bench

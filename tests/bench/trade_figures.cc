@@ -269,7 +269,7 @@ int64_t ReplayBilledMs() {
       for (const Action& action : core.On(event, {now_ns}))
         if (const auto* hold = std::get_if<TakeHold>(&action))
           again(HoldAnswered{id, hold->number, {hold->request.to_ms, {}}}, again);
-        else if (const auto* lease = std::get_if<WriteLease>(&action); lease && lease->end.empty())
+        else if (const auto* lease = std::get_if<BeginLease>(&action))
           again(LeaseWritten{lease->lease}, again);
     };
     const auto step = [&](bool advance) {

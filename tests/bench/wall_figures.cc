@@ -68,7 +68,7 @@ void MakeBooks(const std::string& path) {
     OB_CHECK_OK(rows->GrantLease(
                         {.lease = {row.session}, .tenant = tenant, .devices = 1, .granted_at = now})
                     .status());
-    OB_CHECK_OK(rows->EndLease({row.session, 1}, "closed", now));
+    OB_CHECK_OK(rows->EndLease({row.session, 1}, gateway::LeaseEnd::kClosed, now));
     row.state = gateway::SessionRowState::kClosed;
     row.closed_at = now;
     OB_CHECK_OK(rows->Put(row));

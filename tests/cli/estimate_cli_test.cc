@@ -10,9 +10,9 @@
 #include "base/check.h"
 #include "cli/estimate/estimate_table.h"
 #include "cli/estimate/recorded_run.h"
-#include "client/session/estimate/rates_on_paper.h"
 #include "compiler/target.h"
 #include "gateway/prices/price_list.h"
+#include "gateway/prices/rates_on_paper.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
 #include "worker/devices/device_info.h"
@@ -165,7 +165,7 @@ std::string FactsOf(const std::string& name, const std::string& json) {
   return json.substr(facts, json.find('}', facts) - facts);
 }
 
-// A gateway tells what its classes are made of, so that both know the same rates.
+// A gateway tells the rates, and not of which hardware they are.
 TEST_F(EstimateCliTest, AGatewayWithThePriceFile_AnswersAsTheFileDoes) {
   const std::string file = folder_ / "amd.json", at = "unix:" + (folder_ / "s");
   std::ofstream(file) << R"({"classes": [
@@ -199,11 +199,13 @@ TEST_F(EstimateCliTest, AGatewayWithThePriceFile_AnswersAsTheFileDoes) {
   EXPECT_TRUE(Has(FactsOf("radeon", of_gateway), "\"gflops\": 20000")) << of_gateway;
 }
 
-TEST(FillRatesOnPaper, OnlyWhereAllHardwareIsOfItsKind) {
+TEST(StatedRates, AreOnPaperOnlyWhereAllHardwareIsOfThatKind) {
   const auto filled = [](const std::vector<std::string>& hardware, double gflops = 0) {
-    session::DeviceClass of{.gflops = gflops};
-    session::FillRatesOnPaper(hardware, of);
-    return of;
+    const gateway::StatedRates stated =
+        gateway::StatedRatesOf({.hardware = hardware, .rates = {.gflops = gflops}});
+    return session::DeviceClass{.gflops = stated.rates.gflops,
+                                .memory_gb_per_s = stated.rates.memory_gb_per_s,
+                                .rates_on_paper = stated.on_paper};
   };
   const std::string cdna = "amd blocks of 256 gfx942*", rdna = "amd blocks of 256 gfx1100*";
   for (const char* other :
@@ -266,9 +268,7 @@ TEST(PricesOnPages, MatchHardware) {
   const std::string amd = "amd; " + AmdTarget("gfx942", 304).Fingerprint();
   of = on_paper->ClassOf(amd, 0);
   ASSERT_NE(of, nullptr) << amd;
-  session::DeviceClass filled;
-  session::FillRatesOnPaper(of->hardware, filled);
-  EXPECT_TRUE(filled.rates_on_paper);
+  EXPECT_TRUE(gateway::StatedRatesOf(*of).on_paper);
 }
 
 TEST(ReadRecords, TheLastRecordOfEachSessionCounts) {

@@ -1,4 +1,5 @@
-// The heuristic never chooses Opts that are refused: products, convolutions and reductions of
+// The heuristic never chooses Opts that are refused, and divides sums in the same way at
+// each price of code: products, convolutions and reductions of
 // random shapes, large, odd and prime ones among them, with their gradients, for targets of several
 // vector widths. Nothing is compiled. OUTBOARD_SHAPES=n makes n programs, OUTBOARD_SEED=n repeats
 // program n alone.
@@ -15,6 +16,7 @@
 #include "compiler/optimize/heuristics.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/schedule/schedule.h"
+#include "tests/compiler/kernel_shapes.h"
 #include "tests/compiler/schedule_programs.h"
 #include "tests/compiler/test_targets.h"
 
@@ -122,6 +124,16 @@ class RandomShapes {
   std::string what_;
 };
 
+// What the bits of a result depend on: all but tiles, tasks and copies.
+std::string DivisionOf(std::vector<codegen::Opt> opts) {
+  std::erase_if(opts, [](const codegen::Opt& opt) {
+    return opt.kind == codegen::OptKind::kUpcast || opt.kind == codegen::OptKind::kThread ||
+           opt.kind == codegen::OptKind::kBlock || opt.kind == codegen::OptKind::kSwap ||
+           opt.kind == codegen::OptKind::kLocal;
+  });
+  return codegen::OptsToString(opts);
+}
+
 TEST(HeuristicShapes, NeverChoosesWhatIsRefused) {
   const char* const only = std::getenv("OUTBOARD_SEED");
   const char* const count = std::getenv("OUTBOARD_SHAPES");
@@ -144,7 +156,10 @@ TEST(HeuristicShapes, NeverChoosesWhatIsRefused) {
       const UOp* const guarded = ValueOrDie(proof::GuardUnproved(guards, scheduled.ast));
       auto kernel = codegen::AnalyzeKernel(guarded);
       ASSERT_TRUE(kernel.ok()) << "seed " << seed << ": " << kernel.status();
-      const std::vector<codegen::Opt> opts = codegen::HeuristicOpts(*kernel, target);
+      const std::vector<codegen::Opt> opts =
+          codegen::HeuristicOpts(*kernel, target, codegen::kCodePrice);
+      EXPECT_EQ(DivisionOf(opts), DivisionOf(codegen::HeuristicOpts(*kernel, target)))
+          << "seed " << seed << ": " << program.name << shapes.what();
       const auto planned = codegen::ApplyOpts(*std::move(kernel), opts, target);
       EXPECT_TRUE(planned.ok()) << "seed " << seed << ": " << program.name << shapes.what() << "\n"
                                 << codegen::OptsToString(opts) << "\n"
@@ -153,6 +168,29 @@ TEST(HeuristicShapes, NeverChoosesWhatIsRefused) {
     }
   }
   EXPECT_GE(kernels, static_cast<int64_t>(last - first));
+}
+
+// A kernel that does little is written out once or twice, one that does much as if LLVM took no
+// time.
+TEST(Tiles, AreForWorkThatPaysForThem) {
+  // Of a tile; vectors of the range in lanes.
+  const auto values = [](const std::vector<codegen::Opt>& opts) {
+    int64_t count = 1;
+    for (const codegen::Opt& opt : opts)
+      if (opt.kind == codegen::OptKind::kUpcast) count *= opt.amount;
+    return count;
+  };
+  for (const Target& target : {TestTarget(), TestTargetWith(32, 16)}) {
+    const auto chosen = [&](int64_t m, int64_t n, int64_t k, double price) {
+      Graph g;
+      const auto kernel = ValueOrDie(codegen::AnalyzeKernel(MatMul(g, m, n, k)));
+      return codegen::HeuristicOpts(kernel, target, price);
+    };
+    EXPECT_GE(values(chosen(16, 16, 8, 0)), 8);
+    EXPECT_LE(values(chosen(16, 16, 8, codegen::kCodePrice)), 2);
+    EXPECT_GE(values(chosen(500, 500, 300, 0)), 8);
+    EXPECT_EQ(chosen(500, 500, 300, codegen::kCodePrice), chosen(500, 500, 300, 0));
+  }
 }
 
 }  // namespace

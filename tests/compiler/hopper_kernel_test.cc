@@ -431,10 +431,12 @@ TEST(HopperKernel, TheChoiceFollowsWaves) {
 
 TEST(HopperKernel, WhatNoViewCanCopy_IsLeftToOthers) {
   const std::pair<KernelCase, const char*> cases[] = {
-      {{.name = "rows of 252 bytes", .k = 126}, "252 bytes apart"},
+      {{.name = "f32 in rows of 504 bytes", .k = 126, .b_turned = true, .dtype = DType::kF32},
+       "504 bytes apart"},
       {{.name = "a computed operand", .computed = true}, "computed"},
       {{.name = "e4m3 by columns", .dtype = DType::kF8E4M3}, "by columns"},
-      {{.name = "an index that begins elsewhere", .shift = 8}, "no sum of its loops"},
+      {{.name = "an index that begins elsewhere", .dtype = DType::kF32, .shift = 8},
+       "no sum of its loops"},
   };
   for (const auto& [test, why] : cases) {
     SCOPED_TRACE(test.name);

@@ -172,13 +172,19 @@ TEST(HopperSpec, SpecRefusesWhatIsNoProgram) {
          b.Special(Grid::kThread, 128);
          b.Do(Code::kMaxRegisters, {}, {100, 0, 0});
        }},
-      {"COPY beside instructions of sm_90a",
+      {"swizzled in memory of no whole patterns",
        [](ProgramBuilder& b) {
          b.Add({.code = Code::kCopy,
                 .src = {b.Alloc(Space::kShared, DType::kF32, 4), b.Int(0),
                         b.Buffer(DType::kF32, 0, 4), b.Int(0)},
-                .imm = {4, 0, 0}});
-         b.Do(Code::kProxyFence);
+                .imm = {4, 1, 1}});
+       }},
+      {"swizzled, but no aligned part of 16 bytes",
+       [](ProgramBuilder& b) {
+         b.Add({.code = Code::kCopy,
+                .src = {b.Alloc(Space::kShared, DType::kF32, 256), b.Int(0),
+                        b.Buffer(DType::kF32, 0, 8), b.Int(0)},
+                .imm = {8, 1, 1}});
        }},
   };
   for (const HopperRefusal& refusal : cases) {

@@ -15,6 +15,7 @@
 #include "tests/compiler/attention_programs.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/online_run.h"
+#include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {
 namespace {
@@ -141,6 +142,21 @@ TEST(OnlineHopper, CausalMasks_LeaveTimesOut) {
   EXPECT_LE(part, 0.68);
 }
 
+// A warp may be late for its turn by as much as the machine allows: one arrival for each warpgroup,
+// which its other warps do not wait for, was found by this.
+TEST(OnlineHopper, TurnsInManyOrders) {
+  const OneKernel kernel(
+      {.heads = 2, .queries = 150, .keys = 200, .width = 64, .dtype = DType::kBF16, .batch = 2});
+  const auto compiled = CompileKernel(
+      kernel.ast(),
+      {.target = CudaTarget("sm_90a", kMultiprocessors), .opts = OptsOf(kTwoGroups)});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    Buffers buffers = kernel.start;
+    EXPECT_EQ(RunOnPtxMachine(*compiled, buffers, {}, seed), absl::OkStatus()) << "seed " << seed;
+  }
+}
+
 struct PlantedMistake {
   const char* name;
   ProgramEdit edit;
@@ -152,25 +168,58 @@ std::vector<PlantedMistake> Mistakes() {
     i.src[2] = b.Plus(b.Int(1), b.Times(i.src[2], -1));
     return true;
   };
-  // In the program's order. Waits: for empty stages of keys and values; for rows, for full stages
-  // of keys and values. Fences and WGWAITs: of scores, of sums. Arrivals: keys, values.
+  const auto leaves_one_more = [](ProgramBuilder&, Instruction& i) {
+    ++i.imm[0];
+    return true;
+  };
+  const auto without_last = [](ProgramBuilder&, Instruction& i) {
+    i.src.pop_back();
+    return true;
+  };
+  const auto without_first = [](ProgramBuilder&, Instruction& i) {
+    i.src.erase(i.src.begin());
+    return true;
+  };
+  // In the program's order, where 1 is of the first time, 2 of the loop, and 3 of the end. Waits:
+  // for empty stages of keys and values; for rows, keys 1, the turn, keys 2, values 2, values 3.
+  // Fences: of scores 1 and 2, of sums and values 2 and 3; WGWAITs: for scores 1 and 2, for sums 2
+  // and 3. Arrivals: keys 1, the turn, keys 2, values 2, values 3.
   return {
-      {"no WGFENCE of scores", Changing(Code::kGroupFence, 0, Drop), {Fault::kAccumulator}},
+      {"no WGFENCE of the first scores",
+       Changing(Code::kGroupFence, 0, Drop),
+       {Fault::kAccumulator}},
       {"no WGFENCE of sums and values",
-       Changing(Code::kGroupFence, 1, Drop),
+       Changing(Code::kGroupFence, 2, Drop),
+       {Fault::kAccumulator}},
+      {"no WGFENCE of the last sums and values",
+       Changing(Code::kGroupFence, 3, Drop),
        {Fault::kAccumulator}},
       {"values are not fenced",
-       Changing(Code::kGroupFence, 1,
-                [](ProgramBuilder&, Instruction& i) {
-                  i.src.pop_back();
-                  return true;
-                }),
+       Changing(Code::kGroupFence, 2, without_last),
        {Fault::kAccumulator}},
-      {"scores are not waited for",
+      {"the first scores are not waited for",
        Changing(Code::kGroupWait, 0, Drop),
        {Fault::kAccumulator, Fault::kRace}},
-      {"sums are not waited for",
+      {"scores are not waited for",
        Changing(Code::kGroupWait, 1, Drop),
+       {Fault::kAccumulator, Fault::kRace}},
+      {"scores may be running while they are read",
+       Changing(Code::kGroupWait, 1, leaves_one_more),
+       {Fault::kAccumulator, Fault::kRace}},
+      {"sums are not waited for",
+       Changing(Code::kGroupWait, 2, Drop),
+       {Fault::kAccumulator, Fault::kRace}},
+      {"products may be running while sums are rescaled",
+       Changing(Code::kGroupWait, 2, leaves_one_more),
+       {Fault::kAccumulator, Fault::kRace}},
+      {"values are made again while a product reads them",
+       Changing(Code::kGroupWait, 2, without_last),
+       {Fault::kAccumulator}},
+      {"sums are rescaled with no wait for them",
+       Changing(Code::kGroupWait, 2, without_first),
+       {Fault::kAccumulator}},
+      {"the last products may be running at the end",
+       Changing(Code::kGroupWait, 3, leaves_one_more),
        {Fault::kAccumulator, Fault::kRace}},
       {"keys come before their stage is empty",
        Changing(Code::kBarrierWait, 0, Drop),
@@ -181,17 +230,37 @@ std::vector<PlantedMistake> Mistakes() {
       {"rows are not waited for",
        Changing(Code::kBarrierWait, 2, Drop),
        {Fault::kRace, Fault::kUninitialised}},
-      {"keys are not waited for",
+      {"the first keys are not waited for",
        Changing(Code::kBarrierWait, 3, Drop),
        {Fault::kRace, Fault::kUninitialised}},
+      {"keys are not waited for",
+       Changing(Code::kBarrierWait, 5, Drop),
+       {Fault::kRace, Fault::kUninitialised}},
       {"values are not waited for",
-       Changing(Code::kBarrierWait, 4, Drop),
+       Changing(Code::kBarrierWait, 6, Drop),
+       {Fault::kRace, Fault::kUninitialised}},
+      {"the last values are not waited for",
+       Changing(Code::kBarrierWait, 7, Drop),
        {Fault::kRace, Fault::kUninitialised}},
       {"the other parity of keys",
-       Changing(Code::kBarrierWait, 3, other_parity),
+       Changing(Code::kBarrierWait, 5, other_parity),
        {Fault::kRace, Fault::kUninitialised, Fault::kEndlessWait}},
-      {"keys are never released", Changing(Code::kBarrierArrive, 0, Drop), {Fault::kEndlessWait}},
-      {"values are never released", Changing(Code::kBarrierArrive, 1, Drop), {Fault::kEndlessWait}},
+      {"the other parity of the last values",
+       Changing(Code::kBarrierWait, 7, other_parity),
+       {Fault::kRace, Fault::kUninitialised, Fault::kEndlessWait}},
+      {"nobody has the first turn",
+       Changing(Code::kBarrierWait, 4,
+                [](ProgramBuilder& b, Instruction& i) {
+                  i.src[2] = b.Int(0);
+                  return true;
+                }),
+       {Fault::kEndlessWait}},
+      {"the first keys are never released",
+       Changing(Code::kBarrierArrive, 0, Drop),
+       {Fault::kEndlessWait}},
+      {"no turn is passed on", Changing(Code::kBarrierArrive, 1, Drop), {Fault::kEndlessWait}},
+      {"keys are never released", Changing(Code::kBarrierArrive, 2, Drop), {Fault::kEndlessWait}},
+      {"values are never released", Changing(Code::kBarrierArrive, 3, Drop), {Fault::kEndlessWait}},
       {"half of the bytes of rows are expected",
        Changing(Code::kBarrierExpect, 0,
                 [](ProgramBuilder&, Instruction& i) {

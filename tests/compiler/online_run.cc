@@ -67,9 +67,10 @@ void RunAsPtx(const UOp* ast, const Ways& ways, Buffers& buffers) {
   ASSERT_TRUE(absl::StrContains(compiled->object, groups ? "wgmma.mma_async" : "mma.sync"));
   EXPECT_FALSE(absl::StrContains(compiled->object, ".local"));
   if (const std::string ptxas = FindPtxas(); groups && !ptxas.empty()) {
-    const auto spilled = Assemble(ptxas, compiled->object, ways.arch);
-    ASSERT_TRUE(spilled.ok()) << spilled.status();
-    EXPECT_EQ(*spilled, 0);
+    const auto assembled = AssembleKernel(ptxas, compiled->object, ways.arch);
+    ASSERT_TRUE(assembled.ok()) << assembled.status();
+    EXPECT_EQ(assembled->stack_bytes + assembled->spill_bytes, 0);
+    EXPECT_FALSE(assembled->serialised);
   }
   const absl::Status ran = RunOnPtxMachine(*compiled, buffers);
   ASSERT_TRUE(ran.ok()) << ran << "\n" << compiled->object;

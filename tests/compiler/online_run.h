@@ -35,7 +35,8 @@ program::Program ProgramOf(const UOp* ast, const Ways& ways);
 // Both check their own success by ASSERT. Adds the instructions that were run to `steps`.
 void RunAsProgram(const UOp* ast, const Ways& ways, uint32_t seed, Buffers& buffers,
                   int64_t* steps = nullptr);
-// Without spilled registers where there is an assembler and the tile is of warpgroups.
+// Without spilled registers, and with products that run on, where there is an assembler and the
+// tile is of warpgroups.
 void RunAsPtx(const UOp* ast, const Ways& ways, Buffers& buffers);
 
 using RunKernel = std::function<void(const UOp* ast, Buffers& own)>;

@@ -169,6 +169,14 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
                 .src = {x, x},
                 .imm = {static_cast<int64_t>(Rounding::kWithProduct), 0, 0}});
        }},
+      {"by a unit",
+       [](ProgramBuilder& b) {
+         b.Add({.code = Code::kAlu,
+                .op = Op::kExp2,
+                .dtype = DType::kF64,
+                .src = {b.Const(DType::kF64, 1)},
+                .imm = {static_cast<int64_t>(Rounding::kByUnit), 0, 0}});
+       }},
       {"operands of other types",
        [](ProgramBuilder& b) {
          const ValueId x = b.Splat(b.Const(DType::kF32, 1), 4);

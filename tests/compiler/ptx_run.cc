@@ -54,10 +54,10 @@ ptx::TensorMap EncodeMap(const MappedTensor& map, uint64_t address) {
 
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars, uint64_t seed,
-                             uint64_t* bank_conflicts) {
+                             uint64_t* bank_conflicts, MachineCounts* counts) {
   if (kernel.tasks == 0) return absl::OkStatus();
   ptx::DeviceMemory memory;
-  ptx::Machine machine(&memory, {.seed = seed});
+  ptx::Machine machine(&memory, {.seed = seed, .inexact = seed});
   OB_ASSIGN_OR_RETURN(const std::unique_ptr<ptx::LoadedModule> module, machine.Load(kernel.object));
   std::vector<uint64_t> addresses;
   const auto upload = [&](const void* bytes, size_t count) {
@@ -83,7 +83,9 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
       config.parameters.resize(at + sizeof encoded);
       std::memcpy(config.parameters.data() + at, &encoded, sizeof encoded);
     }
-  if (!kernel.maps.empty()) config.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
+  // What the text declares without a size is the launch's.
+  if (absl::StrContains(kernel.object, ".extern .shared"))
+    config.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
   const absl::Status status = machine.Launch(*module, kernel.symbol, config);
   if (!status.ok() || !machine.reports().empty()) {
     std::string text(status.message());
@@ -96,6 +98,9 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
       OB_CHECK(memory.Read(addresses[slot], buffers[slot].data(), buffers[slot].size()));
   if (bank_conflicts != nullptr)
     *bank_conflicts = machine.counters().shared_wavefronts - machine.counters().shared_accesses;
+  if (counts != nullptr)
+    *counts = {machine.counters().shared_accesses, machine.counters().shared_wavefronts,
+               machine.counters().global_sectors};
   return absl::OkStatus();
 }
 
@@ -130,6 +135,7 @@ absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::st
       !number(" bytes spill stores", &stored) || !number(" bytes spill loads", &loaded))
     return absl::InternalError(words);
   out.spill_bytes = stored + loaded;
+  out.serialised = absl::StrContains(words, "serialized");
   for (const absl::string_view line : absl::StrSplit(words, '\n'))
     out.warnings += absl::StrContains(line, "warning") ? 1 : 0;
   return out;

@@ -12,13 +12,20 @@
 
 namespace outboard::test {
 
+// What the machine counts: accesses to shared memory by ordinary instructions and the wavefronts
+// that they take, and sectors of 32 bytes of buffers that are read and written.
+struct MachineCounts {
+  uint64_t shared_accesses = 0, shared_wavefronts = 0, global_sectors = 0;
+};
+
 // Every buffer is an allocation of exactly its bytes; of a kernel in several copies there are those
-// of the first copy first. Errors: what the machine reports, and
+// of the first copy first. Powers of two by the unit are as wrong as PTX allows, unless the seed is
+// 0. Errors: what the machine reports, and
 // INVALID_ARGUMENT for text that it does not know. `bank_conflicts`, unless it is null: how
 // often an access to shared memory waits for a bank.
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars = {}, uint64_t seed = 1,
-                             uint64_t* bank_conflicts = nullptr);
+                             uint64_t* bank_conflicts = nullptr, MachineCounts* counts = nullptr);
 
 // The assembler's path: $OUTBOARD_PTXAS, the one that `scripts/setup --assembler` has fetched, or
 // `ptxas` in $PATH; empty where there is none.
@@ -32,6 +39,7 @@ struct Assembled {
   int64_t stack_bytes = 0;
   int64_t spill_bytes = 0;  // stored and loaded
   int64_t warnings = 0;
+  bool serialised = false;  // it waits for products of warpgroups one by one
 };
 // Errors: INTERNAL with the assembler's words.
 absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,

@@ -15,7 +15,7 @@
 #include "compiler/compile.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/row_sums.h"
-#include "compiler/optimize/operands/mma_tile.h"
+#include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
 #include "compiler/rewrite/rules/linear.h"
 #include "compiler/schedule/schedule.h"
@@ -53,7 +53,7 @@ schedule::Schedule ScheduleOf(Graph& g, const UOp* sink, std::span<const int64_t
   };
   if (divides)
     options.computes_sums = [&](const UOp* kernel) {
-      return codegen::ComputesRowSums(kernel, target);
+      return program::ComputesRowSums(kernel, target);
     };
   return ValueOrDie(schedule::MakeSchedule(g, sink, target, donated, options));
 }

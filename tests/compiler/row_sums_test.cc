@@ -299,7 +299,7 @@ schedule::Schedule ScheduleOf(Graph& g, const UOp* sink, const char* arch, bool 
   schedule::ScheduleOptions options;
   if (divides)
     options.computes_sums = [target](const UOp* kernel) {
-      return codegen::ComputesRowSums(kernel, target);
+      return program::ComputesRowSums(kernel, target);
     };
   return ValueOrDie(schedule::MakeSchedule(g, sink, target, {}, options));
 }

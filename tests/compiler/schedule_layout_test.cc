@@ -31,6 +31,32 @@ class ScheduleLayoutTest : public testing::Test {
     return Reduce(g, Op::kAdd, Reduce(g, Op::kAdd, hot, {4}), {1, 3});
   }
 
+  // The convolution of x [B, C, L] with weights [O, C, kernel], in f32: [B, O, 1, places, 1].
+  const UOp* Convolution(const UOp* x, const UOp* weights) {
+    const Dim batch = x->shape[0], channels = x->shape[1], length = x->shape[2],
+              outputs = weights->shape[0], kernel = weights->shape[2],
+              places = Dim(length.value() - kernel.value() + 1);
+    const Shape dims = {batch, channels, places, kernel, length};
+    const auto along = [&](Dim n, int where) {
+      Shape ones(dims.size(), Dim(1));
+      ones[where] = n;
+      return Expand(g, Reshape(g, Iota(g, DType::kI32, n), ones), dims);
+    };
+    const UOp* const place = Add(g, along(places, 2), along(kernel, 3));
+    const UOp* const spread = Expand(g, Reshape(g, x, {batch, channels, 1, 1, length}), dims);
+    const UOp* const hot = Where(g, Alu(g, Op::kCmpEq, along(length, 4), place), spread,
+                                 Full(g, ConstFloat(g, x->dtype, 0), dims));
+    const Shape all = {batch, outputs, channels, places, kernel};
+    const auto wide = [&](const UOp* operand, const Shape& shape) {
+      operand = Expand(g, Reshape(g, operand, shape), all);
+      return operand->dtype == DType::kF32 ? operand : Cast(g, operand, DType::kF32);
+    };
+    return Reduce(g, Op::kAdd,
+                  Mul(g, wide(Reduce(g, Op::kAdd, hot, {4}), {batch, 1, channels, places, kernel}),
+                      wide(weights, {1, outputs, channels, 1, kernel})),
+                  {2, 4});
+  }
+
   void Choose(const UOp* result, const Target& target = TestTarget()) {
     sink = Sink(g, {result});
     choice = ValueOrDie(ChooseMaterialized(g, sink, target));
@@ -110,6 +136,30 @@ TEST_F(ScheduleLayoutTest, SumsReadBothWays_StayRowMajor) {
   Choose(Add(g, Reshape(g, turned, {2, 9}), Reshape(g, plain, {2, 9})),
          CudaTarget("sm_90a", 132));
   EXPECT_TRUE(layouts.empty());
+}
+
+// On GPUs, of 16 bits: as the image that they are multiplied by.
+TEST_F(ScheduleLayoutTest, WeightsAreCopiedWithTheirChannelsLast) {
+  const auto choose = [&](DType dtype, const Target& target) {
+    const auto input = [&](const Shape& dims) { return Param(g, 10, dtype, dims); };
+    const UOp* const x = Kept(Add(g, input({2, 16, 9}), Param(g, 11, dtype, {2, 16, 9})));
+    const UOp* const weights = Param(g, 12, dtype, {8, 16, 3});
+    Choose(Convolution(x, weights), target);
+    EXPECT_EQ(layouts.at(x), (Order{0, 2, 1}));
+    return weights;
+  };
+  const Target gpu = CudaTarget("sm_90a", 132);
+  const UOp* const weights = choose(DType::kBF16, gpu);
+  ASSERT_TRUE(layouts.contains(weights));
+  EXPECT_EQ(layouts.at(weights), (Order{0, 2, 1}));
+  const LaidOut laid_out = ApplyLayouts(g, sink, choice, layouts);
+  ASSERT_EQ(laid_out.choice.kept.size(), choice.kept.size() + 1);
+  const UOp* const copy = laid_out.choice.kept[0];
+  EXPECT_EQ(copy->op, Op::kPermute);
+  EXPECT_EQ(copy->src[0], weights);
+  EXPECT_TRUE(laid_out.choice.read_again.contains(copy));
+  EXPECT_FALSE(layouts.contains(choose(DType::kF32, gpu)));
+  EXPECT_FALSE(layouts.contains(choose(DType::kBF16, TestTarget())));
 }
 
 }  // namespace

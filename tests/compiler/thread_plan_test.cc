@@ -207,6 +207,8 @@ constexpr IllegalCase kIllegal[] = {
     {Halves, "UPCAST:0:8 LANE:0:32 WARP:0:4 UPCAST:0:2", absl::StatusCode::kInvalidArgument,
      "beyond the extent"},
     {Halves, "THREAD:0:1", absl::StatusCode::kInvalidArgument, "blocks of threads"},
+    {Halves, "MMA:0:1", absl::StatusCode::kInvalidArgument, "stands alone"},
+    {Halves, "WGMMA:0:1", absl::StatusCode::kInvalidArgument, "stands alone"},
     {ColumnSums, "LANE:0:8 SHARE:1:4 WARP:0:2", absl::StatusCode::kOk, ""},
     {Centred, "LANE:1:32 SHARE:2:48", absl::StatusCode::kInvalidArgument, "power of two"},
     {Centred, "SHARE:2:16 LANE:1:32", absl::StatusCode::kInvalidArgument, "a warp has 32"},

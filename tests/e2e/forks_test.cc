@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,8 +28,16 @@ class ForksTest : public ::testing::Test {
   // One device of two is free when it forks.
   void SetUp() override {
     cloud_.StartUp(1, "--devices 2 --snapshot-every 5");
-    parent_ = cloud_.Connect();
-    ASSERT_NE(parent_, nullptr);
+    session::SessionOptions options = cloud_.Options();
+    options.debug = true;
+    options.tell = [this](const std::string& line) {
+      std::lock_guard lock(mutex_);
+      opened_ += line.starts_with("a session at ") ? 1 : 0;
+    };
+    absl::StatusOr<std::unique_ptr<Session>> parent = absl::UnknownError("");
+    ASSERT_TRUE(test::Eventually([&] { return (parent = Session::Connect(options)).ok(); }))
+        << parent.status();
+    parent_ = *std::move(parent);
     const SessionScope scope(parent_);
     weights_ = Tensor::from(std::vector<float>{1, 2});
     keep({{"weights", weights_}});
@@ -46,6 +55,13 @@ class ForksTest : public ::testing::Test {
     return queued;
   }
 
+  int Opened() {
+    std::lock_guard lock(mutex_);
+    return opened_;
+  }
+
+  std::mutex mutex_;
+  int opened_ = 0;  // lines that say that a session began
   test::Cluster cloud_;
   std::shared_ptr<Session> parent_;
   Tensor weights_;
@@ -76,11 +92,13 @@ TEST_F(ForksTest, FewerDevicesThanForks_EachBeginsWhenItHasOne) {
 
 TEST_F(ForksTest, AForkThatIsClosedInTheQueue_LeavesIt) {
   ASSERT_EQ(Queued(), 2u);
+  EXPECT_EQ(Opened(), 2) << "the parent and the one that has a device";
   ASSERT_TRUE(forks_[1]->Close().ok());
   EXPECT_FALSE(forks_[1]->Sync().ok());
   EXPECT_TRUE(test::Eventually([&] { return Queued() == 1; }));
   ASSERT_TRUE(forks_[0]->Close().ok());
   EXPECT_TRUE(forks_[2]->Sync().ok());
+  EXPECT_TRUE(test::Eventually([&] { return Opened() == 3; })) << "not one that never began";
   EXPECT_EQ(forks_[2]->Kept().size(), 1u);
   ASSERT_TRUE(forks_[2]->Close().ok());
 }

@@ -81,7 +81,9 @@ TEST_F(GroupsTest, ASession_HasAnExecutorForEachDeviceAndTwiceTheBill) {
   auto session = ConnectTo(2);
   ASSERT_NE(session, nullptr);
   ASSERT_TRUE(Step(*session).ok());
-  EXPECT_EQ(DescendantsNamed(cluster_.gateway().pid(), "executor").size(), 3u) << "one is spare";
+  EXPECT_TRUE(Eventually([&] {
+    return DescendantsNamed(cluster_.gateway().pid(), "executor").size() == 3;
+  })) << "one is spare, and may come later";
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   ASSERT_TRUE(Step(*session).ok());
   ASSERT_TRUE(session->Close().ok());
@@ -257,7 +259,7 @@ TEST_F(LostRankTest, ATrainingOnTwoDevices_WhoseWorkerIsKilled_GoesOnWithAnother
   // The one whose ranks they are.
   for (const char* name : {"--name local-0", "--name local-1"})
     for (const int worker : DescendantsNamed(cluster_.gateway().pid(), name))
-      if (DescendantsNamed(worker, "executor").size() == 3) kill(worker, SIGKILL);
+      if (DescendantsNamed(worker, "executor").size() >= 2) kill(worker, SIGKILL);
   ASSERT_EQ(training->Wait(), 0) << training->err();
   const auto result = [](const std::string& out) {
     const size_t weights = out.find("weights ");

@@ -74,7 +74,9 @@ TEST(Parked, WhatAProgramLeftIsSavedBeforeTheNextGetsItsMemory) {
   EXPECT_TRUE(Eventually([&] { return log().find("event=session_stored") != std::string::npos; }))
       << log();
   EXPECT_NE(log().find("saved=true"), std::string::npos) << log();
-  EXPECT_EQ(test::DescendantsNamed(worker->pid(), "executor").size(), 2u) << "and the spare one";
+  EXPECT_TRUE(Eventually([&] {
+    return test::DescendantsNamed(worker->pid(), "executor").size() == 2;
+  })) << "and the spare one";
   EXPECT_TRUE((*next)->Close().ok());
 
   proxy.SetRefuse(false);

@@ -286,11 +286,12 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"account show nobody --data " + folder, 2},
       {"credit add 20 --account friend --id a --data " + folder, 0},
       {"credit add 20 --account friend --id a --json --data " + folder, 0},  // again: nothing
-      {"credit add 20 --tenant friend --id a --data " + folder, 0},  // the same account
+      {"credit add 20 --tenant friend --id a --data " + folder, 0},          // the same account
       {"credit add 20 --account friend --tenant friend --id a --data " + folder, 2},
       {"credit add 21 --account friend --id a --data " + folder, 1},
       {"credit add 0 --account friend --id b --data " + folder, 2},
-      {"credit add 9223372036854775808 --account friend --id b --data " + folder, 1},
+      {"credit add 9223372036854775808 --account friend --id b --data " + folder, 2},
+      {"credit add 9223372036854.775808 --account friend --id b --data " + folder, 2},
       {"credit add 1.0000001 --account friend --id b --data " + folder, 2},
       {"credit add 1 --account nobody --id b --data " + folder, 2},
       {"cap set 5 --account friend --data " + folder, 0},

@@ -122,8 +122,10 @@ TEST_F(SandboxE2eTest, AllWalls_SeveralAccountsAndNothingIsSaid) {
   EXPECT_TRUE(test::Step(*first).ok());
   EXPECT_TRUE(test::Step(**other).ok());
   // Two executors and a spare, each in namespaces of its own, and as little of the machine's.
-  const std::vector<int> executors = test::DescendantsNamed(worker->pid(), "executor");
-  EXPECT_EQ(executors.size(), 3u);
+  std::vector<int> executors;
+  EXPECT_TRUE(Eventually([&] {  // the spare may be started later
+    return (executors = test::DescendantsNamed(worker->pid(), "executor")).size() == 3;
+  })) << executors.size();
   std::vector<std::string> seen, cores;
   for (const int pid : executors) {
     const std::string folder = "/proc/" + std::to_string(pid);

@@ -2,6 +2,7 @@
 // the last bit, and nobody is billed for the time between.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -75,7 +76,10 @@ TEST_F(SurviveTest, AnExecutorThatIsKilled) {
   auto training = StartTraining();
   for (int step : {50, 900}) {
     AwaitStep(*training, step);
-    for (int pid : DescendantsNamed(cluster_.gateway().pid(), "executor")) kill(pid, SIGKILL);
+    // The youngest, which is spare, goes first: once the session's own has ended it is the next.
+    std::vector<int> executors = DescendantsNamed(cluster_.gateway().pid(), "executor");
+    std::ranges::reverse(executors);
+    for (int pid : executors) kill(pid, SIGKILL);
   }
   EXPECT_EQ(training->Wait(), 0) << training->err();
   EXPECT_EQ(ResultOf(*training), expected);

@@ -147,8 +147,8 @@ class World {
       } else if (const auto* const hold = std::get_if<TakeHold>(&action)) {
         OB_CHECK(hold->request.to_ms > 0 && !hold->request.prices_per_hour.empty());
         asked_.push_back(*hold);
-      } else if (const auto* const lease = std::get_if<WriteLease>(&action)) {
-        if (lease->end.empty()) begun_.push_back(lease->lease);
+      } else if (const auto* const lease = std::get_if<BeginLease>(&action)) {
+        begun_.push_back(lease->lease);
       } else if (const auto* const post = std::get_if<Post>(&action)) {
         for (const Charge& charge : post->charges) {
           OB_CHECK(charge.from_ms < charge.to_ms && charge.amount.value >= 0);

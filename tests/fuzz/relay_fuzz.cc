@@ -70,7 +70,7 @@ Blobs& TheBlobs() {
 }
 
 // The kinds of step that seeds name.
-enum Step { kConnect, kDrop, kDrained, kFromExecutor, kFromClient, kGraph, kPut, kSteps };
+enum Step { kConnect, kDrop, kWritable, kFromExecutor, kFromClient, kGraph, kPut, kSteps };
 
 class Session {
  public:
@@ -94,8 +94,8 @@ class Session {
       case kDrop:
         if (bytes_.OneIn(8)) return relay_.DropExecutor(&executor_);
         return relay_.DropClient(bytes_.OneIn(2) ? &client : nullptr);
-      case kDrained:
-        return bytes_.OneIn(2) ? relay_.ClientDrained() : relay_.ExecutorDrained(&executor_);
+      case kWritable:
+        return bytes_.OneIn(2) ? relay_.ClientWritable() : relay_.ExecutorWritable(&executor_);
       case kFromExecutor: {
         proto::ServerFrame answer;
         if (!Parse(answer)) return;

@@ -350,7 +350,7 @@ TEST_F(SessionRowsTest, ALeaseOfStateAloneIsNoTimeOfDevices) {
     lease.key_id = "k";
     lease.price_class = "small";
     const uint64_t grant = *rows->GrantLease(lease);
-    ASSERT_TRUE(rows->EndLease({SessionId{1, 7}, grant}, "idle", After(10)).ok());
+    ASSERT_TRUE(rows->EndLease({SessionId{1, 7}, grant}, LeaseEnd::kIdle, After(10)).ok());
   }
   const auto leases = rows->LeasesOf(SessionId{1, 7});
   ASSERT_EQ(leases->size(), 3u);
@@ -380,7 +380,7 @@ TEST_F(SessionRowsTest, Errors) {
   EXPECT_TRUE(absl::IsInvalidArgument(rows->Put(row)));
   EXPECT_TRUE(absl::IsInvalidArgument(rows->Put(Row(8, UINT64_MAX))));
   EXPECT_TRUE(absl::IsNotFound(rows->Get(SessionId{1, 8}).status()));
-  EXPECT_TRUE(absl::IsNotFound(rows->EndLease({SessionId{1, 8}, 1}, "closed", kNoon)));
+  EXPECT_TRUE(absl::IsNotFound(rows->EndLease({SessionId{1, 8}, 1}, LeaseEnd::kClosed, kNoon)));
   LeaseRow lease = Lease(8);
   lease.devices = 0;
   EXPECT_TRUE(absl::IsInvalidArgument(rows->GrantLease(lease).status()));
@@ -389,14 +389,30 @@ TEST_F(SessionRowsTest, Errors) {
 TEST_F(SessionRowsTest, LeasesAreNumberedAndNeverAgain) {
   EXPECT_EQ(*rows->GrantLease(Lease(7)), 1u);
   EXPECT_EQ(*rows->GrantLease(Lease(8)), 1u);
-  ASSERT_TRUE(rows->EndLease({SessionId{1, 7}, 1}, "idle", After(3)).ok());
-  ASSERT_TRUE(rows->EndLease({SessionId{1, 7}, 1}, "closed", After(4)).ok());
+  ASSERT_TRUE(rows->EndLease({SessionId{1, 7}, 1}, LeaseEnd::kIdle, After(3)).ok());
+  ASSERT_TRUE(rows->EndLease({SessionId{1, 7}, 1}, LeaseEnd::kClosed, After(4)).ok());
   EXPECT_EQ(*rows->GrantLease(Lease(7)), 2u);
   const auto leases = rows->LeasesOf(SessionId{1, 7});
   ASSERT_EQ(leases->size(), 2u);
   EXPECT_EQ(leases->at(0).released_at, After(3));
   EXPECT_EQ(leases->at(0).end, "idle");
   EXPECT_FALSE(leases->at(1).released_at.has_value());
+}
+
+// Files of earlier versions have these texts, and a usage report looks for one of them.
+TEST_F(SessionRowsTest, TheEndOfALease_HasTheTextThatItAlwaysHad) {
+  const std::string_view texts[] = {
+      "closed",        "idle",      "abandoned",  "refused",         "executor lost",
+      "worker lost",   "no device", "no credit",  "gateway stopped", "gateway restarted",
+      "not written",   "held",      "runs again", "put away",        "resumed",
+      "worker drained"};
+  for (size_t i = 0; i < std::size(texts); ++i) {
+    const uint64_t grant = *rows->GrantLease(Lease(7));
+    ASSERT_TRUE(rows->EndLease({SessionId{1, 7}, grant}, static_cast<LeaseEnd>(i), kNoon).ok());
+    EXPECT_EQ(rows->LeasesOf(SessionId{1, 7})->back().end, texts[i]);
+  }
+  EXPECT_EQ(LeaseEnd::kWorkerDrained, static_cast<LeaseEnd>(std::size(texts) - 1))
+      << "or more texts";
 }
 
 TEST_F(SessionRowsTest, AStartOfTheGatewayTakesOverWhatWasLive) {

@@ -71,7 +71,7 @@ class Writes final : public WriteQueue {
         jobs.push_back([receipt, refused, why = receipts_refused] { refused(receipt, why); });
     }
   }
-  void EndLease(LeaseId, std::string) override {}
+  void EndLease(LeaseId, LeaseEnd) override {}
   void Then(std::function<void(absl::Status)> job) override {
     jobs.push_back([job = std::move(job)] { job(absl::OkStatus()); });
   }
@@ -144,7 +144,7 @@ class ClientEnd final : public ClientEndpoint {
     Send(std::move(frame));
     End(std::move(why));
   }
-  bool AskDrained() override { return false; }
+  bool AskWritable() override { return false; }
   void ResumeReading() override {}
   bool Hold() override { return true; }
   void Unhold() override {}
@@ -156,7 +156,7 @@ class ValuesEnd final : public ValuesEndpoint {
  public:
   void Send(proto::ServerFrame) override {}
   void End(absl::Status why) override { ends.push_back(std::move(why)); }
-  bool AskDrained() override { return false; }
+  bool AskWritable() override { return false; }
   std::vector<absl::Status> ends;
 };
 
@@ -164,7 +164,7 @@ class ExecutorEnd final : public ExecutorEndpoint {
  public:
   void Send(proto::ClientFrame frame) override { sent.push_back(std::move(frame)); }
   void End(absl::Status) override { ended = true; }
-  bool AskDrained() override { return false; }
+  bool AskWritable() override { return false; }
   void ResumeReading() override {}
   std::vector<proto::ClientFrame> sent;
   bool ended = false;

@@ -115,10 +115,11 @@ TEST(CorePrices, OfAnOwnMachine_StateOnTheGatewaysDisk_CostsAsOfTheCheapestClass
   EXPECT_EQ(posted.at(UseState::kRun).second, 0);
   EXPECT_FALSE(posted.contains(UseState::kParked));
   EXPECT_NEAR(static_cast<double>(posted.at(UseState::kStored).second), 360, 3);
-  for (const Action& action : w.history)
-    if (const auto* const lease = std::get_if<WriteLease>(&action);
-        lease != nullptr && lease->end.empty())
-      EXPECT_EQ(lease->price_class, lease->use == UseState::kStored ? "small" : kOwnMachines);
+  for (const Action& action : w.history) {
+    const auto* const lease = std::get_if<BeginLease>(&action);
+    if (lease == nullptr) continue;
+    EXPECT_EQ(lease->price_class, lease->use == UseState::kStored ? "small" : kOwnMachines);
+  }
 }
 
 TEST(CorePrices, Bill_HasAllAmountsAndTheTimeOfDevices) {
@@ -144,9 +145,10 @@ TEST(CorePrices, EachState_IsALeaseOfItsOwn) {
   w.Idle(id, 70);
   std::vector<std::pair<uint64_t, UseState>> begun, ended;
   for (const Action& action : w.history) {
-    const auto* const lease = std::get_if<WriteLease>(&action);
-    if (lease == nullptr) continue;
-    (lease->end.empty() ? begun : ended).emplace_back(lease->lease.grant, lease->use);
+    if (const auto* const lease = std::get_if<BeginLease>(&action))
+      begun.emplace_back(lease->lease.grant, lease->use);
+    if (const auto* const lease = std::get_if<EndLease>(&action))
+      ended.emplace_back(lease->lease.grant, lease->use);
   }
   using Leases = std::vector<std::pair<uint64_t, UseState>>;
   EXPECT_EQ(begun, (Leases{{1, UseState::kRun}, {2, UseState::kHeld}, {3, UseState::kParked}}));

@@ -37,12 +37,12 @@ struct World {
   void AnswerAll() {
     for (size_t i = 0; i < actions.size(); ++i) {
       const auto* hold = std::get_if<TakeHold>(&actions[i]);
-      const auto* lease = std::get_if<WriteLease>(&actions[i]);
+      const auto* lease = std::get_if<BeginLease>(&actions[i]);
       Event answer;
       if (hold != nullptr && !asks_money)
         answer = HoldAnswered{hold->request.lease.session, hold->number,
                               {hold->request.to_ms, absl::OkStatus()}};
-      else if (lease != nullptr && lease->end.empty() && !asks_disk)
+      else if (lease != nullptr && !asks_disk)
         answer = LeaseWritten{lease->lease};
       else
         continue;
@@ -111,7 +111,7 @@ struct World {
   int64_t now_ns = 0;
   int64_t posted_ms = 0;
   bool asks_money = false;  // the test answers TakeHold itself
-  bool asks_disk = false;   // likewise WriteLease
+  bool asks_disk = false;   // likewise BeginLease
   std::vector<Action> actions, history;
 };
 

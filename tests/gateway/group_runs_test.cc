@@ -17,6 +17,7 @@ namespace outboard::gateway {
 namespace {
 
 constexpr TenantId kTenant{1};
+using Planned = GroupRuns::Planned;
 using Written = std::vector<std::shared_ptr<const WrittenGraph>>;
 
 EncodedGraph Doubled() {
@@ -47,14 +48,14 @@ class GroupRunsTest : public ::testing::Test {
   // As the relay does.
   Written Pass(proto::ClientFrame& frame) {
     Written written;
-    const auto prepared = runs_.Prepare(/*may_write=*/true, frame);
-    EXPECT_TRUE(prepared.ok() && *prepared) << prepared.status();
+    const auto planned = runs_.PlanFrame(/*may_write=*/true, frame);
+    EXPECT_TRUE(planned.ok() && *planned == Planned::kAll) << planned.status();
     runs_.Rewrite(frame, written);
     return written;
   }
   static Written Pass(GroupRuns& runs, proto::ClientFrame frame) {
     Written written;
-    EXPECT_TRUE(runs.Prepare(true, frame).ok());
+    EXPECT_TRUE(runs.PlanFrame(true, frame).ok());
     runs.Rewrite(frame, written);
     return written;
   }
@@ -67,13 +68,14 @@ class GroupRunsTest : public ::testing::Test {
 TEST_F(GroupRunsTest, AGraph_IsWrittenOnceAndSentOnceInAnEpoch) {
   proto::ClientFrame put = Put(1, 1), first = Run(2, 1, 2), second = Run(3, 1, 3);
   Pass(put);
-  EXPECT_FALSE(*runs_.Prepare(/*may_write=*/false, first)) << "that takes its time";
+  EXPECT_EQ(*runs_.PlanFrame(/*may_write=*/false, first), Planned::kMustWrite)
+      << "that takes its time";
   const Written written = Pass(first);
   ASSERT_EQ(written.size(), 1u);
   EXPECT_EQ(first.items(0).run().graph_id(), written[0]->id);
   Graph g;
   EXPECT_TRUE(DecodeGraph(g, written[0]->bytes, Level::kDevice).ok());
-  EXPECT_TRUE(*runs_.Prepare(/*may_write=*/false, second)) << "the same layouts";
+  EXPECT_EQ(*runs_.PlanFrame(/*may_write=*/false, second), Planned::kAll) << "the same layouts";
   EXPECT_TRUE(Pass(second).empty());
   EXPECT_EQ(second.items(0).run().graph_id(), written[0]->id);
   runs_.Restart();
@@ -87,11 +89,11 @@ TEST_F(GroupRunsTest, AnotherSession_HasWhatWasWrittenBefore) {
   GroupRuns other{kTenant, shard::Mesh{{2}}, shard::Spread::kAuto, &sharder_};
   OB_CHECK_OK(other.AddGraph(graph_.id.ToBytes(), graph_.bytes));
   Pass(other, Put(1, 1));
-  EXPECT_TRUE(*other.Prepare(/*may_write=*/false, Run(2, 1, 2)));
+  EXPECT_EQ(*other.PlanFrame(/*may_write=*/false, Run(2, 1, 2)), Planned::kAll);
   GroupRuns stranger{TenantId{2}, shard::Mesh{{2}}, shard::Spread::kAuto, &sharder_};
   OB_CHECK_OK(stranger.AddGraph(graph_.id.ToBytes(), graph_.bytes));
   Pass(stranger, Put(1, 1));
-  EXPECT_FALSE(*stranger.Prepare(/*may_write=*/false, Run(2, 1, 2)));
+  EXPECT_EQ(*stranger.PlanFrame(/*may_write=*/false, Run(2, 1, 2)), Planned::kMustWrite);
 }
 
 // What is sent again is what was sent, whatever has become of the handles since.
@@ -133,7 +135,7 @@ TEST_F(GroupRunsTest, ACarriedResultThatIsFetched_StaysInPartsAndIsMadeWhole) {
   fetch.add_items()->set_seq(3);
   fetch.mutable_items(0)->mutable_fetch()->add_handles(2);
   Written gathers;
-  ASSERT_TRUE(runs.Prepare(true, fetch).ok());
+  ASSERT_TRUE(runs.PlanFrame(true, fetch).ok());
   runs.Rewrite(fetch, gathers);
   ASSERT_EQ(fetch.items(0).fetch().whole_size(), 1) << "the first Run's result is cut";
   proto::ClientFrame repeated = Run(4, 2, 3);
@@ -142,7 +144,7 @@ TEST_F(GroupRunsTest, ACarriedResultThatIsFetched_StaysInPartsAndIsMadeWhole) {
   run.add_carry();  // output 0 into input 0
   run.add_fetch(0);
   Written written;
-  ASSERT_TRUE(runs.Prepare(true, repeated).ok());
+  ASSERT_TRUE(runs.PlanFrame(true, repeated).ok());
   runs.Rewrite(repeated, written);
   ASSERT_EQ(run.whole_size(), 1);
   EXPECT_EQ(run.whole(0).index(), 0u);
@@ -159,12 +161,12 @@ TEST_F(GroupRunsTest, ArraysOfASnapshot_AreResumedAsTheyLay) {
   step.mutable_items(0)->mutable_run()->add_donate(0);  // it is state, and left in parts
   Pass(runs, step);
   runs.NoteSnapshot(1);
-  EXPECT_FALSE(runs.TakeNoted(1).has_value()) << "a later item was looked at";
+  EXPECT_FALSE(runs.TakeNoted(1).has_value()) << "a later item was planned";
   runs.NoteSnapshot(2);
   proto::ClientFrame next = Run(3, 2, 3);
   next.mutable_items(0)->mutable_run()->add_donate(0);
   proto::ClientFrame again = next;
-  ASSERT_TRUE(runs.Prepare(true, next).ok());
+  ASSERT_TRUE(runs.PlanFrame(true, next).ok());
   Written written;
   runs.Rewrite(next, written);
   const auto noted = runs.TakeNoted(2);
@@ -178,7 +180,8 @@ TEST_F(GroupRunsTest, ArraysOfASnapshot_AreResumedAsTheyLay) {
   GroupRuns later{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
   ASSERT_TRUE(later.Resume(state).ok());
   OB_CHECK_OK(later.AddGraph(graph_.id.ToBytes(), graph_.bytes));
-  EXPECT_TRUE(*later.Prepare(/*may_write=*/false, again)) << "the same memory, layouts and all";
+  EXPECT_EQ(*later.PlanFrame(/*may_write=*/false, again), Planned::kAll)
+      << "the same memory, layouts and all";
   Written same;
   later.Rewrite(again, same);
   EXPECT_EQ(again.items(0).run().graph_id(), next.items(0).run().graph_id());
@@ -199,11 +202,11 @@ TEST_F(GroupRunsTest, AnotherClient_GoesOnBehindTheLastItemOrTheSnapshot) {
   runs.NoteSnapshot(2);
   ASSERT_TRUE(runs.TakeNoted(2).has_value());
   Pass(runs, Put(3, 2));
-  ASSERT_TRUE(*runs.Prepare(true, Run(4, 2, 5)));  // is not sent
-  const uint64_t turn = runs.BeginTurn();
-  EXPECT_TRUE(*runs.Prepare(true, Put(4, 2))) << "late, and of the client before";
+  ASSERT_TRUE(runs.PlanFrame(true, Run(4, 2, 5)).ok());  // is not sent
+  const uint64_t generation = runs.BeginGeneration();
+  EXPECT_TRUE(runs.PlanFrame(true, Put(4, 2)).ok()) << "late, and of the client before";
   EXPECT_FALSE(runs.GoOnBehind(1)) << "nobody knows what was there";
-  EXPECT_FALSE(runs.GoOnBehind(4)) << "nobody has looked at it";
+  EXPECT_FALSE(runs.GoOnBehind(4)) << "it was not planned";
   proto::Kept kept;
   kept.add_entries()->set_handle(2);
   kept.mutable_entries(0)->set_dtype(static_cast<uint32_t>(DType::kF32));
@@ -217,7 +220,7 @@ TEST_F(GroupRunsTest, AnotherClient_GoesOnBehindTheLastItemOrTheSnapshot) {
   runs.DescribeWhole(kept);
   EXPECT_EQ(kept.entries(0).dims(0), 8u) << "in two parts again";
   proto::ClientFrame again = Run(3, 2, 3);
-  ASSERT_TRUE(*runs.Prepare(true, again, turn)) << "another item 3";
+  ASSERT_TRUE(runs.PlanFrame(true, again, generation).ok()) << "another item 3";
   Written written;
   runs.Rewrite(again, written);
   EXPECT_NE(again.items(0).run().graph_id(), graph_.id.ToBytes());
@@ -276,28 +279,28 @@ TEST_F(GroupRunsTest, ALimitOfTheClientThatEnters_OutlivesTheWayBackToASnapshot)
   ASSERT_TRUE(runs.TakeNoted(1).has_value());
   Pass(runs, Put(2, 2));
   runs.LimitMemory(500);  // its Open
-  runs.BeginTurn();
+  runs.BeginGeneration();
   ASSERT_TRUE(runs.GoOnBehind(1));
   EXPECT_EQ(runs.Describe().memory_bytes(), 500u);
 }
 
-// A snapshot may be asked for, and a client may go, while a frame is looked at.
+// A snapshot may be asked for, and a client may go, while a frame is planned.
 TEST_F(GroupRunsTest, WhatIsNotSent_CountsAsIfItHadNotCome) {
   GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
   OB_CHECK_OK(runs.AddGraph(graph_.id.ToBytes(), graph_.bytes));
   Pass(runs, Put(1, 1));
   proto::ClientFrame step = Run(2, 1, 2);
   step.mutable_items(0)->mutable_run()->add_donate(0);
-  ASSERT_TRUE(*runs.Prepare(true, step));
+  ASSERT_TRUE(runs.PlanFrame(true, step).ok());
   runs.NoteSnapshot(1);
   const auto noted = runs.TakeNoted(1);
   ASSERT_TRUE(noted.has_value());
   ASSERT_EQ(noted->arrays_size(), 1);
   EXPECT_EQ(noted->arrays(0).handle(), 1u);
-  const uint64_t turn = runs.BeginTurn();
+  const uint64_t generation = runs.BeginGeneration();
   runs.NoteSnapshot(1);
   EXPECT_EQ(runs.TakeNoted(1)->SerializeAsString(), noted->SerializeAsString());
-  ASSERT_TRUE(*runs.Prepare(true, step, turn)) << "its client sends it again";
+  ASSERT_TRUE(runs.PlanFrame(true, step, generation).ok()) << "its client sends it again";
   Written written;
   runs.Rewrite(step, written);
   EXPECT_NE(step.items(0).run().graph_id(), graph_.id.ToBytes());
@@ -315,7 +318,7 @@ TEST_F(GroupRunsTest, AKnownRun_IsAnotherIfAnythingThatCountsDiffers) {
     if (is_state) frame.mutable_items(0)->mutable_run()->add_donate(0);
     if (fetches) frame.mutable_items(0)->mutable_run()->add_fetch(0);
     Written written;
-    EXPECT_TRUE(runs.Prepare(true, frame).ok());
+    EXPECT_TRUE(runs.PlanFrame(true, frame).ok());
     runs.Rewrite(frame, written);
     return frame.items(0).run().graph_id();
   };
@@ -360,7 +363,7 @@ TEST_F(GroupRunsTest, ARepetition_IsWrittenForWhatItCarriesWhere) {
 TEST_F(GroupRunsTest, AGraphThatWasNotSent_EndsTheSession) {
   proto::ClientFrame run = Run(1, 1, 2);
   run.mutable_items(0)->mutable_run()->set_graph_id(std::string(32, 'x'));
-  EXPECT_EQ(runs_.Prepare(true, run).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(runs_.PlanFrame(true, run).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 // Ranks that are new know of no refusal, and a client that enters cannot send what it never had.

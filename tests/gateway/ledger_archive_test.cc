@@ -332,5 +332,28 @@ TEST_F(LedgerArchiveTest, Archive_FindsItsFileWritten_GoesOn) {
   EXPECT_TRUE(ledger_->Verify().ok());
 }
 
+// As after a crash between two transactions, or as an audit sees it that runs meanwhile.
+TEST_F(LedgerArchiveTest, LeaseOfWhichAPartHasMoved_Verifies_AndTheRestMovesLater) {
+  constexpr int64_t kCharges = 2100, kMovedAtOnce = 2000;
+  const WallTime november{kNovember.unix_ms + 10 * kDayMs};
+  const WallTime december = MonthFrom("2026-11")->end;
+  std::vector<Charge> charges;
+  for (int64_t i = 0; i < kCharges; ++i) charges.push_back(ChargeFor(DeviceOf(9), i, i + 1));
+  ASSERT_TRUE(PostHeld(*ledger_, charges, november).ok());
+  ASSERT_TRUE(ledger_->EndHold(DeviceOf(9).lease).ok());
+  Execute(path(), "CREATE TRIGGER full BEFORE UPDATE ON ledger_entry WHEN NEW.number = " +
+                      std::to_string(*ledger_->LastEntry()) +
+                      " BEGIN SELECT RAISE(ABORT, 'no room'); END");
+  EXPECT_FALSE(ledger_->ArchiveMonth("2026-11", december).ok());
+  Execute(path(), "DROP TRIGGER full");
+  const auto partly = ledger_->Verify();
+  ASSERT_TRUE(partly.ok()) << partly.status();
+  EXPECT_EQ(partly->archived, kMovedAtOnce);
+  EXPECT_EQ(*ledger_->ArchiveMonth("2026-11", december), kCharges - kMovedAtOnce);
+  const auto all = ledger_->Verify();
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->archived, kCharges);
+}
+
 }  // namespace
 }  // namespace outboard::gateway::test

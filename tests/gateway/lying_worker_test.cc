@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/gateway/lying_worker_world.h"
+#include "wire/merkle.h"
 #include "wire/proof/receipt.h"
 
 namespace outboard::gateway {
@@ -272,6 +274,94 @@ TEST_F(OwnWorkerTest, WhoJoinsWithTooManySessions_IsRefused) {
   rogue_port_.OnEvent(event);
   ASSERT_EQ(rogue_.ends.size(), 1u);
   EXPECT_EQ(rogue_.ends[0].code(), absl::StatusCode::kInvalidArgument);
+}
+
+// What an honest worker is known by is seen by others: the name on its certificate, of which its
+// identity is made, and the key of its receipts.
+class ImitatedWorkerTest : public LyingWorkerTest {
+ protected:
+  ImitatedWorkerTest() {
+    worker_port_.OnGone();
+    Join(honest_port_, 'h', key_.public_key());
+    Open();
+    EXPECT_TRUE(Attach(executor_port_, *honest_.assign()).ok());
+    RunAll(writes_.jobs);
+    own_port_.SetOwner(kOther);
+  }
+  ~ImitatedWorkerTest() override { own_port_.OnGone(); }
+  void Work(int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      host_.now.ns += kSecondNs;
+      Beat(honest_port_, honest_.assign()->session_id());
+      RunAll(host_.jobs);
+      RunAll(writes_.jobs);
+    }
+  }
+  int64_t BilledMs() { return driver_.ListSessions(auth_.identity.tenant).at(0).bill.ms; }
+
+  const Identity kOther{TenantId{2}, "k"};
+  const signing::SigningKey key_ = signing::SigningKey::Make();
+  WorkerEnd honest_, own_;
+  WorkerPort honest_port_{&driver_, &honest_}, own_port_{&driver_, &own_};
+};
+
+TEST_F(ImitatedWorkerTest, ByAMachineOfAnAccountsOwn_IsChargedAsBefore) {
+  Work(1);
+  Join(own_port_, 'h', key_.public_key());
+  Work(2);
+  EXPECT_EQ(BilledMs(), 3000) << "it has not joined again";
+}
+
+// Else the lease that has its device now would have to be over.
+TEST_F(ImitatedWorkerTest, WhoseKeyAnotherAccountsMachineShows_KeepsItsDevice) {
+  Work(1);
+  Join(own_port_, 'o', key_.public_key());
+  const Identity honest = std::exchange(auth_.identity, kOther);
+  ClientEnd other;
+  ClientPort other_port(&driver_, &host_, &auth_, &other, {});
+  proto::ClientFrame open = OpenFrame();
+  open.mutable_items(0)->mutable_open()->set_device_class("own");
+  Open(other_port, open);
+  ASSERT_NE(own_.assign(), nullptr);
+  ASSERT_TRUE(Attach(next_port_, *own_.assign()).ok());
+  RunAll(writes_.jobs);
+  ASSERT_EQ(writes_.leases.size(), 2u);
+  auth_.identity = honest;
+  Work(8);
+  EXPECT_EQ(BilledMs(), 9000);
+  EXPECT_FALSE(writes_.charges.empty());
+  EXPECT_TRUE(client_.ends.empty()) << client_.ends[0];
+  other_port.OnGone();
+}
+
+// Of the fleet, and without a certificate.
+TEST_F(ImitatedWorkerTest, WithACertificate_IsReplacedByNobodyElse) {
+  const std::string name = "node-7";
+  const wire::Hash hash = Sha256("outboard worker's certificate " + name);
+  proto::WorkerEvent event;
+  proto::Register& reg = *event.mutable_register_();
+  reg.set_name(name);
+  reg.set_identity(std::string(wire::AsBytes(hash)));
+  wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
+  reg.add_devices()->set_hardware_class("small");
+  WorkerEnd proved;
+  WorkerPort proved_port(&driver_, &proved, name);
+  proved_port.OnEvent(event);
+  ClientEnd other;
+  ClientPort other_port(&driver_, &host_, &auth_, &other, {});
+  Open(other_port, OpenFrame());
+  ASSERT_NE(proved.assign(), nullptr);
+  ASSERT_TRUE(Attach(next_port_, *proved.assign()).ok());
+  RunAll(writes_.jobs);
+  rogue_port_.OnEvent(event);
+  host_.now.ns += kSecondNs;
+  Beat(proved_port, proved.assign()->session_id());
+  int64_t billed_ms = 0;
+  for (const auto& session : driver_.ListSessions(auth_.identity.tenant))
+    billed_ms += session.bill.ms;
+  EXPECT_EQ(billed_ms, 1000);
+  other_port.OnGone();
+  proved_port.OnGone();
 }
 
 }  // namespace

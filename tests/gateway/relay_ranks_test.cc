@@ -19,7 +19,7 @@ namespace {
 struct Executor final : ExecutorEndpoint {
   void Send(proto::ClientFrame frame) override { got.push_back(std::move(frame)); }
   void End(absl::Status) override { ended = true; }
-  bool AskDrained() override { return full; }
+  bool AskWritable() override { return full; }
   void ResumeReading() override { ++resumed; }
   std::vector<proto::ClientFrame> got;
   proto::Open opened;
@@ -30,7 +30,7 @@ struct Client final : ClientEndpoint {
   void Send(proto::ServerFrame frame) override { got.push_back(std::move(frame)); }
   void End(absl::Status) override {}
   void SendLast(proto::ServerFrame frame, absl::Status) override { Send(std::move(frame)); }
-  bool AskDrained() override { return false; }
+  bool AskWritable() override { return false; }
   void ResumeReading() override { ++resumed; }
   bool Hold() override { return true; }
   void Unhold() override {}
@@ -110,13 +110,13 @@ TEST_F(RelayRanksTest, ALostRank_StopsWhatTheOthersGet) {
   EXPECT_EQ(ranks_[0].got.size(), 1u);
 }
 
-TEST_F(RelayRanksTest, AClient_ReadsOnWhenAllRanksHaveDrained) {
+TEST_F(RelayRanksTest, AClient_ReadsOnWhenAllRanksAreWritable) {
   Opened(0), Opened(1);
   ranks_[0].full = ranks_[1].full = true;
   EXPECT_TRUE(Run(1));
-  relay_.ExecutorDrained(&ranks_[0]);
+  relay_.ExecutorWritable(&ranks_[0]);
   EXPECT_EQ(client_.resumed, 0);
-  relay_.ExecutorDrained(&ranks_[1]);
+  relay_.ExecutorWritable(&ranks_[1]);
   EXPECT_EQ(client_.resumed, 1);
 }
 

@@ -254,8 +254,8 @@ TEST_F(RelayTest, APauseIsAskedForOnce) {
   }
   EXPECT_EQ(pauses, 1);
   EXPECT_EQ(executor_.resumed(), 0);
-  relay_.ClientDrained();
-  relay_.ClientDrained();
+  relay_.ClientWritable();
+  relay_.ClientWritable();
   EXPECT_EQ(executor_.resumed(), 1);
   bool pause = false;
   relay_.FromExecutor(&executor_, frame, pause);  // still more than should wait

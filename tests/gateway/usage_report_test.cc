@@ -39,7 +39,7 @@ class UsageReportTest : public ::testing::Test {
                     .ok());
   }
   void Release(uint64_t session, WallTime at, uint64_t grant = 1) {
-    ASSERT_TRUE(rows->EndLease({Id(session), grant}, "closed", at).ok());
+    ASSERT_TRUE(rows->EndLease({Id(session), grant}, LeaseEnd::kClosed, at).ok());
   }
   void Close(uint64_t session, WallTime at, int64_t tenant = 1) {
     ASSERT_TRUE(rows->Put({.session = Id(session),

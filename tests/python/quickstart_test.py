@@ -23,9 +23,14 @@ def expected_after(command: str) -> list[str]:
 
 
 def check(command: str, output: str, port: int) -> None:
+    """The page shows all that is printed, and nothing else."""
+    patterns = []
     for line in expected_after(command):
         pattern = re.sub(r"<[^>]*>", ".+", re.escape(line.replace("6667", str(port))).replace("\\ ", " +"))
         assert re.search(f"^{pattern}$", output, re.MULTILINE), f"{line!r} is not in\n{output}"
+        patterns.append(pattern)
+    for line in output.splitlines():
+        assert any(re.fullmatch(pattern, line) for pattern in patterns), f"the page does not show {line!r}"
 
 
 @pytest.fixture

@@ -87,13 +87,13 @@ class Books {
   void LeaseBegins(const gateway::LeaseId& lease, const std::string& worker) {
     leases_[lease] = {.worker = worker, .began = world_->now()};
   }
-  void LeaseEnds(const gateway::LeaseId& lease, const std::string& why) {
+  void LeaseEnds(const gateway::LeaseId& lease, gateway::LeaseEnd why) {
     const auto at = leases_.find(lease);
     if (at == leases_.end()) return world_->Broken("a lease ends that has not begun");
     Lease& ended = at->second;
     ended.over = true;
     // M5: the time between is not known where the worker was not heard from until the end.
-    if (why == "worker lost" || why == "executor lost") return;
+    if (why == gateway::LeaseEnd::kWorkerLost || why == gateway::LeaseEnd::kExecutorLost) return;
     const int64_t free_ms = ended.replayed_ns / kMs;
     const int64_t passed_ms = (world_->now() - ended.began) / kMs;
     if (ended.charged_ms + free_ms > passed_ms + 1)

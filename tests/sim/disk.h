@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/data_path/host.h"
 #include "tests/sim/books.h"
@@ -108,7 +109,7 @@ class SimulatedWrites final : public gateway::WriteQueue {
       disk->Grant(row);
     });
   }
-  void EndLease(gateway::LeaseId lease, std::string why) override {
+  void EndLease(gateway::LeaseId lease, gateway::LeaseEnd why) override {
     if (IsOver()) return;
     disk_->books.LeaseEnds(lease, why);
     disk_->receipts.LeaseEnds(lease);
@@ -125,6 +126,7 @@ class SimulatedWrites final : public gateway::WriteQueue {
   }
   void Cork() override { ++corks_; }
   void Uncork() override {
+    OB_CHECK(corks_ > 0);
     if (--corks_ > 0) return;
     for (std::function<void()>& job : std::exchange(corked_, {})) Add(std::move(job));
   }

@@ -242,9 +242,10 @@ class Gateway {
       Send(std::move(frame));
       End(std::move(why));
     }
-    bool AskDrained() override {
-      return Inbox<proto::ClientFrame>::AskDrained(
-          host_, drain_asked_, weak_from_this(), [](ClientSide& self) { self.port_.OnDrained(); });
+    bool AskWritable() override {
+      return Inbox<proto::ClientFrame>::AskWritable(
+          host_, writable_asked_, weak_from_this(),
+          [](ClientSide& self) { self.port_.OnWritable(); });
     }
     void ResumeReading() override { inbox_.Resume(host_, weak_from_this()); }
     bool Hold() override {
@@ -271,7 +272,7 @@ class Gateway {
     Inbox<proto::ClientFrame> inbox_;
     std::string session_;  // since Opened
     int holds_ = 1;        // one until End
-    bool ended_ = false, drain_asked_ = false;
+    bool ended_ = false, writable_asked_ = false;
   };
 
   class ExecutorSide final : public gateway::ExecutorEndpoint,
@@ -318,10 +319,10 @@ class Gateway {
       host_->After(gateway_->world_->Between(0, 5) * kMs,
                    [self = shared_from_this()] { self->Gone(); });
     }
-    bool AskDrained() override {
-      return Inbox<proto::ServerFrame>::AskDrained(
-          host_, drain_asked_, weak_from_this(),
-          [](ExecutorSide& self) { self.port_.OnDrained(); });
+    bool AskWritable() override {
+      return Inbox<proto::ServerFrame>::AskWritable(
+          host_, writable_asked_, weak_from_this(),
+          [](ExecutorSide& self) { self.port_.OnWritable(); });
     }
     void ResumeReading() override { inbox_.Resume(host_, weak_from_this()); }
 
@@ -342,7 +343,7 @@ class Gateway {
     SimulatedHost* const host_;
     gateway::ExecutorPort port_;
     Inbox<proto::ServerFrame> inbox_;
-    bool ended_ = false, drain_asked_ = false;
+    bool ended_ = false, writable_asked_ = false;
   };
 
   class WorkerSide final : public gateway::WorkerEndpoint,
@@ -456,7 +457,7 @@ class Gateway {
     options.sleep_lead_ns = kSecond;
     options.snapshot_wait_ns = kSavesWithin;
     options.sessions_per_tenant_max = 200;
-    options.moves_max = 1000;  // the simulated world has many faults on purpose
+    options.moves_max = options.starts_max = 1000;  // this world has many faults on purpose
     options.queue_ns = options.move_ns = options.orphan_ns = 300 * kSecond;
     return options;
   }

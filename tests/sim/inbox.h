@@ -24,17 +24,17 @@ class Inbox {
     waiting_.push_back(std::move(message));
     Deliver();
   }
-  // True if the other side pauses; `drained` is called later.
-  template <typename Self, typename Drained>
-  static bool AskDrained(SimulatedHost* host, bool& asked, std::weak_ptr<Self> self,
-                         Drained drained) {
+  // True if the other side pauses; `writable` is called later.
+  template <typename Self, typename Writable>
+  static bool AskWritable(SimulatedHost* host, bool& asked, std::weak_ptr<Self> self,
+                          Writable writable) {
     if (!asked && !host->world().OneIn(60)) return false;
     if (std::exchange(asked, true)) return true;
-    host->After(host->world().Between(1, 1000) * kMs, [self, &asked, drained] {
+    host->After(host->world().Between(1, 1000) * kMs, [self, &asked, writable] {
       const std::shared_ptr<Self> alive = self.lock();
       if (alive == nullptr) return;
       asked = false;
-      drained(*alive);
+      writable(*alive);
     });
     return true;
   }

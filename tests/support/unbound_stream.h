@@ -26,7 +26,7 @@ class UnboundClient final : public gateway::ClientEndpoint, public gateway::Valu
   void SendLast(proto::ServerFrame frame, absl::Status why) override {
     stream_.SendLast(std::move(frame), std::move(why));
   }
-  bool AskDrained() override { return stream_.AskDrained(); }
+  bool AskWritable() override { return stream_.AskWritable(); }
   void ResumeReading() override {}
   bool Hold() override { return stream_.Hold(); }
   void Unhold() override { stream_.Unhold(); }
@@ -45,7 +45,7 @@ class UnboundExecutor final : public gateway::ExecutorEndpoint {
   }
   const proto::ClientFrame& sent() const { return sent_; }  // the last
   void End(absl::Status why) override { stream_.End(std::move(why)); }
-  bool AskDrained() override { return stream_.AskDrained(); }
+  bool AskWritable() override { return stream_.AskWritable(); }
   void ResumeReading() override { ++resumed_; }
   int resumed() const { return resumed_; }
   size_t queued_bytes() const { return stream_.queued_bytes(); }

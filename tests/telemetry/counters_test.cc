@@ -150,11 +150,5 @@ TEST(Exposition, OfAWorker_HasNothingOfAGateway) {
   EXPECT_NE(text.find("outboard_compile_seconds"), std::string::npos);
 }
 
-TEST(LeaseEnds, AsTheCoreWritesThem) {
-  EXPECT_EQ(LeaseEndOf("worker lost"), LeaseEnd::kWorkerLost);
-  EXPECT_EQ(LeaseEndOf("gateway stopped"), LeaseEnd::kGatewayStopped);
-  EXPECT_EQ(LeaseEndOf("something new"), LeaseEnd::kOther);
-}
-
 }  // namespace
 }  // namespace outboard::telemetry

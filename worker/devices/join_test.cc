@@ -100,6 +100,13 @@ void WritePattern(uint64_t first, uint64_t* words) {
   }
 }
 
+}  // namespace
+
+absl::Status TestProducts(Engine& engine, const JoinTestOptions& options) {
+  for (const int64_t n : kProductSides) OB_RETURN_IF_ERROR(TestProduct(engine, n, options));
+  return absl::OkStatus();
+}
+
 // All pieces are written before the first is read: none lies where another one does.
 absl::Status TestMemory(Engine& engine, const JoinTestOptions& options) {
   std::vector<runtime::DeviceBuffer> pieces;
@@ -132,10 +139,8 @@ absl::Status TestMemory(Engine& engine, const JoinTestOptions& options) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 absl::Status TestDevice(Engine& engine, const JoinTestOptions& options) {
-  for (const int64_t n : kProductSides) OB_RETURN_IF_ERROR(TestProduct(engine, n, options));
+  OB_RETURN_IF_ERROR(TestProducts(engine, options));
   return TestMemory(engine, options);
 }
 

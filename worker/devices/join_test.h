@@ -21,8 +21,13 @@ struct JoinTestOptions {
   std::function<void(std::span<std::byte> read)> planted = [](std::span<std::byte>) {};
 };
 
+// The two parts of the test: the products and the memory.
 // Errors: FAILED_PRECONDITION  what came out wrong, expected and found
 //         those of Engine      it could not be tested
+absl::Status TestProducts(Engine& engine, const JoinTestOptions& options = {});
+absl::Status TestMemory(Engine& engine, const JoinTestOptions& options = {});
+
+// Both, one after the other. Errors as above.
 absl::Status TestDevice(Engine& engine, const JoinTestOptions& options = {});
 
 }  // namespace outboard::worker

@@ -14,7 +14,7 @@ namespace {
 
 // What a rank says of itself: the code of its status, and the beginning of its message.
 constexpr size_t kMessageBytes = 500;
-struct Fare {
+struct RankReport {
   uint64_t made = 0;
   int32_t code = 0;
   char message[kMessageBytes] = {};
@@ -115,15 +115,16 @@ absl::Status Agree(collective::Collective& group, const absl::Status& mine) {
 absl::StatusOr<Agreement> AgreeOn(collective::Collective& group, const absl::Status& mine,
                                   uint64_t made) {
   const int64_t ranks = group.member().ranks();
-  Fare fare{.made = made, .code = static_cast<int32_t>(mine.code())};
+  RankReport report{.made = made, .code = static_cast<int32_t>(mine.code())};
   const std::string text(mine.message());
-  std::memcpy(fare.message, text.data(), std::min(text.size(), kMessageBytes - 1));
-  std::vector<Fare> all(static_cast<size_t>(ranks));
-  OB_RETURN_IF_ERROR(AllGather(group, {reinterpret_cast<const char*>(&fare), sizeof fare},
-                               {reinterpret_cast<char*>(all.data()), all.size() * sizeof(Fare)}));
+  std::memcpy(report.message, text.data(), std::min(text.size(), kMessageBytes - 1));
+  std::vector<RankReport> all(static_cast<size_t>(ranks));
+  OB_RETURN_IF_ERROR(
+      AllGather(group, {reinterpret_cast<const char*>(&report), sizeof report},
+                {reinterpret_cast<char*>(all.data()), all.size() * sizeof(RankReport)}));
   Agreement agreement{.status = mine};
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    Fare& of_rank = all[rank];
+    RankReport& of_rank = all[rank];
     if (!agreement.differs && of_rank.made != all[0].made)
       agreement.differs = static_cast<int64_t>(rank);
     if (of_rank.code == 0 || !agreement.status.ok()) continue;

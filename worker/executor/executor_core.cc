@@ -37,6 +37,7 @@ namespace {
 constexpr size_t kWaitingItemsMax = 2 * wire::kWindowItems;
 // Arrays are bounded by their memory; this is for those of no bytes and for poison.
 constexpr size_t kHandlesMax = size_t{1} << 22;
+constexpr uint64_t kProgressEveryNs = 20'000'000;
 
 // What an item may name before anything of it is kept. An answer repeats the names, and has to fit
 // into a frame.
@@ -85,7 +86,7 @@ std::vector<proto::ServerFrame> ExecutorCore::On(proto::ClientFrame frame) {
 }
 
 void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
-  out_.SetTarget(&send);
+  BeginAnswers(send);
   if (trace_ != nullptr) TraceFrame(frame);
   for (proto::ClientItem& item : *frame.mutable_items()) {
     if (ended_) break;
@@ -103,6 +104,21 @@ void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
     }
   }
   FinishAnswers();
+}
+
+void ExecutorCore::BeginAnswers(const SendFrame& send) {
+  out_.SetTarget(&send);
+  if (options_.now_ns) answered_ns_ = options_.now_ns();
+}
+
+// A frame may hold seconds of work. Whoever waits for a value of its first Run, or measures steps
+// by their Dones, hears of them before its last.
+void ExecutorCore::SendProgress() {
+  if (!options_.now_ns || applied_seq_ <= done_seq_) return;
+  if (options_.now_ns() - answered_ns_ < kProgressEveryNs) return;
+  SendDone();
+  out_.Flush();
+  answered_ns_ = options_.now_ns();
 }
 
 void ExecutorCore::FinishAnswers() {
@@ -231,7 +247,7 @@ void ExecutorCore::SendOpened() {
 void ExecutorCore::OnBlob(const std::string& key, absl::StatusOr<runtime::DeviceBuffer> contents,
                           const SendFrame& send) {
   if (ended_) return;
-  out_.SetTarget(&send);
+  BeginAnswers(send);
   inbox_.Arrived(key, std::move(contents));
   if (restoration_ != nullptr) {
     const absl::StatusOr<bool> complete = restoration_->OnBlob(key);
@@ -325,6 +341,7 @@ void ExecutorCore::ApplyWaiting() {
       if (item.seq() > applied_seq_ + 1)
         return EndSession(absl::FailedPreconditionError(
             absl::StrCat("item ", item.seq(), " came where ", applied_seq_ + 1, " was next")));
+      if (item.has_run()) SendProgress();
       if (TryApply(item) != Applied::kDone) return;  // E5, or nothing is applied any more
     }
     waiting_.pop_front();

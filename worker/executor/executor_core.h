@@ -70,7 +70,8 @@ struct ExecutorOptions {
   PlantedBugs planted;
   // Waits until the holder of a PersistRequest has released it; called when memory is short.
   std::function<void()> let_go;
-  ExecutorTrace::NowNs now_ns;  // for traces that clients ask for; empty: they get none
+  // For traces that clients ask for, and for Dones within a frame; empty: there are neither.
+  ExecutorTrace::NowNs now_ns;
 };
 
 class ExecutorCore {
@@ -173,6 +174,8 @@ class ExecutorCore {
     message.set_bytes_accessed(restored_.bytes_accessed + stats.bytes_accessed);
   }
   void AddKernelUses(proto::Done& done);
+  void BeginAnswers(const SendFrame& send);
+  void SendProgress();  // ahead of a Run, if the last Done is long ago
   void FinishAnswers();
   uint64_t MemoryBytesMax() const { return static_cast<uint64_t>(engine_->memory_bytes_max()); }
   void TraceFrame(const proto::ClientFrame& frame);
@@ -189,6 +192,7 @@ class ExecutorCore {
   std::atomic<uint64_t> begun_seq_ = 0;
   uint64_t lost_seq_ = 0;
   uint64_t done_seq_ = 0;  // the last Done.through_seq
+  uint64_t answered_ns_ = 0;   // when a frame's work began, or a Done was sent within it
   SessionState state_;
   GraphTable graphs_;
   AnswerLog unacknowledged_;

@@ -100,7 +100,7 @@ absl::Status SessionLoop::OnBegin(const proto::Begin& begin) {
   if (begin.memory_bytes_max() > 0)
     engine_.LimitMemory(static_cast<int64_t>(begin.memory_bytes_max()));
   core_.SetRank(begin.rank());
-  OB_RETURN_IF_ERROR(group_.Join(begin, engine_));
+  OB_RETURN_IF_ERROR(group_.JoinGroup(begin, engine_));
   // Ranks change to other kernels together, in a Run (worker/engine/plans/group_plans.cc), as
   // rank 0 says. So its costs are those that a search is told of.
   if (begin.mesh_size() > 0) {

@@ -44,7 +44,7 @@ class SessionLoop {
 
   // Until the session is over or the supervisor has let go. Ends the process with kExitDeviceLost
   // when the device is lost to it.
-  // Errors: those of GroupSockets::Join
+  // Errors: those of GroupSockets::JoinGroup
   absl::Status Serve();
   uint64_t begun_seq() const { return core_.begun_seq(); }  // any thread
 

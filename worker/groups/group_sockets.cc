@@ -24,7 +24,7 @@ void GroupSockets::Take(const proto::GroupSocket& socket, int fd) {
   if (fd >= 0) close(fd);
 }
 
-absl::Status GroupSockets::Join(const proto::Begin& begin, Engine& engine) {
+absl::Status GroupSockets::JoinGroup(const proto::Begin& begin, Engine& engine) {
   if (begin.mesh().empty() || engine.group() != nullptr) return absl::OkStatus();
   collective::Member member{.rank = begin.rank(),
                             .mesh = {begin.mesh().begin(), begin.mesh().end()},

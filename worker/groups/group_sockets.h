@@ -25,7 +25,7 @@ class GroupSockets {
   // one, of a new connection to the gateway, finds it there.
   // Errors: INVALID_ARGUMENT, UNAVAILABLE of collective::MakeOverSockets; those of
   //         WithDeviceTransfers (device_transfers.h)
-  absl::Status Join(const proto::Begin& begin, Engine& engine);
+  absl::Status JoinGroup(const proto::Begin& begin, Engine& engine);
 
  private:
   std::vector<int> by_rank_;  // -1: none

@@ -61,7 +61,7 @@ void LinkProbes::Report(const proto::MeasureLink& command, double bytes_per_s,
 }
 
 // Under mutex_.
-void LinkProbes::JoinThoseThatAreOver() {
+void LinkProbes::JoinFinishedThreads() {
   for (auto at = probes_.begin(); at != probes_.end();) {
     const auto probe = at++;
     if (!probe->is_over) continue;
@@ -74,7 +74,7 @@ void LinkProbes::JoinThoseThatAreOver() {
 void LinkProbes::WatchTime() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    JoinThoseThatAreOver();
+    JoinFinishedThreads();
     std::optional<Clock::time_point> next;
     for (Probe& probe : probes_) {
       if (probe.is_over || probe.is_ended) continue;
@@ -132,7 +132,7 @@ absl::Status LinkProbes::Connect(const proto::MeasureLink& command, Probe& probe
 
 void LinkProbes::Begin(const proto::MeasureLink& command) {
   std::lock_guard lock(mutex_);
-  JoinThoseThatAreOver();
+  JoinFinishedThreads();
   absl::Status begun = probes_.size() < kProbesMax
                            ? absl::OkStatus()
                            : absl::ResourceExhaustedError("other links are being measured");

@@ -54,7 +54,7 @@ class LinkProbes {
   absl::Status Connect(const proto::MeasureLink& command, Probe& probe);
   void Report(const proto::MeasureLink& command, double bytes_per_s, double message_s) const;
   void WatchTime();
-  void JoinThoseThatAreOver();
+  void JoinFinishedThreads();
 
   GroupLinks* const links_;
   const Tell tell_;

@@ -1,10 +1,10 @@
 // The blobs of one session: downloads the blobs that its executor requests to this machine's disk,
 // passes them as open files, and uploads those that it stores (proto/executor.proto). Both use the
-// session's credentials, so a session can reach only the blobs of its tenant.
+// session's credentials, so a session can reach only the blobs of its account.
 //
 // The executor may be hostile: it has a limited number of requests in flight, and what it stores is
 // read as stored_file.h says. Every request is checked with the gateway, even if the blob is
-// cached here: only the gateway knows whether the tenant has it.
+// cached here: only the gateway knows whether the account has it.
 //
 // Threads: calls return at once; a few threads of this class do the work and call `answer`.
 #pragma once

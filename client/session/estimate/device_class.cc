@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "base/printable.h"
 #include "client/session/call_key.h"
-#include "client/session/estimate/rates_on_paper.h"
 #include "client/session/link/grpc_link.h"
 #include "proto/account.grpc.pb.h"
 #include "wire/status.h"
@@ -43,8 +42,8 @@ absl::StatusOr<std::vector<DeviceClass>> ClassesOf(const std::string& target,
                        .gflops = rate(of.rates().gflops()),
                        .memory_gb_per_s = rate(of.rates().memory_gb_per_s()),
                        .memory_bytes = of.memory_bytes(),
-                       .run_per_hour_micro_usd = of.run_per_hour_micro_usd()});
-    FillRatesOnPaper({of.hardware().begin(), of.hardware().end()}, classes.back());
+                       .run_per_hour_micro_usd = of.run_per_hour_micro_usd(),
+                       .rates_on_paper = of.rates_on_paper()});
   }
   return classes;
 }

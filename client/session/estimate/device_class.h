@@ -1,5 +1,5 @@
 // Asks a gateway for its classes of devices: rates, prices, and whether nobody has measured the
-// rates (client/session/estimate/rates_on_paper.h).
+// rates (gateway/prices/rates_on_paper.h).
 //
 // Blocks for a round trip, kClassesWithin at most. Errors: those of the gateway; UNAVAILABLE where
 // nobody answers; UNIMPLEMENTED of a gateway that is too old to say.

@@ -12,16 +12,18 @@ namespace {
 
 // Chosen by programs that do not judge them (docs/decisions/152-constants-of-estimates.md).
 // The part of the rate of a large product of matrices that sums of products reach.
-constexpr double kProductShare = 0.75;
+constexpr double kProductShare = 0.85;
 // The part of it that other arithmetic reaches: one instruction where a product counts two, and no
 // register is used twice.
-constexpr double kOtherShare = 0.12;
-// What fits a core's cache is read faster than memory, what fits that of all cores somewhat faster.
-constexpr double kCacheBytes = 1 << 20, kCacheSpeedup = 4;
-constexpr double kSharedCacheBytes = 64 << 20, kSharedCacheSpeedup = 2;
-constexpr double kKernelSeconds = 5e-6;  // to start a kernel and wait for its last thread
+constexpr double kOtherShare = 0.25;
+// To start a kernel. One of little work is a single thread's; for another a processor wakes the
+// other threads, and waits for the last.
+constexpr double kLittleWorkSeconds = 12e-6, kLittleKernelSeconds = 1e-6;
+constexpr double kThreadsSeconds = 40e-6;
+// What no processor reaches starts kernels by itself.
+constexpr double kAcceleratorGflops = 10'000, kLaunchSeconds = 5e-6;
 constexpr double kRunSeconds = 60e-6;    // to send a Run
-constexpr double kWaitSeconds = 280e-6;  // until a value that is waited for has come back
+constexpr double kWaitSeconds = 170e-6;  // until a value that is waited for has come back
 
 constexpr double kSecondsPerHour = 3600;
 
@@ -40,15 +42,13 @@ EstimateRange PriceOf(const DeviceClass& of, const EstimateRange& seconds, uint6
 
 double DeviceSeconds(const std::vector<KernelWork>& kernels, double gflops,
                      double memory_gb_per_s) {
+  const double start = gflops < kAcceleratorGflops ? kThreadsSeconds : kLaunchSeconds;
   double seconds = 0;
   for (const KernelWork& k : kernels) {
     const double arithmetic =
         k.products / (gflops * 1e9 * kProductShare) + k.others / (gflops * 1e9 * kOtherShare);
-    const double memory = k.bytes / (memory_gb_per_s * 1e9) /
-                          (k.bytes < kCacheBytes         ? kCacheSpeedup
-                           : k.bytes < kSharedCacheBytes ? kSharedCacheSpeedup
-                                                         : 1.0);
-    seconds += k.count * (kKernelSeconds + std::max(arithmetic, memory));
+    const double work = std::max(arithmetic, k.bytes / (memory_gb_per_s * 1e9));
+    seconds += k.count * (work + (work < kLittleWorkSeconds ? kLittleKernelSeconds : start));
   }
   return seconds;
 }

@@ -18,13 +18,20 @@ namespace {
 
 // Instructions that an operation takes on one element, as the tables of compiler/target.h have them
 // for processors with vectors: polynomials for functions, 20 rounds for a random number.
-constexpr double kFunctionCost = 20, kDivisionCost = 8, kRandomCost = 100;
+constexpr double kExponentialCost = 15, kTanhCost = 25, kSineCost = 60, kDivisionCost = 4,
+                 kRandomCost = 100;
 
 double CostOf(Op op) {
-  if (op == Op::kThreefry) return kRandomCost;
-  if (op == Op::kSqrt || op == Op::kFDiv || op == Op::kIDiv || op == Op::kMod)
-    return kDivisionCost;
-  return IsTranscendental(op) ? kFunctionCost : 1;
+  switch (op) {
+    case Op::kThreefry: return kRandomCost;
+    case Op::kSqrt:
+    case Op::kFDiv:
+    case Op::kIDiv:
+    case Op::kMod: return kDivisionCost;
+    case Op::kSin: return kSineCost;
+    case Op::kTanh: return kTanhCost;
+    default: return IsTranscendental(op) ? kExponentialCost : 1;
+  }
 }
 
 class Counter {

@@ -164,8 +164,9 @@ RecordedWork RunLog::Work() const {
 void StepPace::Note(uint64_t steps, Clock::time_point now) {
   if (steps < kStepsBeforeMeasure || (last_.has_value() && steps <= last_->first)) return;
   if (last_.has_value()) {
-    spans_.push_back({steps - last_->first,
-                      std::chrono::duration<double>(now - last_->second).count()});
+    if (spans_.empty() || spans_.back().seconds >= kSpanSeconds) spans_.emplace_back();
+    spans_.back().steps += steps - last_->first;
+    spans_.back().seconds += std::chrono::duration<double>(now - last_->second).count();
     if (spans_.size() > kSpansMax) spans_.pop_front();
   }
   last_ = {steps, now};
@@ -176,12 +177,8 @@ std::optional<StepPace::Measured> StepPace::PerStep() const {
   std::vector<Span> sorted;
   double took_s = 0;
   for (auto span = spans_.rbegin(); span != spans_.rend(); ++span) {
-    if (all.steps >= kStepsMeasured &&
-        (took_s >= kSecondsMeasured || all.steps >= kStepsMeasuredMost))
-      break;
-    if (sorted.empty() || sorted.back().seconds >= kSpanSeconds) sorted.emplace_back();
-    sorted.back().steps += span->steps;
-    sorted.back().seconds += span->seconds;
+    if (all.steps >= kStepsMeasured && took_s >= kSecondsMeasured) break;
+    sorted.push_back(*span);
     all.steps += span->steps;
     took_s += span->seconds;
   }
@@ -210,8 +207,7 @@ bool StepPace::HasEnough() const {
     steps += span.steps;
     seconds += span.seconds;
   }
-  return steps >= 2 * kStepsMeasuredMost ||
-         (steps >= kStepsMeasured && seconds >= 2 * kSecondsMeasured);
+  return steps >= kStepsMeasured && seconds >= 2 * kSecondsMeasured;
 }
 
 }  // namespace outboard::session

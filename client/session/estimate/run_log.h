@@ -28,10 +28,10 @@ inline constexpr size_t kWorkKernelsMax = 65536;
 inline constexpr uint64_t kStepsBeforeMeasure = 10;
 // Fewer than this say little: a gateway answers for several steps at a time.
 inline constexpr uint64_t kStepsMeasured = 10;
-// More than so long, or so many, are not looked at: the latest count. Right behind the first steps
-// caches are cold and compilers busy, which a program of long steps does not notice.
+// More than so long is not looked at: the latest count. Right behind the first steps caches are
+// cold and compilers busy, which a program of long steps does not notice. Of steps of a millisecond
+// it is hundreds: how long one takes depends on which processors are awake.
 inline constexpr double kSecondsMeasured = 0.5;
-inline constexpr uint64_t kStepsMeasuredMost = 100;
 
 struct RecordedWork {
   uint64_t sessions = 1;
@@ -93,7 +93,7 @@ class StepPace {
   bool HasEnough() const;
 
  private:
-  // From one answer to the next; a gateway answers for several steps at a time.
+  // From one answer to a later one, kSpanSeconds or more: shorter ones count together.
   struct Span {
     uint64_t steps = 0;
     double seconds = 0;
@@ -101,7 +101,7 @@ class StepPace {
   };
   static constexpr size_t kSpansMax = 256;
   static constexpr double kOddSpan = 4;
-  static constexpr double kSpanSeconds = 0.01;  // shorter ones count together
+  static constexpr double kSpanSeconds = 0.01;
 
   std::optional<std::pair<uint64_t, Clock::time_point>> last_;
   std::deque<Span> spans_;  // behind the first kStepsBeforeMeasure, the latest

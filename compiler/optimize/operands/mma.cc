@@ -142,7 +142,7 @@ class Finder {
   }
 
   // Why sums beside the product are not of its rows, a fragment's at a time; null if they are.
-  const char* AddsRows() const {
+  const char* AddsRows() {
     std::vector<const UOp*> outputs, rows;
     for (int r = 0; r < kernel_.output_count; ++r) outputs.push_back(kernel_.ranges[r].node);
     for (const int r : product_.rows.ranges) rows.push_back(kernel_.ranges[r].node);
@@ -151,6 +151,7 @@ class Finder {
       const absl::StatusOr<std::vector<const UOp*>> summed = SummedRows(store, outputs);
       if (!summed.ok()) return "a sum beside the product has no blocks of rows";
       if (*summed != rows) return "a sum beside the product is not of its rows";
+      product_.adds_rows = true;
     }
     return nullptr;
   }

@@ -50,6 +50,7 @@ struct MmaProduct {
   MmaSide rows, columns;
   std::vector<int> batch, reduced;  // ranges
   int64_t batches = 1, steps = 1;
+  bool adds_rows = false;  // has stores of sums (kernel/row_sums.h)
 };
 
 // Errors: INVALID_ARGUMENT, names the condition that fails.

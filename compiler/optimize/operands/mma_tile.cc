@@ -160,6 +160,9 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
     return absl::ResourceExhaustedError(absl::StrCat(
         "MMA: about ", registers, " registers of a thread; the target has ", kThreadRegisters));
   if (registers * threads > kRegisters) return room("registers", registers * threads, kRegisters);
+  // ptxas leaves room for a second block of eight warps. What is kept for sums is then spilled.
+  if (product.adds_rows && 2 * registers * threads > kRegisters)
+    return room("registers, with sums of rows,", registers * threads, kRegisters / 2);
   for (const MmaSide* side : {&product.rows, &product.columns}) {
     const int64_t elements = tile.steps * (side == &product.rows ? tile.rows : tile.columns);
     if (elements % (threads * side->run) != 0)
@@ -236,13 +239,6 @@ absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Tar
   if (!tile) return std::nullopt;
   plan.tile = *tile;
   return plan;
-}
-
-bool ComputesRowSums(const UOp* kernel, const Target& target) {
-  const absl::StatusOr<LoopNest> nest = AnalyzeKernel(kernel);
-  if (!nest.ok() || MatrixUnitOf(target) != MatrixUnit::kMma) return false;
-  const absl::StatusOr<std::optional<MmaPlan>> plan = PlanMma(*nest, target, nullptr);
-  return plan.ok() && plan->has_value();
 }
 
 }  // namespace outboard::codegen

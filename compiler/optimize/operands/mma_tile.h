@@ -67,8 +67,4 @@ std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& ta
 absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Target& target,
                                                const std::vector<Opt>* opts);
 
-// Whether the kernel, as it is without Opts, is a product whose sums of rows (kernel/row_sums.h)
-// are added where the product is. The schedule makes no others.
-bool ComputesRowSums(const UOp* kernel, const Target& target);
-
 }  // namespace outboard::codegen

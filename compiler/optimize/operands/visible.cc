@@ -120,6 +120,8 @@ class Finder {
 
   // The last visible step, or the first one, as a form of the row.
   bool BoundOf(const Hides& hides, RowForm& bound, bool& ends) {
+    bound.comparison = hides.comparison;
+    bound.hides = hides.value;
     // Hidden where form < 0.
     const Affine left = forms_.Of(hides.comparison->src[0]);
     const Affine right = forms_.Of(hides.comparison->src[1]);

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
+#include "compiler/proof/in_range.h"
 
 namespace outboard::program {
 namespace {
@@ -22,6 +25,32 @@ absl::Status NoViewOf(const auto&... what) {
   return absl::UnimplementedError(absl::StrCat("product by warpgroups: ", what...));
 }
 
+// The stride of `ranges` as one index of which the last one varies fastest; 0 where it has none.
+int64_t StrideOf(const LoopNest& kernel, const codegen::Affine& index,
+                 const std::vector<int>& ranges) {
+  const auto stride = [&](int range) {
+    return static_cast<int64_t>(index.CoefficientOf(kernel.ranges[range].node));
+  };
+  int64_t all = 0, below = 1;
+  for (size_t i = ranges.size(); i-- > 0;) {
+    const int64_t extent = kernel.ranges[ranges[i]].extent;
+    if (extent == 1) continue;
+    if (below == 1) all = stride(ranges[i]);
+    if (stride(ranges[i]) != all * below) return 0;
+    below *= extent;
+  }
+  return below == 1 ? stride(ranges.back()) : all;
+}
+
+// How many terms of the index are these ranges.
+size_t TermsOf(const LoopNest& kernel, const codegen::Affine& index,
+               std::initializer_list<const std::vector<int>*> ranges) {
+  size_t terms = 0;
+  for (const std::vector<int>* some : ranges)
+    for (const int range : *some) terms += index.CoefficientOf(kernel.ranges[range].node) != 0;
+  return terms;
+}
+
 class ShapeFinder {
  public:
   ShapeFinder(const LoopNest& kernel, const MmaProduct& product)
@@ -32,8 +61,6 @@ class ShapeFinder {
          {&product_.batch, &product_.reduced, &product_.rows.ranges, &product_.columns.ranges})
       for (const int r : *ranges)
         if (kernel_.ranges[r].end() != nullptr) return NoViewOf("a loop ends early");
-    if (product_.reduced.size() != 1)
-      return NoViewOf(product_.reduced.size(), " reduced ranges; a view has one");
     if (product_.batch.size() + MmaRanks() > MappedTensor::kRankMax)
       return NoViewOf(product_.batch.size(), " ranges of the batch; a view has room for two");
     HopperShape shape{.dtype = product_.dtype,
@@ -41,6 +68,9 @@ class ShapeFinder {
                       .m = product_.rows.count,
                       .n = product_.columns.count,
                       .k = product_.steps};
+    // Two neighbouring columns are kept together, at the nearest place within C.
+    if (product_.adds_rows && shape.n % 2 != 0)
+      return NoViewOf("sums of rows of ", shape.n, " columns, an odd number");
     for (const int r : product_.batch) shape.batch.push_back(kernel_.ranges[r].extent);
     OB_ASSIGN_OR_RETURN(shape.a, OperandOf(product_.rows));
     OB_ASSIGN_OR_RETURN(shape.b, OperandOf(product_.columns));
@@ -51,36 +81,50 @@ class ShapeFinder {
   static constexpr size_t MmaRanks() { return 2; }  // steps, and rows or columns
 
   absl::StatusOr<HopperOperand> OperandOf(const MmaSide& side) {
+    absl::StatusOr<HopperOperand> view = ViewOf(side);
+    constexpr int kGatheredBytes = 2;
+    if (view.ok() || !side.copied || ByteWidth(product_.dtype) != kGatheredBytes) return view;
+    const codegen::Affine& index = forms_.Of(side.value->src[0]->src[1]);
+    const auto stride = [&](int range) {
+      return index.CoefficientOf(kernel_.ranges[range].node);
+    };
+    return HopperOperand{
+        .elements = kernel_.slot_elements[GlobalOfAccess(side.value).slot()],
+        .along_rows = side.across,
+        .run = side.run,
+        .rows_in_lanes = !side.across && stride(product_.reduced.back()) != 1 &&
+                         stride(side.ranges.back()) == 1};
+  }
+
+  absl::StatusOr<HopperOperand> ViewOf(const MmaSide& side) {
     const UOp* const load = side.value;
     if (load->op != Op::kLoad || load->src.size() != 1)
       return NoViewOf("an operand is computed or has a gate");
-    if (side.ranges.size() != 1)
-      return NoViewOf(side.ranges.size(), " ranges of rows or columns; a view has one");
     const codegen::Affine& index = forms_.Of(load->src[0]->src[1]);
     const auto stride = [&](int range) {
       return static_cast<int64_t>(index.CoefficientOf(kernel_.ranges[range].node));
     };
     const int64_t width = ByteWidth(product_.dtype);
-    const int step = product_.reduced[0], row = side.ranges[0];
-    size_t known = 0;
-    for (const int range : {step, row}) known += stride(range) != 0;
-    for (const int range : product_.batch) known += stride(range) != 0;
-    if (index.constant != 0 || known != index.terms.size())
+    const int64_t of_steps = StrideOf(kernel_, index, product_.reduced),
+                  of_rows = StrideOf(kernel_, index, side.ranges);
+    if (index.constant != 0 ||
+        TermsOf(kernel_, index, {&product_.reduced, &side.ranges, &product_.batch}) !=
+            index.terms.size())
       return NoViewOf("an operand's index is no sum of its loops");
     HopperOperand operand;
-    operand.along_rows = stride(row) == 1 && stride(step) != 1;
+    operand.along_rows = of_rows == 1 && of_steps != 1;
     if (operand.along_rows && !MayLieAlongRows(product_.dtype))
       return NoViewOf("an operand of ", width,
                       " bytes is stored by columns; the unit reads no such, and nobody turns it");
-    const int inner = operand.along_rows ? row : step, outer = operand.along_rows ? step : row;
-    if (stride(inner) != 1) return NoViewOf("an operand has no contiguous range");
+    if (of_rows != 1 && of_steps != 1) return NoViewOf("an operand has no contiguous range");
     const int64_t slot = GlobalOfAccess(load).slot();
     operand.elements = kernel_.slot_elements[slot];
     MappedTensor& view = operand.view;
     view.slot = static_cast<int32_t>(slot);
     view.element = ElementOf(product_.dtype);
-    view.dims = {kernel_.ranges[inner].extent, kernel_.ranges[outer].extent};
-    view.strides = {stride(outer) * width};
+    view.dims = {product_.steps, side.count};
+    if (operand.along_rows) std::swap(view.dims[0], view.dims[1]);
+    view.strides = {(operand.along_rows ? of_steps : of_rows) * width};
     for (size_t i = product_.batch.size(); i-- > 0;) {
       view.dims.push_back(kernel_.ranges[product_.batch[i]].extent);
       view.strides.push_back(stride(product_.batch[i]) * width);
@@ -107,8 +151,8 @@ class ResultFinder {
   absl::StatusOr<HopperResult> Find(const UOp* store) {
     if (store->src.size() != 2) return NoViewOf("a store has a gate");
     if (SumsPoints(store)) return NoViewOf("a store is of sums");
-    if (product_.rows.ranges.size() != 1 || product_.columns.ranges.size() != 1)
-      return NoViewOf("a result has several ranges of rows or columns");
+    if (product_.columns.count % 2 != 0)
+      return NoViewOf("a result in boxes has an odd number of columns");
     const int64_t slot = GlobalOfAccess(store->src[0]).slot();
     for (const UOp* node : kernel_.nodes)
       if (node->op == Op::kLoad && GlobalOfAccess(node).slot() == slot)
@@ -120,16 +164,17 @@ class ResultFinder {
     const auto stride = [&](int range) {
       return static_cast<int64_t>(index.CoefficientOf(kernel_.ranges[range].node));
     };
-    const int row = product_.rows.ranges[0], column = product_.columns.ranges[0];
-    if (stride(column) != 1 || index.constant != 0 ||
-        index.terms.size() != product_.batch.size() + 2)
+    const std::vector<int>&rows = product_.rows.ranges, &columns = product_.columns.ranges;
+    if (StrideOf(kernel_, index, columns) != 1 || index.constant != 0 ||
+        index.terms.size() != TermsOf(kernel_, index, {&rows, &columns, &product_.batch}) ||
+        index.terms.size() != rows.size() + columns.size() + product_.batch.size())
       return NoViewOf("a result's index is no sum of its loops, or its columns are apart");
     const int64_t width = ByteWidth(result.dtype);
     MappedTensor& view = result.view;
     view.slot = static_cast<int32_t>(slot);
     view.element = ElementOf(result.dtype);
-    view.dims = {kernel_.ranges[column].extent, kernel_.ranges[row].extent};
-    view.strides = {stride(row) * width};
+    view.dims = {product_.columns.count, product_.rows.count};
+    view.strides = {StrideOf(kernel_, index, rows) * width};
     for (size_t i = product_.batch.size(); i-- > 0;) {
       view.dims.push_back(kernel_.ranges[product_.batch[i]].extent);
       view.strides.push_back(stride(product_.batch[i]) * width);
@@ -159,6 +204,9 @@ constexpr int64_t kStepBytesMin = 256;  // two stages: below, the ring never fil
 // What a block takes before its first product and after its last one, and for joining parts, in
 // bytes of k. Estimated: some microseconds.
 constexpr int64_t kFillBytes = 512, kJoinBytes = 768;
+// Of an operand that is gathered: how much of the speed is left. Estimated from the instructions of
+// those who gather beside the time of the unit; not measured.
+constexpr double kGatherSpeed = 0.8, kElementSpeed = 0.5;
 // Half of B is read from the second cache once instead of twice.
 constexpr double kClusterGain = 1.03;
 
@@ -215,7 +263,15 @@ class TileChooser {
     const int64_t more = kFillBytes + (tile.split > 1 ? kJoinBytes : 0);
     const int64_t steps = shape_.k / tile.split + more / ByteWidth(shape_.dtype);
     return static_cast<double>(Waves(blocks) * steps * tile.rows * tile.columns) /
-           (speed * (tile.cluster > 1 ? kClusterGain : 1));
+           (speed * (tile.cluster > 1 ? kClusterGain : 1) * SpeedOfGathers());
+  }
+
+  double SpeedOfGathers() const {
+    double speed = 1;
+    for (const HopperOperand* operand : {&shape_.a, &shape_.b})
+      if (operand->gathered())
+        speed = std::min(speed, operand->run == 1 ? kElementSpeed : kGatherSpeed);
+    return speed;
   }
 
   const HopperShape& shape_;
@@ -284,7 +340,8 @@ absl::StatusOr<HopperPlan> MakeHopperPlan(const LoopNest& kernel, const MmaProdu
 
 absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, const Target& target,
                                                      const std::vector<codegen::Opt>* opts,
-                                                     const std::optional<MmaPlan>& instead) {
+                                                     const std::optional<MmaPlan>& instead,
+                                                     Gathers gathers) {
   const bool asked =
       opts != nullptr && opts->size() == 1 && (*opts)[0].kind == codegen::OptKind::kWgmma;
   const bool able = target.kind == TargetKind::kCuda && target.arch == "sm_90a";
@@ -314,10 +371,30 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
   const int64_t waves = chooser.Waves(shape->batches() * tiles(shape->m, instead->tile.rows) *
                                       tiles(shape->n, instead->tile.columns));
   const double by_mma = static_cast<double>(waves * (shape->k + kFillBytes / width)) * area / speed;
-  const std::optional<Choice> best = chooser.Best(by_mma);
+  const bool any = gathers == Gathers::kAnyway && (shape->a.gathered() || shape->b.gathered());
+  const std::optional<Choice> best =
+      chooser.Best(any ? std::numeric_limits<double>::infinity() : by_mma);
   if (!best) return std::nullopt;
   OB_ASSIGN_OR_RETURN(HopperPlan plan, MakeHopperPlan(kernel, instead->product, best->tile));
   return plan;
+}
+
+bool ComputesRowSums(const UOp* kernel, const Target& target) {
+  if (codegen::MatrixUnitOf(target) != MatrixUnit::kMma) return false;
+  Graph guards;
+  const absl::StatusOr<const UOp*> guarded = proof::GuardUnproved(guards, kernel);
+  if (!guarded.ok()) return false;
+  const absl::StatusOr<LoopNest> nest = codegen::AnalyzeKernel(*guarded);
+  if (!nest.ok()) return false;
+  const absl::StatusOr<std::optional<MmaPlan>> plan = PlanMma(*nest, target, nullptr);
+  if (!plan.ok() || !plan->has_value()) return false;
+  MmaProduct product = (*plan)->product;
+  if (product.columns.count % 2 != 0) return false;
+  const absl::StatusOr<std::optional<HopperPlan>> hopper =
+      PlanHopper(*nest, target, nullptr, *plan);
+  if (hopper.ok() && hopper->has_value()) return true;
+  product.adds_rows = false;
+  return codegen::ChooseMmaTile(product, target) == (*plan)->tile;
 }
 
 }  // namespace outboard::program

@@ -1,5 +1,6 @@
 // Decides which kernels are products by warpgroups (product.h), and in which tiles: those whose
-// operands are plain loads that a view can describe, where that is estimated to be faster than MMA.
+// operands are loads that a view can describe, or that can be gathered, where that is estimated to
+// be faster than MMA.
 #pragma once
 
 #include <optional>
@@ -36,9 +37,11 @@ struct HopperPlan {
 int64_t WgmmaAmount(const HopperTile& tile);
 HopperTile WgmmaTileOf(int64_t amount, const Target& target);
 
-// Returns the shape of a product whose operands are loads that boxes of a view can copy: each one's
-// index is a sum of one range of steps, one of rows or columns and up to two of the batch, of which
-// one of the first two is contiguous and the others are multiples of 16 bytes apart; no gate.
+// Returns the shape of a product whose operands are loads. Boxes of a view can copy one whose index
+// is a sum of its steps, its rows or columns and up to two ranges of the batch, of which one of the
+// first two is contiguous and the others are multiples of 16 bytes apart, and which has no gate.
+// Several ranges of steps, rows or columns that follow each other in memory are one. Any other
+// operand of 16 bits is gathered, with zeros where its gate is false.
 // Errors: UNIMPLEMENTED, names what is otherwise.
 absl::StatusOr<HopperShape> HopperShapeOf(const codegen::LoopNest& kernel,
                                           const codegen::MmaProduct& product);
@@ -53,13 +56,22 @@ absl::StatusOr<HopperPlan> MakeHopperPlan(const codegen::LoopNest& kernel,
                                           const codegen::MmaProduct& product,
                                           const HopperTile& tile);
 
+// Whether a product that gathers is planned where we estimate it to be faster, or anyway: for a
+// search, which measures.
+enum class Gathers { kWhereFaster, kAnyway };
+
 // Returns the plan that `opts` ask for (an Opt WGMMA alone). Without `opts` the one in tiles of our
 // choice: the one that takes the least time by waves of blocks over the multiprocessors, or none
 // where the target has no warpgroups that multiply, the operands are no such loads, or `instead`
 // takes less time by our estimate. Errors: for an Opt WGMMA alone, as MakeHopperPlan.
 absl::StatusOr<std::optional<HopperPlan>> PlanHopper(
     const codegen::LoopNest& kernel, const Target& target, const std::vector<codegen::Opt>* opts,
-    const std::optional<codegen::MmaPlan>& instead);
+    const std::optional<codegen::MmaPlan>& instead, Gathers gathers = Gathers::kWhereFaster);
+
+// Whether the kernel, as it is without Opts, is a product beside which its sums of rows
+// (kernel/row_sums.h) are added, in the tile that it would have without them. The schedule makes no
+// others.
+bool ComputesRowSums(const UOp* kernel, const Target& target);
 
 // Lowers the plan; what the kernel stores is computed from each sum in the thread that has it.
 Program LowerHopper(const codegen::LoopNest& kernel, const HopperPlan& plan);

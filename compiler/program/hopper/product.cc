@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "compiler/program/hopper/ring.h"
 #include "compiler/program/hopper/tf32_stage.h"
 #include "compiler/program/hopper/two_tf32.h"
 #include "compiler/target.h"
@@ -12,26 +12,16 @@
 namespace outboard::program {
 namespace {
 
-// Of a stage, the k: 128 bytes, a row of a swizzle.
-int64_t DepthOf(DType dtype) { return MappedTensor::kSwizzleBytes / ByteWidth(dtype); }
 constexpr int64_t kProducts = kProductsOfStage;
-constexpr int64_t kColumnsLeast = 64;  // a tile has a multiple of them
-constexpr int64_t kConsumers = 2;
 constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
 // 65,536 registers are 168 for each of 384 threads. What the first warpgroup gives up, the others
 // get.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
 // Who turns B holds squares of it.
 constexpr int64_t kTurnerRegisters = 96, kConsumerRegistersBeside = 200;
-int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
-// Of 8-bit floats the unit adds with few digits, and of f32 by three products it cuts off what f32
-// rounds: sums of a stage are added in f32. They take as many registers as the whole ones.
-bool SumsByStage(const HopperShape& shape) {
-  return ByteWidth(shape.dtype) == 1 || shape.three_products;
-}
-int64_t ColumnsMax(const HopperShape& shape) {
-  return SumsByStage(shape) ? kWgmmaColumnsMax / 2 : kWgmmaColumnsMax;
-}
+// Who gathers holds the places of its pieces, and of single elements those, too.
+constexpr int64_t kGathererRegisters = 136, kConsumerRegistersBesideGathers = 184;
+constexpr int64_t kRegistersBesideElements = 168;  // all have as many
 
 // One operand in memory and in shared memory; `rows` are those of A, or columns of B.
 struct RingOperand {
@@ -41,6 +31,7 @@ struct RingOperand {
   int64_t depth = 0;  // k of a stage
   int64_t elements() const { return tile_rows * depth; }
   bool turned = false;  // before it is multiplied
+  bool gathered = false;
   // Stored by columns, 128 bytes of rows follow each other, then the next k.
   int64_t wide() const { return depth; }
   int64_t piece() const { return along_rows ? wide() * depth : 0; }
@@ -50,9 +41,10 @@ struct RingOperand {
 class ProductBuilder {
  public:
   ProductBuilder(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
-                 const ProductStores& stores)
+                 const ProductStores& stores, const ProductGathers& gathers)
       : shape_(shape),
         tile_(tile),
+        gathers_(gathers),
         b_(b),
         tiles_m_(Ceil(shape.m, tile.rows)),
         tiles_n_(Ceil(shape.n, tile.columns)),
@@ -73,10 +65,14 @@ class ProductBuilder {
     OpenBlock();
     const ValueId group = b_.Divide(thread_, kWarpgroupThreads);
     const ValueId produces = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {group, b_.Int(0)}));
-    b_.Do(Code::kMaxRegisters, {}, {turns_b_ ? kTurnerRegisters : kProducerRegisters, 0, 0});
-    const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
-    Produce();
-    b_.EndIf(one);
+    b_.Do(Code::kMaxRegisters, {}, {RegistersOfProducer(), 0, 0});
+    if (Gathers()) {
+      ProduceTogether();
+    } else {
+      const ValueId one = b_.If(Speaks());
+      Produce();
+      b_.EndIf(one);
+    }
     if (makes_parts_) {
       const ValueId makes = b_.If(b_.Less(b_.Int(kWarpgroupThreads - kPartMakers - 1), thread_));
       MakeParts();
@@ -86,13 +82,12 @@ class ProductBuilder {
     if (tile_.split > 1) MeetCluster();
     b_.EndIf(produces);
     const ValueId consumes = b_.If(b_.Less(b_.Int(0), group));
-    b_.Do(Code::kMaxRegisters, {},
-          {turns_b_ ? kConsumerRegistersBeside : kConsumerRegisters, 1, 0});
+    b_.Do(Code::kMaxRegisters, {}, {RegistersOfConsumer(), 1, 0});
     const ValueId consumer = b_.Plus(group, b_.Int(-1));
     Consume(consumer);
     if (tile_.split > 1) {
       MeetCluster();
-      Join(consumer);
+      JoinPartialSums(consumer);
     }
     results_.Finish();
     MeetCluster();
@@ -115,6 +110,18 @@ class ProductBuilder {
     if (tile_.cluster * tile_.split > 1) b_.Do(Code::kClusterSync);
   }
   int64_t Partners() const { return tile_.cluster; }
+  bool Gathers() const { return shape_.a.gathered() || shape_.b.gathered(); }
+  ValueId Speaks() { return b_.Less(thread_, b_.Int(1)); }
+  int64_t RegistersOfProducer() const {
+    if (GathersElements(shape_)) return kRegistersBesideElements;
+    if (Gathers()) return kGathererRegisters;
+    return turns_b_ ? kTurnerRegisters : kProducerRegisters;
+  }
+  int64_t RegistersOfConsumer() const {
+    if (GathersElements(shape_)) return kRegistersBesideElements;
+    if (Gathers()) return kConsumerRegistersBesideGathers;
+    return turns_b_ ? kConsumerRegistersBeside : kConsumerRegisters;
+  }
 
   // ---- memories
 
@@ -123,7 +130,10 @@ class ProductBuilder {
         .tile_rows = tile_rows,
         .along_rows = operand.along_rows,
         .depth = depth_,
-        .turned = shape_.dtype == DType::kF32};
+        .turned = shape_.dtype == DType::kF32,
+        .gathered = operand.gathered()};
+    staged.shared = b_.Alloc(Space::kShared, shape_.dtype, tile_.stages * staged.elements());
+    if (staged.gathered) return staged;
     MappedTensor view = operand.view;
     view.swizzled = true;
     view.box.assign(view.dims.size(), 1);
@@ -132,7 +142,6 @@ class ProductBuilder {
     if (shared_by_cluster && !operand.along_rows) tile_rows /= Partners();
     view.box[1] = operand.along_rows ? depth_ : tile_rows;
     staged.map = b_.Map(b_.Buffer(shape_.dtype, view.slot, operand.elements), view);
-    staged.shared = b_.Alloc(Space::kShared, shape_.dtype, tile_.stages * staged.elements());
     return staged;
   }
 
@@ -151,7 +160,7 @@ class ProductBuilder {
                          (makes_parts_ ? 3 : 2) * tile_.stages);
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     for (int64_t stage = 0; stage < tile_.stages; ++stage) {
-      b_.Do(Code::kBarrierInit, {barriers_, Full(b_.Int(stage))}, {1, 0, 0});
+      b_.Do(Code::kBarrierInit, {barriers_, Full(b_.Int(stage))}, {ArrivalsOfStage(), 0, 0});
       b_.Do(Code::kBarrierInit, {barriers_, Empty(b_.Int(stage))}, {kConsumers * Partners(), 0, 0});
       if (makes_parts_)
         b_.Do(Code::kBarrierInit, {barriers_, PartsMade(b_.Int(stage))}, {kPartMakers, 0, 0});
@@ -163,6 +172,11 @@ class ProductBuilder {
       b_.Barrier();
   }
 
+  // Of who expects boxes, and of all who gather.
+  int64_t ArrivalsOfStage() const {
+    return (shape_.a.gathered() && shape_.b.gathered() ? 0 : 1) +
+           (Gathers() ? kWarpgroupThreads : 0);
+  }
   ValueId Full(ValueId stage) { return stage; }
   ValueId Empty(ValueId stage) { return b_.Plus(stage, b_.Int(tile_.stages)); }
   // B is turned, and its low parts are there.
@@ -178,8 +192,8 @@ class ProductBuilder {
     return {b_.Modulo(count, tile_.stages), b_.Modulo(b_.Divide(count, tile_.stages), 2)};
   }
   // Steps are counted on by a multiple of the stages, so that no number is negative.
-  ValueId StageBefore(ValueId round, ValueId step) {
-    return PlaceOfStep(round, b_.Plus(step, b_.Int(tile_.stages - 1))).stage;
+  ValueId StageBefore(ValueId round, ValueId step, int64_t steps = 1) {
+    return PlaceOfStep(round, b_.Plus(step, b_.Int(tile_.stages - steps))).stage;
   }
 
   // ---- tiles
@@ -223,18 +237,76 @@ class ProductBuilder {
     ForTiles([&](ValueId round, const TilePlace& place) {
       const ValueId step = b_.Loop(steps_);
       const StepPlace at = PlaceOfStep(round, step);
-      // Empty for the first time is what precedes phase 0: parity 1.
-      const ValueId parity = b_.Plus(b_.Int(1), b_.Times(at.parity, -1));
-      b_.Do(Code::kBarrierWait, {barriers_, Empty(at.stage), parity});
-      const int64_t bytes = (a_staged_.elements() + b_staged_.elements()) * ByteWidth(shape_.dtype);
-      b_.Do(Code::kBarrierExpect, {barriers_, Full(at.stage)}, {bytes, 0, 0});
-      // Beyond the end of k there are zeros.
-      ValueId k = b_.Times(step, depth_);
-      if (tile_.split > 1) k = b_.Plus(k, b_.Times(rank_, steps_ * depth_));
-      Fetch(a_staged_, at.stage, k, place.row, place.batch, 1);
-      Fetch(b_staged_, at.stage, k, place.column, place.batch, Partners());
+      WaitUntilEmpty(at);
+      FetchBoxes(at.stage, StartOf(step), place);
       b_.End(step);
     });
+  }
+
+  void WaitUntilEmpty(const StepPlace& at) {
+    // Empty for the first time is what precedes phase 0: parity 1.
+    const ValueId parity = b_.Plus(b_.Int(1), b_.Times(at.parity, -1));
+    b_.Do(Code::kBarrierWait, {barriers_, Empty(at.stage), parity});
+  }
+  // Of k. Beyond its end there are zeros.
+  ValueId StartOf(ValueId step) {
+    const ValueId k = b_.Times(step, depth_);
+    return tile_.split > 1 ? b_.Plus(k, b_.Times(rank_, steps_ * depth_)) : k;
+  }
+
+  void FetchBoxes(ValueId stage, ValueId k, const TilePlace& place) {
+    int64_t elements = 0;
+    for (const RingOperand* operand : {&a_staged_, &b_staged_})
+      if (!operand->gathered) elements += operand->elements();
+    b_.Do(Code::kBarrierExpect, {barriers_, Full(stage)},
+          {elements * ByteWidth(shape_.dtype), 0, 0});
+    if (!a_staged_.gathered) Fetch(a_staged_, stage, k, place.row, place.batch, 1);
+    if (!b_staged_.gathered) Fetch(b_staged_, stage, k, place.column, place.batch, Partners());
+  }
+
+  // By all threads of the first warpgroup. Copies of `behind` steps are under way while those of
+  // the next one begin; at the end of a tile all are waited for. Two stages more: a stage is empty
+  // again only when the one after it is full.
+  void ProduceTogether() {
+    const int64_t behind = std::min({steps_, tile_.stages / 2, tile_.stages - 2});
+    ForTiles([&](ValueId round, const TilePlace& place) {
+      const ValueId step = b_.Loop(steps_);
+      const StepPlace at = PlaceOfStep(round, step);
+      WaitUntilEmpty(at);
+      const ValueId k = StartOf(step);
+      if (!a_staged_.gathered || !b_staged_.gathered) {
+        const ValueId one = b_.If(Speaks());
+        FetchBoxes(at.stage, k, place);
+        b_.EndIf(one);
+      }
+      if (a_staged_.gathered) Gather(a_staged_, shape_.a, gathers_.a, at.stage, place, k);
+      if (b_staged_.gathered) Gather(b_staged_, shape_.b, gathers_.b, at.stage, place, k);
+      b_.Do(Code::kCommit);
+      const ValueId later = behind == 0 ? ValueId{-1} : b_.If(b_.Less(b_.Int(behind - 1), step));
+      Deliver(StageBefore(round, step, behind), behind);
+      if (behind > 0) b_.EndIf(later);
+      b_.End(step);
+      for (int64_t left = behind; left-- > 0;)
+        Deliver(StageBefore(round, b_.Int(steps_), left + 1), left);
+    });
+  }
+
+  void Gather(const RingOperand& staged, const HopperOperand& operand, const GatherPlaces& places,
+              ValueId stage, const TilePlace& place, ValueId k) {
+    GatherStage(b_,
+                {staged.shared, shape_.dtype, staged.tile_rows, operand.run, operand.along_rows,
+                 operand.rows_in_lanes},
+                places,
+                {b_.Times(stage, staged.elements()), place.batch,
+                 &operand == &shape_.a ? place.row : place.column, k},
+                thread_);
+  }
+
+  // The thread's part of a stage is there, when all but its copies of the last `left` steps are.
+  void Deliver(ValueId stage, int64_t left) {
+    b_.Do(Code::kWait, {}, {left, 0, 0});
+    b_.Do(Code::kProxyFence);
+    b_.Do(Code::kBarrierArrive, {barriers_, Full(stage)});
   }
 
   // With partners: a part of the boxes, or of the one box, each of which goes to all of them.
@@ -428,7 +500,7 @@ class ProductBuilder {
   }
 
   // Each block joins the partial sums of some columns, in the order of blocks.
-  void Join(ValueId consumer) {
+  void JoinPartialSums(ValueId consumer) {
     const int64_t columns = tile_.columns / tile_.split, elements = columns / 2;
     const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, elements);
     for (int64_t e = 0; e < elements; e += kTogether) {
@@ -456,6 +528,7 @@ class ProductBuilder {
 
   const HopperShape& shape_;
   const HopperTile& tile_;
+  const ProductGathers& gathers_;
   ProgramBuilder& b_;
   const int64_t tiles_m_, tiles_n_, tiles_, blocks_;
   const int64_t depth_;  // of a stage
@@ -469,85 +542,11 @@ class ProductBuilder {
   RingOperand a_staged_, b_staged_;
 };
 
-// What a block of a cluster copies of B is a multiple of these columns.
-int64_t PartOfColumns(const HopperShape& shape) {
-  return shape.b.along_rows ? DepthOf(shape.dtype) : 8;
-}
-
-int64_t SharedBytesOf(const HopperShape& shape, const HopperTile& tile) {
-  const int64_t columns = tile.columns * (shape.three_products ? 2 : 1);
-  const int64_t ring = tile.stages * (tile.rows + columns) * MappedTensor::kSwizzleBytes;
-  const int64_t parts = tile.split > 1 ? tile.rows * tile.columns * ByteWidth(DType::kF32) : 0;
-  return ring + parts + ResultWriter::SharedBytes(shape.results) + kSwizzleAlign;
-}
-
 }  // namespace
 
-absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) {
-  const auto none_for = [](const auto&... what) {
-    return absl::UnimplementedError(absl::StrCat("product by warpgroups: ", what...));
-  };
-  const int width = ByteWidth(shape.dtype);
-  if (!IsFloat(shape.dtype) || shape.dtype == DType::kF64)
-    return none_for("of ", std::string(Name(shape.dtype)),
-                    "; bf16, f16, 8-bit floats and TF32 have a form");
-  if (shape.three_products && shape.dtype != DType::kF32)
-    return none_for("of ", std::string(Name(shape.dtype)), " by three products; f32 has two parts");
-  if (shape.three_products && shape.k < kThreeProductsStepsMin)
-    return none_for("of f32 with ", shape.k, " steps; the bound of its sums holds from ",
-                    kThreeProductsStepsMin, " on");
-  if (shape.m < 1 || shape.n < 1 || shape.k < 1 || shape.batches() < 1)
-    return none_for("of nothing");
-  if (shape.n % 2 != 0) return none_for("of ", shape.n, " columns, an odd number");
-  for (const auto& [name, operand] : {std::pair("A", &shape.a), std::pair("B", &shape.b)}) {
-    const MappedTensor& view = operand->view;
-    if (operand->along_rows && !MayLieAlongRows(shape.dtype))
-      return none_for(name, " is stored by columns in elements of ", width,
-                      " bytes; the unit reads no such, and nobody turns it");
-    if (view.rank() > MappedTensor::kRankMax)
-      return none_for(name, " has ", view.rank(), " dimensions; a view has ",
-                      MappedTensor::kRankMax);
-    for (const int64_t bytes : view.strides)
-      if (bytes < 1 || bytes % MappedTensor::kStrideAlign != 0)
-        return none_for("rows of ", name, " are ", bytes, " bytes apart, no multiple of ",
-                        MappedTensor::kStrideAlign);
-  }
-  if (tile.rows != kConsumers * kWgmmaRows || tile.columns < kColumnsLeast ||
-      tile.columns > ColumnsMax(shape) || tile.columns % kColumnsLeast != 0)
-    return none_for("tiles of ", tile.rows, " x ", tile.columns, "; they have 128 rows and 64 to ",
-                    ColumnsMax(shape), " columns");
-  // The place in the ring is then some bits of a count.
-  if (tile.stages != 2 && tile.stages != 4 && tile.stages != 8)
-    return none_for(tile.stages, " stages; there are 2, 4 or 8");
-  const auto is_part = [](int64_t parts) { return parts == 1 || parts == 2 || parts == 4; };
-  if (!is_part(tile.cluster) || !is_part(tile.split) || (tile.cluster > 1 && tile.split > 1))
-    return none_for("clusters of ", tile.cluster, " blocks, and sums in ", tile.split,
-                    " parts; one of them is 1, the other 1, 2 or 4");
-  if (tile.order < 1 || tile.order % tile.cluster != 0)
-    return none_for("an order of ", tile.order, " rows of tiles, no multiple of the cluster's ",
-                    tile.cluster);
-  if (const int64_t tiles = Ceil(shape.m, tile.rows); tiles % tile.cluster != 0)
-    return none_for(tiles, " rows of tiles; a cluster has ", tile.cluster);
-  if (const int64_t part = tile.columns / tile.cluster;
-      tile.cluster > 1 && part % PartOfColumns(shape) != 0)
-    return none_for("parts of ", part, " columns, no multiple of ", PartOfColumns(shape));
-  if (shape.results.size() > 2) return none_for(shape.results.size(), " results in boxes");
-  for (const HopperResult& result : shape.results) {
-    if (const int64_t columns = tile.columns / tile.split; columns % result.columns() != 0)
-      return none_for("results of ", columns, " columns in boxes of ", result.columns());
-    for (const int64_t bytes : result.view.strides)
-      if (bytes < 1 || bytes % MappedTensor::kStrideAlign != 0)
-        return none_for("rows of a result are ", bytes, " bytes apart, no multiple of ",
-                        MappedTensor::kStrideAlign);
-  }
-  if (const int64_t bytes = SharedBytesOf(shape, tile); bytes > kHopperSharedBytesMax)
-    return none_for("stages and results of ", bytes, " bytes; a block has ", kHopperSharedBytesMax);
-  return absl::OkStatus();
-}
-
 void AddHopperProduct(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
-                      const ProductStores& stores) {
-  ProductBuilder(b, shape, tile, stores).Build();
+                      const ProductStores& stores, const ProductGathers& gathers) {
+  ProductBuilder(b, shape, tile, stores, gathers).Build();
 }
 
 }  // namespace outboard::program

@@ -13,6 +13,8 @@
 //              matrix unit adds them; of 8-bit floats it adds 128 with few digits, of f32 by three
 //              products 32, and their sum is added in f32. The order depends on k and `split` alone
 //   stages     ring of `stages` x 128 bytes of each row of A and column of B
+//   gathers    an operand that no box copies is copied by all threads of the first warpgroup
+//              (gather.h), which arrive at a stage some steps after they have begun its copies
 //   order      tiles that follow each other share columns of B, up to `order` rows of tiles
 //   cluster    blocks with tiles below each other copy a part of B each, to all of them
 //   split      blocks of a cluster sum a part of k each; the parts are added in their order, by
@@ -27,6 +29,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/program/hopper/gather.h"
 #include "compiler/program/hopper/results.h"
 #include "compiler/program/program.h"
 
@@ -57,6 +60,12 @@ struct HopperOperand {
   MappedTensor view;
   int64_t elements = 0;     // of the buffer
   bool along_rows = false;  // consecutive elements are of consecutive rows, not k
+  // Where it has no view: how many elements lie side by side wherever it is read, from a multiple
+  // on: 1, 2, 4 or 8. And whether neighbouring rows rather than k lie near each other.
+  int64_t run = 0;
+  bool rows_in_lanes = false;
+
+  bool gathered() const { return run > 0; }
 };
 
 struct HopperShape {
@@ -74,12 +83,17 @@ struct HopperShape {
   }
 };
 
-// Returns OK where the tensor memory accelerator can read the operands and a block has room for the
-// tile's stages. Errors: UNIMPLEMENTED names the rule, the value and the limit.
+// The places of operands that are gathered.
+struct ProductGathers {
+  GatherPlaces a, b;
+};
+
+// Returns OK where the operands can be read and a block has room for the tile's stages. Errors:
+// UNIMPLEMENTED names the rule, the value and the limit.
 absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile);
 
-// Adds all of the program to `b`. The shape is one that CheckHopperShape allows, with an even n.
+// Adds all of the program to `b`. The shape is one that CheckHopperShape allows.
 void AddHopperProduct(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
-                      const ProductStores& stores);
+                      const ProductStores& stores, const ProductGathers& gathers = {});
 
 }  // namespace outboard::program

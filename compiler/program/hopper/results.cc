@@ -139,17 +139,27 @@ void ResultWriter::WriteBox(size_t result, const SumTile& tile, int64_t box, int
   b_.EndIf(stores);
 }
 
-// Two neighbouring columns at a time: n is even, so that both are within C or neither.
+// Two neighbouring columns at a time. Where n is even, both are within C or neither.
 void ResultWriter::WriteDirectly(const SumTile& tile) {
   for (int64_t e = 0; e < tile.columns / 2; e += 2) {
     KeepForSums(tile, e);
     SumPlace at = PlaceOf(tile, e);
     if (cut_rows_) at.inside = b_.Less(at.row, b_.Int(m_));
-    if (cut_columns_) {
-      const ValueId within = b_.Less(at.column, b_.Int(n_ - 1));  // and so is the next
-      at.inside = at.inside < 0 ? within : b_.Alu(Op::kAnd, DType::kBool, {at.inside, within});
+    const auto within = [&](SumPlace place, int64_t columns) {
+      if (!cut_columns_) return place;
+      const ValueId inside = b_.Less(place.column, b_.Int(columns));
+      place.inside =
+          place.inside < 0 ? inside : b_.Alu(Op::kAnd, DType::kBool, {place.inside, inside});
+      return place;
+    };
+    const ValueId first = b_.Load(tile.sums, b_.Int(e)), second = b_.Load(tile.sums, b_.Int(e + 1));
+    if (n_ % 2 == 0) {
+      stores_.direct(within(at, n_ - 1), first, second);
+      continue;
     }
-    stores_.direct(at, b_.Load(tile.sums, b_.Int(e)), b_.Load(tile.sums, b_.Int(e + 1)));
+    stores_.direct(within(at, n_), first, -1);
+    at.column = b_.Plus(at.column, b_.Int(1));
+    stores_.direct(within(at, n_), second, -1);
   }
 }
 

@@ -49,7 +49,8 @@ struct ProductStores {
   // columns, the first of which is at `place`. Beyond C, `place` is one within it: what is computed
   // there goes nowhere.
   std::function<ValueId(size_t result, SumPlace place, ValueId first, ValueId second)> boxed;
-  // Stores what else becomes of them. Null: nothing does. `inside` is of both columns.
+  // Stores what else becomes of them. Null: nothing does. `inside` is of both columns. Of one alone
+  // (`second` is -1) where C has an odd number of columns.
   std::function<void(SumPlace place, ValueId first, ValueId second)> direct;
   // What is summed over 16 rows each, before `direct` or, without that, beside the first result in
   // boxes. Null: nothing is.

@@ -1,8 +1,10 @@
 // Products by warpgroups (compiler/program/hopper): what a kernel stores is computed from each sum
 // in the thread that has it.
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
+#include "compiler/kernel/affine.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/lower/lowering.h"
 #include "compiler/program/lower/row_sums.h"
@@ -35,7 +37,12 @@ class HopperLowering {
       };
     RowSums sums(low_, plan_.product, /*tile_rows=*/0, plan_.tile.columns);
     if (sums.any()) AddSums(sums, stores);
-    AddHopperProduct(low_.b_, plan_.shape, plan_.tile, stores);
+    const int64_t steps = ((plan_.shape.k + Depth() - 1) / Depth() + plan_.tile.split - 1) /
+                          plan_.tile.split * plan_.tile.split * Depth();
+    const ProductGathers gathers{
+        Places(plan_.product.rows, plan_.shape.a, plan_.tile.rows, steps),
+        Places(plan_.product.columns, plan_.shape.b, plan_.tile.columns, steps)};
+    AddHopperProduct(low_.b_, plan_.shape, plan_.tile, stores, gathers);
     return low_.b_.Take(static_cast<int>(kernel_.slot_elements.size()));
   }
 
@@ -53,6 +60,61 @@ class HopperLowering {
     };
   }
 
+  int64_t Depth() const { return MappedTensor::kSwizzleBytes / ByteWidth(plan_.shape.dtype); }
+
+  // Null for what has a view. `tile`: rows of a tile; `steps`: those of all stages.
+  GatherPlaces Places(const codegen::MmaSide& side, const HopperOperand& operand, int64_t tile,
+                      int64_t steps) {
+    if (!operand.gathered()) return nullptr;
+    // Nothing says of the last tiles of an order that is not whole that they are in the matrix.
+    const int64_t down = (plan_.shape.m + plan_.tile.rows - 1) / plan_.tile.rows;
+    const bool cut = side.count % tile != 0 || down % std::min(plan_.tile.order, down) != 0;
+    return [this, &side, &operand, cut, steps](ValueId batch, ValueId row, ValueId k) {
+      const codegen::MmaProduct& product = plan_.product;
+      ProgramBuilder& b = low_.b_;
+      const auto below = [&](ValueId value, bool runs, int64_t count) {
+        return b.Less(runs ? b.Plus(value, b.Int(operand.run - 1)) : value, b.Int(count));
+      };
+      GatheredPlace place;
+      if (cut) place.inside = below(row, operand.along_rows, side.count);
+      if (product.steps != steps)
+        place.inside = low_.And(place.inside, below(k, !operand.along_rows, product.steps));
+      low_.Enter();
+      low_.BindAll(product.batch, batch);
+      low_.BindAll(side.ranges, row);
+      low_.BindAll(product.reduced, k);
+      const UOp* const load = side.value;
+      if (load->src.size() == 3)
+        place.inside = low_.And(place.inside, low_.Gate(Conjuncts(load->src[1])));
+      place.index = IndexOf(load, {&product.batch, &side.ranges}, product.reduced);
+      place.buffer = low_.buffers_[GlobalOfAccess(load).slot()];
+      for (const std::vector<int>* ranges : {&product.batch, &side.ranges, &product.reduced})
+        for (const int r : *ranges) low_.Unbind(r);
+      low_.Leave();
+      return place;
+    };
+  }
+
+  // The index of a load: where it is a sum of loops, those of rows first, which a thread computes
+  // once for all steps, then those of steps, once for all of its rows.
+  ValueId IndexOf(const UOp* load, std::initializer_list<const std::vector<int>*> rows,
+                  const std::vector<int>& steps) {
+    const UOp* const whole = load->src[0]->src[1];
+    const codegen::Affine& index = forms_.Of(whole);
+    for (const auto& [term, coefficient] : index.terms)
+      if (term->op != Op::kRange) return low_.Emit(whole);
+    ProgramBuilder& b = low_.b_;
+    const auto sum = [&](ValueId total, const std::vector<int>& ranges) {
+      for (const int r : ranges)
+        if (const auto stride = static_cast<int64_t>(index.CoefficientOf(kernel_.ranges[r].node)))
+          total = b.Plus(total, b.Times(low_.value_[r], stride));
+      return total;
+    };
+    ValueId of_rows = b.Int(static_cast<int64_t>(index.constant));
+    for (const std::vector<int>* ranges : rows) of_rows = sum(of_rows, *ranges);
+    return b.Plus(of_rows, sum(b.Int(0), steps));
+  }
+
   // Calls `body` for each of the two sums, at its place.
   template <typename Body>
   void ForBoth(SumPlace place, ValueId first, ValueId second, const Body& body) {
@@ -61,6 +123,7 @@ class HopperLowering {
     low_.BindAll(product.batch, place.batch);
     low_.BindAll(product.rows.ranges, place.row);
     for (const ValueId sum : {first, second}) {
+      if (sum < 0) continue;
       low_.Enter();
       low_.BindAll(product.columns.ranges,
                    sum == first ? place.column : low_.b_.Plus(place.column, low_.b_.Int(1)));
@@ -83,6 +146,7 @@ class HopperLowering {
   Lowering low_;
   const LoopNest& kernel_;
   const HopperPlan& plan_;
+  codegen::AffineForms forms_;
 };
 
 Program LowerHopper(const LoopNest& kernel, const HopperPlan& plan) {

@@ -4,12 +4,20 @@
 //     BOXLOAD of the rows' matrices              MBWAIT
 //     for each time, and each matrix:            for each time:
 //       MBWAIT until its stage is empty            MBWAIT; WGMMA: scores, from shared memory
-//       BOXLOAD                                    maxima, SHUFFLE, values, sums: in registers
-//                                                  sums of products are rescaled
-//                                                  MBWAIT; WGMMA: products of values, which are in
-//                                                  registers as the scores were
+//       BOXLOAD                                    MBWAIT; WGMMA: products of the values of the
+//                                                  time before, which are in registers as the
+//                                                  scores were
+//                                                  WGWAIT for the scores alone
+//                                                  maxima, SHUFFLE, exponentials, sums
+//                                                  WGWAIT for the products, which are rescaled
+//                                                  values of this time
 //                                                  MBARRIVE, where a matrix was read last
-//                                                stores
+//                                                products of the last values; stores
+//
+// So the matrix unit multiplies while exponentials are computed. Where two warpgroups multiply,
+// they take turns: one issues its products, then the other one does, so that the first one's
+// exponentials meet the second one's products (Shah et al., "FlashAttention-3", arXiv 2407.08608).
+// A pass with several sums of products waits for each before the next values take its registers.
 //
 // A matrix lies in boxes of 64 columns, line by line. As the second operand of a score its lines
 // are rows of the swizzle; as that of a product its columns are, and its steps the other dimension.
@@ -85,20 +93,25 @@ class OnlineHopperLowering : OnlineElements {
   }
 
   // Barriers: [0] the rows' matrices are there; one for each pass but the last, passed; then, for
-  // each pass and each of its matrices, full and empty by stage.
+  // each pass and each of its matrices, full and empty by stage; at last two for the turns.
   void OpenBarriers() {
-    int64_t count = static_cast<int64_t>(plan_.passes.size());
+    std::vector<int64_t> arrivals(plan_.passes.size(), consumers_);
+    arrivals[0] = 1;
     for (const OnlinePass& pass : plan_.passes) {
-      first_barrier_.push_back(count);
-      count += 2 * tile_.stages * static_cast<int64_t>(pass.matrices.size());
+      first_barrier_.push_back(static_cast<int64_t>(arrivals.size()));
+      for (size_t m = 0; m < pass.matrices.size(); ++m)
+        for (const int64_t count : {int64_t{1}, consumers_})
+          arrivals.insert(arrivals.end(), static_cast<size_t>(tile_.stages), count);
     }
+    for (size_t pass = 0; pass < plan_.passes.size(); ++pass) {
+      turns_.push_back(static_cast<int64_t>(arrivals.size()));
+      if (TakesTurns(pass)) arrivals.insert(arrivals.end(), 2, kWarps);
+    }
+    const auto count = static_cast<int64_t>(arrivals.size());
     barriers_ = b_.Alloc(Space::kBarriers, DType::kU64, count);
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
-    for (int64_t n = 0; n < count; ++n) {
-      const bool full = n == 0 || (n >= first_barrier_[0] &&
-                                   (n - first_barrier_[0]) % (2 * tile_.stages) < tile_.stages);
-      b_.Do(Code::kBarrierInit, {barriers_, b_.Int(n)}, {full ? 1 : consumers_, 0, 0});
-    }
+    for (int64_t n = 0; n < count; ++n)
+      b_.Do(Code::kBarrierInit, {barriers_, b_.Int(n)}, {arrivals[static_cast<size_t>(n)], 0, 0});
     b_.EndIf(one);
     b_.Barrier();
   }
@@ -175,7 +188,6 @@ class OnlineHopperLowering : OnlineElements {
   void Multiply(ValueId consumer) {
     consumer_ = consumer;
     in_group_ = b_.Modulo(thread_, kWarpgroupThreads);
-    constexpr int64_t kWarps = kWarpgroupThreads / kWarpThreads;
     SetWarp(b_.Plus(b_.Times(consumer, kWarps), b_.Divide(in_group_, kWarpThreads)));
     OpenCarried();
     if (!plan_.products.empty())
@@ -200,30 +212,145 @@ class OnlineHopperLowering : OnlineElements {
         b_.Store(memory, b_.Int(e), b_.Const(DType::kF32, 0));
       scores_.emplace_back(plan_.scores[s].sum, memory);
     }
-    const ValueId step = LoopOverTimes();
-    low_.Enter();
-    number_ = NumberOf(step);
-    std::vector<size_t> waited;
-    const auto wait_for = [&](size_t matrix) {
-      if (std::find(waited.begin(), waited.end(), matrix) != waited.end()) return;
-      waited.push_back(matrix);
-      b_.Do(Code::kBarrierWait,
-            {barriers_, Full(pass, matrix, StageOf(step)), ParityOf(step)});
-    };
+    const std::vector<const OnlineProduct*> products = ProductsOf(pass);
+    if (IsOverlapped(pass))
+      Overlapped(pass, *products[0]);
+    else
+      OneByOne(pass, products);
+  }
+
+  std::vector<const OnlineProduct*> ProductsOf(size_t pass) const {
     std::vector<const OnlineProduct*> products;
     for (const size_t g : plan_.online.phases[pass])
       for (const UOp* node : kernel_.groups[g].nodes)
         if (const OnlineProduct* const product = plan_.ProductOf(node)) products.push_back(product);
+    return products;
+  }
+  bool IsOverlapped(size_t pass) const { return ProductsOf(pass).size() == 1; }
+  bool TakesTurns(size_t pass) const { return consumers_ == 2 && IsOverlapped(pass); }
+
+  void WaitFull(size_t pass, size_t matrix, ValueId step) {
+    b_.Do(Code::kBarrierWait, {barriers_, Full(pass, matrix, StageOf(step)), ParityOf(step)});
+  }
+
+  // ---- a pass whose products wait for the next scores
+
+  void Overlapped(size_t pass, const OnlineProduct& product) {
+    low_.Enter();
+    BeginScores(pass, b_.Int(0));
+    EndScores(pass, product, b_.Int(0), /*running=*/0);
+    Keep(Packed(product));
+    low_.Leave();
+    if (times_ > 1) {
+      // Masks are for the times after the whole ones.
+      const ValueId others = b_.Plus(count_, b_.Int(-1));
+      ValueId whole = b_.Int(0);
+      if (HasWholeTimes()) {
+        whole = low_.Greatest(b_.Plus(WholeTimes(), b_.Int(-1)), b_.Int(0));
+        whole_ = true;
+        OverlappedTimes(pass, product, b_.Int(0), whole);
+        whole_ = false;
+      }
+      OverlappedTimes(pass, product, whole, b_.Plus(others, low_.Negated(whole)));
+    }
+    const ValueId last = low_.Greatest(b_.Plus(count_, b_.Int(-1)), b_.Int(0));
+    BeginProducts(pass, product, last);
+    EndProducts(pass, product, last);
+  }
+
+  // For `count` times from `first` on: its products, and the scores of the time after it.
+  void OverlappedTimes(size_t pass, const OnlineProduct& product, ValueId first, ValueId count) {
+    const Instruction& known = b_.at(count);
+    if (known.code == Code::kConst && known.imm[0] <= 0) return;
+    const ValueId loop = known.code == Code::kConst
+                             ? b_.Loop(known.imm[0])
+                             : b_.Loop(times_ - 1, How::kPlain, 1, count);
+    low_.Enter();
+    const ValueId time = b_.Plus(first, loop), next = b_.Plus(time, b_.Int(1));
+    if (TakesTurns(pass)) AwaitTurn(pass, time);
+    BeginScores(pass, next);
+    BeginProducts(pass, product, time);
+    if (TakesTurns(pass)) EndTurn(pass);
+    EndScores(pass, product, next, /*running=*/1);
+    EndProducts(pass, product, time);
+    Rescale(product);
+    Keep(Packed(product));
+    low_.Leave();
+    b_.End(loop);
+  }
+
+  void BeginScores(size_t pass, ValueId step) {
+    number_ = NumberOf(step);
+    for (const size_t m : plan_.passes[pass].matrices)
+      if (IsScored(pass, m)) WaitFull(pass, m, step);
+    IssueScores(pass, StageOf(step));
+  }
+  // While so many groups of products that were issued later are running.
+  void EndScores(size_t pass, const OnlineProduct& product, ValueId step, int64_t running) {
+    b_.Do(Code::kGroupWait, Memories(), {running, 0, 0});
+    for (const size_t m : plan_.passes[pass].matrices)
+      if (IsScored(pass, m) && m != product.matrix) Arrive(Empty(pass, m, StageOf(step)));
+    for (const size_t g : plan_.online.phases[pass])
+      for (const UOp* node : kernel_.groups[g].nodes)
+        for (int64_t half = 0; half < halves_ && plan_.ProductOf(node) == nullptr; ++half)
+          CarryRow(node, half);
+  }
+  void BeginProducts(size_t pass, const OnlineProduct& product, ValueId step) {
+    if (!IsScored(pass, product.matrix)) WaitFull(pass, product.matrix, step);
+    IssueProducts(product, StageOf(step));
+  }
+  void EndProducts(size_t pass, const OnlineProduct& product, ValueId step) {
+    b_.Do(Code::kGroupWait, {carried_.at(product.sum), values_}, {0, 0, 0});
+    Arrive(Empty(pass, product.matrix, StageOf(step)));
+  }
+
+  // Barrier `consumer` of the turns has a phase for each time that the other warpgroup has issued
+  // its products. The first of them begins. Each warp says so for itself: warps issue their
+  // quarters of a product alone, and one that still waits for a phase must not miss it because the
+  // next one is over, too.
+  ValueId Turn(size_t pass, ValueId consumer) { return b_.Plus(consumer, b_.Int(turns_[pass])); }
+  void AwaitTurn(size_t pass, ValueId time) {
+    const ValueId others = b_.Plus(b_.Int(1), b_.Times(consumer_, -1));
+    b_.Do(Code::kBarrierWait,
+          {barriers_, Turn(pass, consumer_), b_.Modulo(b_.Plus(time, others), 2)});
+  }
+
+  void EndTurn(size_t pass) {
+    const ValueId one = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {lane_, b_.Int(0)}));
+    const ValueId other = b_.Plus(b_.Int(1), b_.Times(consumer_, -1));
+    b_.Do(Code::kBarrierArrive, {barriers_, Turn(pass, other)});
+    b_.EndIf(one);
+  }
+
+  // ---- a pass of any number of sums of products
+
+  void OneByOne(size_t pass, const std::vector<const OnlineProduct*>& products) {
+    const ValueId step = LoopOverTimes();
+    low_.Enter();
+    std::vector<size_t> waited;
+    const auto wait_for = [&](size_t matrix) {
+      if (std::find(waited.begin(), waited.end(), matrix) != waited.end()) return;
+      waited.push_back(matrix);
+      WaitFull(pass, matrix, step);
+    };
     // Whether no product from `first` on reads it.
     const auto is_done = [&](size_t matrix, size_t first) {
       return std::none_of(products.begin() + static_cast<std::ptrdiff_t>(first), products.end(),
                           [&](const OnlineProduct* p) { return p->matrix == matrix; });
     };
+    number_ = NumberOf(step);
     for (const size_t s : plan_.passes[pass].scores) wait_for(plan_.scores[s].steps);
-    Scores(pass, StageOf(step));
+    IssueScores(pass, StageOf(step));
+    b_.Do(Code::kGroupWait, Memories(), {0, 0, 0});
     for (const size_t m : plan_.passes[pass].matrices)
       if (IsScored(pass, m) && is_done(m, 0)) Arrive(Empty(pass, m, StageOf(step)));
     size_t next = 0;
+    const OnlineProduct* running = nullptr;
+    const auto end_products = [&] {
+      if (running == nullptr) return;
+      b_.Do(Code::kGroupWait, {carried_.at(running->sum), values_}, {0, 0, 0});
+      if (is_done(running->matrix, next)) Arrive(Empty(pass, running->matrix, StageOf(step)));
+    };
     for (const size_t g : plan_.online.phases[pass])
       for (const UOp* node : kernel_.groups[g].nodes) {
         const OnlineProduct* const product = plan_.ProductOf(node);
@@ -231,12 +358,16 @@ class OnlineHopperLowering : OnlineElements {
           for (int64_t half = 0; half < halves_; ++half) CarryRow(node, half);
           continue;
         }
-        MakeValues(*product);
+        const std::vector<ValueId> values = Packed(*product);
+        end_products();
+        Keep(values);
         wait_for(product->matrix);
-        AddProducts(*product, StageOf(step));
-        if (is_done(product->matrix, ++next))
-          Arrive(Empty(pass, product->matrix, StageOf(step)));
+        Rescale(*product);
+        IssueProducts(*product, StageOf(step));
+        running = product;
+        ++next;
       }
+    end_products();
     low_.Leave();
     b_.End(step);
   }
@@ -248,6 +379,7 @@ class OnlineHopperLowering : OnlineElements {
     b_.EndIf(one);
   }
 
+  static constexpr int64_t kWarps = kWarpgroupThreads / kWarpThreads;
   static constexpr int64_t kDepth = WgmmaDepth(2);
   static constexpr int64_t kStepsOfRegister = 4;  // by four threads, two numbers each
 
@@ -257,7 +389,7 @@ class OnlineHopperLowering : OnlineElements {
     return memories;
   }
 
-  void Scores(size_t pass, ValueId stage) {
+  void IssueScores(size_t pass, ValueId stage) {
     b_.Do(Code::kGroupFence, Memories());
     for (size_t n = 0; n < scores_.size(); ++n) {
       const OnlineScore& score = plan_.scores[plan_.passes[pass].scores[n]];
@@ -274,7 +406,6 @@ class OnlineHopperLowering : OnlineElements {
       }
     }
     b_.Do(Code::kGroupCommit);
-    b_.Do(Code::kGroupWait, Memories(), {0, 0, 0});
   }
 
   void BindScores(int64_t half, int64_t eight, int64_t element) override {
@@ -284,29 +415,39 @@ class OnlineHopperLowering : OnlineElements {
   }
 
   // The values as WGMMA's registers of a have them, two numbers in each.
-  void MakeValues(const OnlineProduct& product) {
-    int64_t place = 0;
+  std::vector<ValueId> Packed(const OnlineProduct& product) {
+    std::vector<ValueId> registers;
     for (const ValueId fragment : ValuesOf(product.value)) {
       const ValueId bits = b_.Add({.code = Code::kBitcast,
                                    .dtype = DType::kU32,
                                    .lanes = kWgmmaRegistersOfA,
                                    .src = {fragment}});
       for (int64_t lane = 0; lane < kWgmmaRegistersOfA; ++lane)
-        b_.Store(values_, b_.Int(place++), Lane(bits, lane));
+        registers.push_back(Lane(bits, lane));
+    }
+    return registers;
+  }
+  void Keep(const std::vector<ValueId>& registers) {
+    for (size_t i = 0; i < registers.size(); ++i)
+      b_.Store(values_, b_.Int(static_cast<int64_t>(i)), registers[i]);
+  }
+
+  // The sums so far, by the growth of the maximum.
+  void Rescale(const OnlineProduct& product) {
+    const auto max = plan_.online.max_of.find(product.sum);
+    if (max == plan_.online.max_of.end()) return;
+    const ValueId sums = carried_.at(product.sum);
+    const std::vector<ValueId>& by = rescale_.at(max->second);
+    for (int64_t e = 0; e < staged_[product.matrix].width / 2; ++e) {
+      const ValueId factor = by[static_cast<size_t>(e / 2 % kRowsOfFragment)];
+      b_.Store(sums, b_.Int(e),
+               b_.Alu(Op::kMul, DType::kF32, {b_.Load(sums, b_.Int(e)), factor}));
     }
   }
 
-  void AddProducts(const OnlineProduct& product, ValueId stage) {
+  void IssueProducts(const OnlineProduct& product, ValueId stage) {
     const ValueId sums = carried_.at(product.sum);
     const Staged& matrix = staged_[product.matrix];
-    if (const auto max = plan_.online.max_of.find(product.sum); max != plan_.online.max_of.end()) {
-      const std::vector<ValueId>& by = rescale_.at(max->second);
-      for (int64_t e = 0; e < matrix.width / 2; ++e)
-        b_.Store(sums, b_.Int(e),
-                 b_.Alu(Op::kMul, DType::kF32,
-                        {b_.Load(sums, b_.Int(e)),
-                         by[static_cast<size_t>(e / 2 % kRowsOfFragment)]}));
-    }
     b_.Do(Code::kGroupFence, {sums, values_});
     const ValueId first = b_.Times(stage, matrix.elements());
     for (int64_t step = 0; step < tile_.steps; step += kDepth)
@@ -315,12 +456,11 @@ class OnlineHopperLowering : OnlineElements {
              b_.Plus(first, b_.Int(step * kOnlineBoxColumns))},
             {matrix.width, 0, matrix.box(), 0});
     b_.Do(Code::kGroupCommit);
-    b_.Do(Code::kGroupWait, {sums, values_}, {0, 0, 0});
   }
 
   const int64_t consumers_;  // warpgroups that multiply
   std::vector<Staged> staged_;          // by matrix
-  std::vector<int64_t> first_barrier_;  // by pass
+  std::vector<int64_t> first_barrier_, turns_;  // by pass
   ValueId barriers_ = -1, consumer_ = -1, in_group_ = -1;
   ValueId values_ = -1;                                    // the first operand of a product
   std::vector<std::pair<const UOp*, ValueId>> scores_;     // of the pass, and their registers

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <numbers>
 
 #include "base/check.h"
 #include "compiler/program/lower/lowering.h"
@@ -38,6 +39,8 @@ ValueId Lowering::Emit(const UOp* root) {
     };
     if (staged_.contains(node) || copied_.contains(node)) {
       // Read as it was copied.
+    } else if (units_.contains(node)) {
+      // Not as arithmetic.
     } else if (node->op == Op::kLoad) {
       if (node->src.size() == 3) {
         need(node->src[2]);
@@ -71,6 +74,8 @@ ValueId Lowering::Compute(const UOp* node) {
     const Staged& staged = stages_[it->second];
     return b_.Cast(b_.Load(staged.memory, PlaceOf(staged)), node->dtype);  // of a sum: see SumType
   }
+  if (const auto it = units_.find(node); it != units_.end())
+    return ByUnit(it->second, Unscaled(it->second));
   switch (node->op) {
     case Op::kConst:
       return b_.Add(
@@ -101,6 +106,30 @@ ValueId Lowering::Compute(const UOp* node) {
   Instruction alu{.code = Code::kAlu, .op = node->op, .dtype = node->dtype};
   for (size_t i = 0; i < node->src.size(); ++i) alu.src.push_back(source(static_cast<int>(i)));
   return b_.Add(std::move(alu));
+}
+
+ValueId Lowering::Unscaled(const UnitExponential& unit) {
+  ValueId y = Emit(unit.value);
+  const ValueId none = Identity(Op::kMax, DType::kF32);
+  for (size_t i = unit.hidden.size(); i-- > 0;) {
+    const auto& [condition, hides] = unit.hidden[i];
+    const ValueId hidden = Emit(condition);
+    y = hides ? b_.Alu(Op::kWhere, DType::kF32, {hidden, none, y})
+              : b_.Alu(Op::kWhere, DType::kF32, {hidden, y, none});
+  }
+  return y;
+}
+
+ValueId Lowering::ByUnit(const UnitExponential& unit, ValueId y) {
+  const ValueId minus = b_.Alu(Op::kNeg, DType::kF32, {subtracted_.at(unit.max)});
+  const ValueId distance = b_.Alu(Op::kAdd, DType::kF32, {y, minus});
+  const ValueId factor =
+      b_.Const(DType::kF32, static_cast<float>(unit.factor * std::numbers::log2e));
+  return b_.Add({.code = Code::kAlu,
+                 .op = Op::kExp2,
+                 .dtype = DType::kF32,
+                 .src = {b_.Alu(Op::kMul, DType::kF32, {distance, factor})},
+                 .imm = {static_cast<int64_t>(Rounding::kByUnit), 0, 0}});
 }
 
 ValueId Lowering::Load(const UOp* node) {

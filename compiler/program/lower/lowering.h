@@ -36,6 +36,7 @@
 #include "compiler/optimize/operands/staging.h"
 #include "compiler/optimize/threads/apply_threads.h"
 #include "compiler/program/expand.h"
+#include "compiler/program/online/exponential.h"
 #include "compiler/program/program.h"
 
 namespace outboard::program {
@@ -274,6 +275,9 @@ class Lowering {
 
   ValueId Compute(const UOp* node);
   ValueId Load(const UOp* node);
+  // Of an exponential by the unit: y, and 2^((y - subtracted_) * (c log2 e)).
+  ValueId Unscaled(const UnitExponential& unit);
+  ValueId ByUnit(const UnitExponential& unit, ValueId y);
 
   // Returns the conjunction of conditions that no branch around has checked; -1: they hold.
   ValueId Gate(const std::vector<const UOp*>& conditions);
@@ -432,6 +436,10 @@ class Lowering {
   std::vector<bool> done_;                    // groups already computed, when mapped to threads
   absl::flat_hash_map<const UOp*, ResultPlace> results_;
   absl::flat_hash_map<const UOp*, ValueId> together_;
+  // What the unit of the device computes, and by maximum what is subtracted in the row that is
+  // bound: max y.
+  absl::flat_hash_map<const UOp*, UnitExponential> units_;
+  absl::flat_hash_map<const UOp*, ValueId> subtracted_;
   std::vector<Staged> stages_;  // as in the plan, then the panels, then what is carried
   std::vector<codegen::PanelPlace> panels_;               // as in the plan
   size_t online_level_ = 0;                               // of plan_->online

@@ -15,6 +15,19 @@ OnlineElements::OnlineElements(const OnlineMmaPlan& plan)
       times_(TimesOf(extent_, tile_.steps)),
       halves_(tile_.fragments * kRowsOfFragment) {
   low_.mapped_ = kernel_.OutputSet();
+  low_.units_ = UnitExponentialsOf(kernel_, plan.range);
+}
+
+const UnitExponential* OnlineElements::UnitOf(const UOp* max) const {
+  const auto exponential = plan_.online.exponential_of.find(max);
+  if (exponential == plan_.online.exponential_of.end()) return nullptr;
+  return &low_.units_.at(exponential->second);
+}
+
+ValueId OnlineElements::WithFactor(const UOp* max, ValueId carried) {
+  const UnitExponential* const unit = UnitOf(max);
+  if (unit == nullptr || unit->factor == 1) return carried;
+  return b_.Alu(Op::kMul, DType::kF32, {carried, b_.Const(DType::kF32, unit->factor)});
 }
 
 void OnlineElements::Place() {
@@ -36,28 +49,42 @@ void OnlineElements::SetWarp(ValueId warp) {
                        b_.Divide(lane_, 4));
 }
 
+// Of the tile's rows.
+ValueId OnlineElements::Extreme(const codegen::RowForm& form, bool greatest) {
+  ValueId sum = b_.Int(form.constant);
+  for (const auto& [range, coefficient] : form.terms) {
+    ValueId value = low_.value_[range];
+    if (range == plan_.rows.back()) {
+      const ValueId last =
+          low_.Least(b_.Plus(origin_, b_.Int(tile_.rows() - 1)), b_.Int(plan_.row_count - 1));
+      value = (coefficient > 0) == greatest ? last : origin_;
+    }
+    sum = b_.Plus(sum, b_.Times(value, coefficient));
+  }
+  return sum;
+}
+
+bool OnlineElements::HasWholeTimes() const {
+  const bool ends = plan_.visible.range >= 0 && !plan_.visible.last.empty();
+  return (ends || extent_ % tile_.steps != 0) && plan_.visible.first.empty();
+}
+
+ValueId OnlineElements::WholeTimes() {
+  ValueId steps = b_.Int(extent_);
+  for (const codegen::RowForm& form : plan_.visible.last)
+    steps = low_.Least(steps, b_.Plus(Extreme(form, false), b_.Int(1)));
+  return low_.Least(b_.Divide(low_.Greatest(steps, b_.Int(0)), tile_.steps), count_);
+}
+
 // Which times are run: for all rows of the tile, from the first visible step to the last one.
 void OnlineElements::OpenWindow() {
   const codegen::VisibleSteps& visible = plan_.visible;
   count_ = b_.Int(times_);
   if (visible.range < 0) return;
-  const auto extreme = [&](const codegen::RowForm& form, bool greatest) {
-    ValueId sum = b_.Int(form.constant);
-    for (const auto& [range, coefficient] : form.terms) {
-      ValueId value = low_.value_[range];
-      if (range == plan_.rows.back()) {
-        const ValueId last =
-            low_.Least(b_.Plus(origin_, b_.Int(tile_.rows() - 1)), b_.Int(plan_.row_count - 1));
-        value = (coefficient > 0) == greatest ? last : origin_;
-      }
-      sum = b_.Plus(sum, b_.Times(value, coefficient));
-    }
-    return sum;
-  };
   ValueId first = b_.Int(0), last = b_.Int(extent_ - 1);
   for (const codegen::RowForm& form : visible.first)
-    first = low_.Greatest(first, extreme(form, false));
-  for (const codegen::RowForm& form : visible.last) last = low_.Least(last, extreme(form, true));
+    first = low_.Greatest(first, Extreme(form, false));
+  for (const codegen::RowForm& form : visible.last) last = low_.Least(last, Extreme(form, true));
   if (!visible.first.empty()) {
     first = low_.Least(first, b_.Int(extent_ - 1));
     first_ = b_.Divide(first, tile_.steps);
@@ -128,7 +155,12 @@ ValueId OnlineElements::At(int64_t half, int64_t eight, int64_t element,
   ValueId step =
       b_.Plus(b_.Plus(b_.Times(number_, tile_.steps), member_), b_.Int(eight * kChunk + element));
   inside_ = -1;
-  if (extent_ % tile_.steps != 0) {
+  for (const codegen::RowForm& form : plan_.visible.last) {
+    if (!whole_) break;
+    low_.memo_[form.comparison] = b_.Const(DType::kBool, form.hides ? 0 : 1);
+    low_.memo_scopes_.back().push_back(form.comparison);
+  }
+  if (extent_ % tile_.steps != 0 && !whole_) {
     inside_ = b_.Less(step, b_.Int(extent_));
     step = low_.Least(step, b_.Int(extent_ - 1));
   }
@@ -151,6 +183,7 @@ void OnlineElements::BindRow(int64_t half) {
   if (plan_.row_count % tile_.rows() != 0) row = low_.Least(row, b_.Int(plan_.row_count - 1));
   low_.BindAll(plan_.rows, row);
   for (const auto& [node, values] : of_rows_) low_.together_[node] = values[half];
+  for (const auto& [max, values] : subtracted_) low_.subtracted_[max] = values[half];
 }
 
 // A value that counts for the reduction only where the step exists.
@@ -163,11 +196,13 @@ ValueId OnlineElements::Within(ValueId value, Op op) {
 // A maximum or a sum of a row.
 void OnlineElements::CarryRow(const UOp* node, int64_t half) {
   const Op op = ReduceOf(node).op();
+  const UnitExponential* const unit = op == Op::kMax ? UnitOf(node) : nullptr;
   ValueId total = -1;
   for (int64_t eight = 0; eight < tile_.steps / kChunk; ++eight)
     for (int64_t element = 0; element < 2; ++element)
       At(half, eight, element, [&] {
-        const ValueId value = Within(low_.Emit(node->src[0]), op);
+        const ValueId value =
+            Within(unit != nullptr ? low_.Unscaled(*unit) : low_.Emit(node->src[0]), op);
         total = total < 0 ? value : low_.Combine(op, total, value);
         return total;
       });
@@ -198,21 +233,20 @@ void OnlineElements::CarryMaximum(const UOp* max, int64_t half, ValueId of_steps
   const ValueId before = b_.Load(memory, place);
   const ValueId now = b_.Alu(Op::kMax, DType::kF32, {before, of_steps});
   b_.Store(memory, place, now);
-  const auto exponential = plan_.online.exponential_of.find(max);
-  if (exponential == plan_.online.exponential_of.end()) return;
+  const UnitExponential* const unit = UnitOf(max);
+  if (unit == nullptr) return;
   const ValueId none = b_.Const(DType::kF32, -std::numeric_limits<double>::infinity());
   const ValueId hidden = b_.Alu(Op::kCmpEq, DType::kBool, {now, none});
-  std::vector<ValueId>& subtracted = of_rows_[max];
-  subtracted.resize(halves_);
-  subtracted[half] = b_.Alu(Op::kWhere, DType::kF32, {hidden, b_.Const(DType::kF32, 0), now});
-  low_.Enter();
-  low_.together_[max] = subtracted[half];
-  low_.memo_[max->src[0]] = before;
-  low_.memo_scopes_.back().push_back(max->src[0]);
-  std::vector<ValueId>& factors = rescale_[max];
-  factors.resize(halves_);
-  factors[half] = low_.Emit(exponential->second);
-  low_.Leave();
+  const auto of_half = [&](auto& all, ValueId value) {
+    all[max].resize(static_cast<size_t>(halves_));
+    all[max][static_cast<size_t>(half)] = value;
+  };
+  const ValueId subtracted =
+      b_.Alu(Op::kWhere, DType::kF32, {hidden, b_.Const(DType::kF32, 0), now});
+  of_half(subtracted_, subtracted);
+  of_half(of_rows_, WithFactor(max, subtracted));
+  low_.subtracted_[max] = subtracted;
+  of_half(rescale_, low_.ByUnit(*unit, before));
 }
 
 // The values as MMA's a has them, of each fragment of rows and of steps; rounded together.
@@ -263,6 +297,11 @@ void OnlineElements::Finish(size_t phase) {
       for (int64_t half = 0; half < halves_; ++half) {
         ValueId value = b_.Load(carried_.at(node), b_.Int(half));
         if (ReduceOf(node).op() == Op::kAdd) value = OverRow(Op::kAdd, value);
+        if (UnitOf(node) != nullptr) {
+          subtracted_[node].resize(static_cast<size_t>(halves_));
+          subtracted_[node][static_cast<size_t>(half)] = value;
+          value = WithFactor(node, value);
+        }
         values.push_back(OrNan(node, half, value));
       }
       of_rows_[node] = std::move(values);

@@ -41,6 +41,10 @@ class OnlineElements {
   void SetWarp(ValueId warp);
   // Which times are run: for all rows of the tile, from the first visible step to the last one.
   void OpenWindow();
+  // Whether there may be times, from the first one on, with steps that all exist and that no
+  // condition of visible.last hides from any row; and how many of those that are run.
+  bool HasWholeTimes() const;
+  ValueId WholeTimes();
   // The number of a time, of those that are run.
   ValueId NumberOf(ValueId step);
   // A loop over the times that are run. Its counter begins with 0 in each.
@@ -74,18 +78,24 @@ class OnlineElements {
   ValueId first_ = -1, count_ = -1;
   bool windowed_ = false;
   ValueId number_ = -1;  // of the time
+  bool whole_ = false;   // it is one of WholeTimes
   absl::flat_hash_map<const UOp*, ValueId> carried_;
   // By maximum, for each row: what multiplies the sums before.
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> rescale_;
 
  private:
   ValueId GuardsFail(ValueId first, ValueId end);
+  ValueId Extreme(const codegen::RowForm& form, bool greatest);
   ValueId At(int64_t half, int64_t eight, int64_t element, const std::function<ValueId()>& body);
   ValueId RowOf(int64_t half);
   void BindRow(int64_t half);
   ValueId Within(ValueId value, Op op);
   ValueId OverRow(Op op, ValueId value);
   void CarryMaximum(const UOp* max, int64_t half, ValueId of_steps);
+  // The exponential from whose terms the maximum is subtracted; nullptr: none. Its maximum is
+  // carried without the factor of x.
+  const UnitExponential* UnitOf(const UOp* max) const;
+  ValueId WithFactor(const UOp* max, ValueId carried);
   ValueId OrNan(const UOp* sum, int64_t half, ValueId value);
   void StoreRow(const std::vector<const UOp*>& stores);
   void StoreColumns(const std::vector<const UOp*>& stores, int64_t half, int64_t column);
@@ -94,6 +104,8 @@ class OnlineElements {
 
   ValueId inside_ = -1;  // whether the step that is bound exists
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_rows_;  // by reduction, for each row
+  // By maximum, for each row: what exponentials subtract.
+  absl::flat_hash_map<const UOp*, std::vector<ValueId>> subtracted_;
 };
 
 }  // namespace outboard::program

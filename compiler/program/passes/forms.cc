@@ -24,7 +24,7 @@ ValueInterval Within(Wide min, Wide max, DType dtype) {
   return {static_cast<int64_t>(min), static_cast<int64_t>(max)};
 }
 
-ValueInterval Join(ValueInterval a, ValueInterval b) {
+ValueInterval Hull(ValueInterval a, ValueInterval b) {
   return {std::min(a.min, b.min), std::max(a.max, b.max)};
 }
 
@@ -56,7 +56,7 @@ ValueInterval OfAlu(const Instruction& i, const Program& program,
     case Op::kIDiv:
     case Op::kMod: return OfQuotient(i.op, of(0), of(1), dtype);
     case Op::kMax: return {std::max(of(0).min, of(1).min), std::max(of(0).max, of(1).max)};
-    case Op::kWhere: return Join(of(1), of(2));
+    case Op::kWhere: return Hull(of(1), of(2));
     case Op::kAnd:
       if (of(0).min < 0 && of(1).min < 0) return OfType(dtype);
       return {0, of(0).min < 0   ? of(1).max
@@ -85,7 +85,7 @@ std::vector<ValueInterval> IntervalsOf(const Program& program) {
       case Code::kLane: out = known[i.src[0]]; break;
       case Code::kLanes:
         out = known[i.src[0]];
-        for (const ValueId s : i.src) out = Join(out, known[s]);
+        for (const ValueId s : i.src) out = Hull(out, known[s]);
         break;
       case Code::kCast: {
         const DType from = program.code[i.src[0]].dtype;

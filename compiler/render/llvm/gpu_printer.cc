@@ -27,6 +27,7 @@ constexpr unsigned kGlobal = 1, kShared = 3;
 // there are not enough registers anyway (255 a thread), and compiling takes long.
 constexpr int64_t kElementsMax = 512;
 constexpr int64_t kSelectsMax = 1 << 16;
+constexpr int kFragmentLanes = 8;  // of MMA's a, of 16 bits
 
 // Whether what a matrix unit computes is used in the same loop, as scores are: threads tell each
 // other maxima of it.
@@ -55,6 +56,10 @@ bool WaitsInLoop(const program::Program& program) {
       held += i.imm[1] * std::max<int64_t>(1, ByteWidth(i.dtype) / kRegisterBytes);
   }
   return waits && held <= kRegisters / (2 * program.Extent(Grid::kThread));
+}
+
+bool IsByUnit(const Instruction& i) {
+  return i.op == Op::kExp2 && i.imm[0] == static_cast<int64_t>(Rounding::kByUnit);
 }
 
 bool IsOn(Value* condition) {
@@ -94,7 +99,7 @@ absl::Status GpuPrinter::Supports() const {
       return none_for(std::string(Name(i.code)));
     switch (i.code) {
       case Code::kAlu:
-        if (IsTranscendental(i.op))
+        if (IsTranscendental(i.op) && !(IsByUnit(i) && target_.kind == TargetKind::kCuda))
           return none_for(absl::StrCat(std::string(Name(i.op)), " of ", type));
         break;
       case Code::kMma:
@@ -275,9 +280,12 @@ GpuPrinter::Values GpuPrinter::Compute(ValueId n) {
       return {i.imm[1] == 1 ? b_.getInt64(0) : Number(static_cast<Grid>(i.imm[0]))};
     case Code::kAlu: return Arithmetic(n);
     case Code::kCast:
-      if (target_.kind == TargetKind::kCuda && i.dtype == DType::kBF16 &&
-          at(i.src[0]).dtype == DType::kF32 && i.lanes % 2 == 0)
+      if (target_.kind == TargetKind::kCuda && at(i.src[0]).dtype == DType::kF32 &&
+          ((i.dtype == DType::kBF16 && i.lanes % 2 == 0) ||
+           (i.dtype == DType::kF16 && i.lanes == kFragmentLanes)))
         return NarrowToPairs(n);
+      if (i.dtype == DType::kF16 && IsAccumulator(i.src[0]))
+        return {alu_.Cast(NotAccumulator(Lane(i.src[0], 0)), DType::kF32, i.dtype)};
       for (int lane = 0; lane < i.lanes; ++lane)
         out.push_back(alu_.Cast(Lane(i.src[0], lane), at(i.src[0]).dtype, i.dtype));
       return out;
@@ -323,6 +331,20 @@ Value* GpuPrinter::NarrowDivision(ValueId n, int lane) {
                        b_.getInt64Ty());
 }
 
+// And it compares 64 bits in two steps: borders of windows are many comparisons.
+Value* GpuPrinter::NarrowComparison(ValueId n, int lane) {
+  const Instruction& i = at(n);
+  if (i.op != Op::kCmpLt || at(i.src[0]).dtype != DType::kI64) return nullptr;
+  bool is_signed = false;
+  for (const ValueId s : i.src) {
+    if (bounds_[s].min < INT32_MIN || bounds_[s].max > INT32_MAX) return nullptr;
+    is_signed = is_signed || bounds_[s].min < 0;
+  }
+  return b_.CreateICmp(is_signed ? llvm::CmpInst::ICMP_SLT : llvm::CmpInst::ICMP_ULT,
+                       b_.CreateTrunc(Lane(i.src[0], lane), b_.getInt32Ty()),
+                       b_.CreateTrunc(Lane(i.src[1], lane), b_.getInt32Ty()));
+}
+
 GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src.back()).dtype;
@@ -336,6 +358,10 @@ GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
     Value* value = with_product ? SumWithProduct(n, lane) : NarrowDivision(n, lane);
+    if (IsByUnit(i))
+      value =
+          b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {}, {Lane(i.src[0], lane)});
+    if (value == nullptr) value = NarrowComparison(n, lane);
     if (value == nullptr) {
       std::vector<Value*> args;
       for (const ValueId s : i.src) args.push_back(Lane(s, lane));
@@ -352,6 +378,9 @@ GpuPrinter::Values GpuPrinter::Bitcast(ValueId n) {
   const DType from = at(i.src[0]).dtype;
   const int lanes = at(i.src[0]).lanes, width = ByteWidth(from), out_width = ByteWidth(i.dtype);
   Values out;
+  if (const auto packed = packed_.find(i.src[0]);
+      packed != packed_.end() && i.dtype == DType::kU32)
+    return packed->second;
   if (width == out_width) {
     for (int lane = 0; lane < i.lanes; ++lane)
       out.push_back(alu_.Bitcast(Lane(i.src[0], lane), from, i.dtype));

@@ -88,6 +88,7 @@ class GpuPrinter : protected ScopePrinter {
   Values Arithmetic(ValueId n);
   llvm::Value* SumWithProduct(ValueId n, int lane);  // null: no product that it may keep exact
   llvm::Value* NarrowDivision(ValueId n, int lane);
+  llvm::Value* NarrowComparison(ValueId n, int lane);
   Values Bitcast(ValueId n);
 
   // ---- matrices and asynchronous copies (nvptx_matrix.cc)
@@ -107,7 +108,9 @@ class GpuPrinter : protected ScopePrinter {
   static constexpr int kAccessBytesMax = 16;
   // Of the lanes from `begin` on that lie next to each other and are aligned so: how many one
   // access may have, up to `end`.
-  int Together(ValueId memory, ValueId index, int begin, int end) const;
+  static constexpr int kElementsTogether = 4;
+  int Together(ValueId memory, ValueId index, int begin, int end,
+               int most = kElementsTogether) const;
   llvm::Align AlignOf(ValueId memory, ValueId index, int lane) const;
   void LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out);
   void StoreLanes(const program::Instruction& store, int begin, int end);
@@ -131,11 +134,17 @@ class GpuPrinter : protected ScopePrinter {
   void KeepRolled(llvm::BranchInst* back);
   // The place that a swizzle gives element `index` of the block's memory.
   llvm::Value* SwizzledAddress(ValueId memory, llvm::Value* index);
+  // The same of a COPY's first element and `lane` more. What of the index is whole patterns is
+  // added behind the swizzle, so that the rest can be computed outside of a loop of stages.
+  llvm::Value* SwizzledTarget(ValueId copy, int lane);
   void ArriveInCluster(ValueId n);
   Values LoadOfCluster(ValueId n);
   llvm::Value* MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
   void BoxCopy(ValueId n);
   void GroupProduct(ValueId n);
+  // Whether it is one element of what WGMMA adds to.
+  bool IsAccumulator(ValueId value) const;
+  llvm::Value* NotAccumulator(llvm::Value* value);
 
   // Lanes whose masks are one value are guarded by one branch; calls `body` with their range.
   void Guarded(ValueId mask, int lanes,

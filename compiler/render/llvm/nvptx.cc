@@ -80,8 +80,6 @@ class Renderer : public NvptxRenderer {
            std::unique_ptr<llvm::TargetMachine> newer)
       : target_(std::move(target)), machine_(std::move(machine)), newer_(std::move(newer)) {}
 
-  const Target& target() const override { return target_; }
-
   absl::StatusOr<CompiledKernel> Render(const program::Program& program, const std::string& symbol,
                                         bool no_opt, std::string* ir) override {
     CompiledKernel out = LaunchShapeOf(program, symbol, CompiledKernel::Form::kPtx);

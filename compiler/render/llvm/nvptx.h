@@ -21,7 +21,6 @@ class NvptxRenderer {
  public:
   virtual ~NvptxRenderer() = default;
 
-  virtual const Target& target() const = 0;
   // Returns a kernel of Form::kPtx, as compiled_kernel.h specifies, without its estimates. `ir`,
   // unless null, receives the LLVM IR before LLVM's passes.
   // Errors: UNIMPLEMENTED       an operation without code for its type; fp64 where the target has

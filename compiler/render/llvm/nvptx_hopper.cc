@@ -170,6 +170,26 @@ Value* GpuPrinter::SwizzledAddress(ValueId memory, Value* index) {
   return b_.CreateGEP(b_.getInt8Ty(), bases_.at(memory), mixed);
 }
 
+Value* GpuPrinter::SwizzledTarget(ValueId copy, int lane) {
+  const ValueId memory = at(copy).src[0];
+  const int64_t width = ByteWidth(at(memory).dtype);
+  Value *whole = b_.getInt64(0), *rest = b_.getInt64(static_cast<uint64_t>(lane));
+  std::vector<ValueId> open = {at(copy).src[1]};
+  while (!open.empty()) {
+    const ValueId part = open.back();
+    open.pop_back();
+    if (at(part).code == Code::kAlu && at(part).op == Op::kAdd) {
+      open.insert(open.end(), at(part).src.begin(), at(part).src.end());
+      continue;
+    }
+    const bool is_whole = divisors_[part] * width % program::kSwizzleAlign == 0;
+    Value*& sum = is_whole ? whole : rest;
+    sum = b_.CreateAdd(sum, Lane(part, 0));
+  }
+  Value* const bytes = b_.CreateMul(whole, b_.getInt64(static_cast<uint64_t>(width)));
+  return b_.CreateGEP(b_.getInt8Ty(), SwizzledAddress(memory, rest), bytes);
+}
+
 // Without a scope: with `.release.cluster`, ptxas puts a fence of the whole GPU into the loop, for
 // writes that no consumer has. It has read the stage by wgmma alone, and has waited for that.
 void GpuPrinter::ArriveInCluster(ValueId n) {
@@ -293,6 +313,23 @@ void GpuPrinter::GroupProduct(ValueId n) {
       width == 2 ? absl::StrCat(turned, ", ", i.imm[2] != 0 ? 1 : 0) : "",
       "; }");
   WithAccumulators({i.src[0]}, text, args);
+}
+
+bool GpuPrinter::IsAccumulator(ValueId value) const {
+  const Instruction& load = at(value);
+  return load.code == Code::kLoad && load.lanes == 1 && IsPrivate(load.src[0]) &&
+         std::any_of(program_.code.begin(), program_.code.end(), [&](const Instruction& i) {
+           return i.code == Code::kGroupMma && i.src[0] == load.src[0];
+         });
+}
+
+// Where a conversion to f16 reads an accumulator in a loop, ptxas 13.0 waits for each product
+// ("serialized"), wherever the wait for them is. Behind a product by 1 it does not.
+Value* GpuPrinter::NotAccumulator(Value* value) {
+  return b_.CreateCall(
+      llvm::InlineAsm::get(llvm::FunctionType::get(b_.getFloatTy(), {b_.getFloatTy()}, false),
+                           "mul.rn.f32 $0, $1, 0f3F800000;", "=f,f", /*hasSideEffects=*/false),
+      {value});
 }
 
 void GpuPrinter::PrintHopper(ValueId n) {

@@ -25,11 +25,11 @@ Align GpuPrinter::AlignOf(ValueId memory, ValueId index, int lane) const {
   return Align(static_cast<uint64_t>(std::min<int64_t>(bytes, kAccessBytesMax)));
 }
 
-int GpuPrinter::Together(ValueId memory, ValueId index, int begin, int end) const {
+int GpuPrinter::Together(ValueId memory, ValueId index, int begin, int end, int most) const {
   if (at(index).lanes > 1) return 1;
   const int width = ByteWidth(at(memory).dtype);
   const auto aligned = static_cast<int>(AlignOf(memory, index, begin).value()) / width;
-  int count = std::max(1, std::min(aligned, 4));
+  int count = std::max(1, std::min(aligned, most));
   while (count > end - begin) count /= 2;
   return count;
 }
@@ -78,7 +78,9 @@ void GpuPrinter::StoreLanes(const Instruction& store, int begin, int end) {
   const DType dtype = at(memory).dtype;
   Type* const type = MemoryType(b_.getContext(), dtype);
   for (int lane = begin; lane < end;) {
-    const int count = Together(memory, index, lane, end);
+    // Of swizzled memory 16 bytes: threads with a row each meet no bank twice then.
+    const int count = Together(memory, index, lane, end,
+                               swizzled ? kAccessBytesMax / ByteWidth(dtype) : kElementsTogether);
     Value* whole = nullptr;
     if (count == 1) {
       whole = alu_.ToMemory(Lane(value, lane), dtype);

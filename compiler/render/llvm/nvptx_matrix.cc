@@ -86,14 +86,15 @@ Value* GpuPrinter::SmallProduct(DType type, llvm::ArrayRef<Value*> args) {
   return call;
 }
 
-// cvt.rn.bf16x2.f32: what is rounded for MMA is there as it takes it.
+// cvt.rn.bf16x2.f32, or f16x2: what is rounded for MMA is there as it takes it.
 GpuPrinter::Values GpuPrinter::NarrowToPairs(ValueId n) {
   const Instruction& i = at(n);
   Values pairs, out;
   for (int lane = 0; lane < i.lanes; lane += 2) {
     Value* const both =
-        b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ff2bf16x2_rn, {},
-                           {Lane(i.src[0], lane + 1), Lane(i.src[0], lane)});
+        b_.CreateIntrinsic(i.dtype == DType::kBF16 ? llvm::Intrinsic::nvvm_ff2bf16x2_rn
+                                                   : llvm::Intrinsic::nvvm_ff2f16x2_rn,
+                           {}, {Lane(i.src[0], lane + 1), Lane(i.src[0], lane)});
     Value* const pair = b_.CreateBitCast(both, b_.getInt32Ty());
     pairs.push_back(pair);
     for (const uint64_t shift : {uint64_t{0}, uint64_t{16}})
@@ -159,8 +160,9 @@ void GpuPrinter::Copy(ValueId n) {
 // instruction is told how many bytes to read; it fills the rest with zeros.
 void GpuPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
   const Instruction& i = at(n);
-  std::vector<Value*> args = {Address(i.src[0], Index(i.src[1], lane)),
-                              Address(i.src[2], Index(i.src[3], lane))};
+  std::vector<Value*> args = {
+      i.imm[2] != 0 ? SwizzledTarget(n, lane) : Address(i.src[0], Index(i.src[1], lane)),
+      Address(i.src[2], Index(i.src[3], lane))};
   const bool masked = i.src.size() == 5;
   if (masked)
     args.push_back(b_.CreateSelect(Lane(i.src[4], 0), b_.getInt32(static_cast<uint32_t>(bytes)),
@@ -193,7 +195,9 @@ void GpuPrinter::CopyAtOnce(ValueId n, int lane) {
     either->addIncoming(llvm::Constant::getNullValue(type), before);
     value = either;
   }
-  b_.CreateAlignedStore(value, Address(i.src[0], Index(i.src[1], lane)), align);
+  b_.CreateAlignedStore(
+      value, i.imm[2] != 0 ? SwizzledTarget(n, lane) : Address(i.src[0], Index(i.src[1], lane)),
+      align);
 }
 
 void GpuPrinter::Await(ValueId n) {

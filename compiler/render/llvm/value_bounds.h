@@ -19,7 +19,7 @@ std::vector<ValueBounds> BoundsOf(const program::Program& program);
 
 // Returns by instruction a power of two, up to kDivisorMax, that divides each i64 scalar; 1 for
 // other values.
-inline constexpr int64_t kDivisorMax = 64;
+inline constexpr int64_t kDivisorMax = 1024;
 std::vector<int64_t> DivisorsOf(const program::Program& program);
 
 }  // namespace outboard::render

@@ -14,10 +14,7 @@ namespace {
 
 class Renderer : public X86Renderer {
  public:
-  Renderer(Target target, std::unique_ptr<X86Target> generator)
-      : description_(std::move(target)), target_(std::move(generator)) {}
-
-  const Target& target() const override { return description_; }
+  explicit Renderer(std::unique_ptr<X86Target> target) : target_(std::move(target)) {}
 
   absl::StatusOr<std::string> Render(const program::Program& program, const std::string& symbol,
                                      bool no_opt, std::string* ir) override {
@@ -35,13 +32,12 @@ class Renderer : public X86Renderer {
   }
 
  private:
-  const Target description_;
-  std::unique_ptr<X86Target> target_;
+  const std::unique_ptr<X86Target> target_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(Target target) {
+absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(const Target& target) {
   if (target.kind != TargetKind::kCpu)
     return absl::InvalidArgumentError("a target of another kind than x86-64");
   OB_ASSIGN_OR_RETURN(std::unique_ptr<X86Target> generator,
@@ -54,7 +50,7 @@ absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(Target target) {
                      has.vector_registers, " registers and products of bf16 of kind ",
                      static_cast<int>(has.bf16), "; the target says ", target.vector_bytes, ", ",
                      target.vector_registers, " and ", static_cast<int>(target.bf16)));
-  return std::make_unique<Renderer>(std::move(target), std::move(generator));
+  return std::make_unique<Renderer>(std::move(generator));
 }
 
 absl::StatusOr<Target> NamedTarget(const std::string& arch, const std::string& features) {

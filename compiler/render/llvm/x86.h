@@ -16,7 +16,6 @@ class X86Renderer {
  public:
   virtual ~X86Renderer() = default;
 
-  virtual const Target& target() const = 0;
   // Returns a relocatable object that defines `symbol`, as compiled_kernel.h specifies; the
   // program's blocks are the tasks. `ir`, unless null, receives the LLVM IR before LLVM's passes.
   // Errors: UNIMPLEMENTED  an operation without code for its type
@@ -28,7 +27,7 @@ class X86Renderer {
 
 // Errors: INVALID_ARGUMENT  a target that is no x86-64, that LLVM does not know, or whose vectors
 //                           or products of bf16 its features do not have
-absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(Target target);
+absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(const Target& target);
 
 // Returns the target that LLVM describes for a processor name with features added or removed
 // ("+a,-b"): for code that runs on another machine. It has no caches, and one thread.

@@ -1,4 +1,4 @@
-// A kernel while others are joined to it (compiler/schedule/fuse_kernels.h), and what is asked of
+// A kernel while others are fused into it (compiler/schedule/fuse_kernels.h), and what is asked of
 // its loops and values to find out whether they can be.
 #pragma once
 
@@ -29,7 +29,7 @@ struct Draft {
   std::vector<const UOp*>
       ranges;  // of outputs, outermost first; those of a store are its first ones
   std::vector<DraftStore> stores;
-  absl::flat_hash_set<const UOp*> reads;  // tensor nodes, before anything was joined
+  absl::flat_hash_set<const UOp*> reads;  // tensor nodes, before anything was fused
   const UOp* then = nullptr;              // a second kernel: this one stays alone
   bool has_loop = false;
   int loops = 0;        // ranges of reductions, shared ones counted again

@@ -55,7 +55,7 @@ const UOp* Apply(Graph& g, const UOp* value, const Solution& solution) {
         if (node->op != Op::kLoad || solution.guard == nullptr)
           return g.MakeChecked(node->op, node->dtype, src, node->arg);
         const bool gated = src.size() > 1;
-        const UOp* const gate = JoinGuards(g, gated ? src[1] : nullptr, solution.guard);
+        const UOp* const gate = AndGuards(g, gated ? src[1] : nullptr, solution.guard);
         const UOp* const otherwise = gated ? src[2] : ConstOf(g, node->dtype, 0);
         return g.MakeChecked(Op::kLoad, node->dtype, {src[0], gate, otherwise});
       });
@@ -150,7 +150,7 @@ std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* 
     scaled = scaled / factor - below;
   }
   const UOp* const value = Simplify(graph, scaled.node());
-  guard = JoinGuards(graph, guard, InRange(graph, value, RangeOf(best).extent()));
+  guard = AndGuards(graph, guard, InRange(graph, value, RangeOf(best).extent()));
   if (guard != nullptr) guard = Simplify(graph, guard);
   if (guard != nullptr && guard->IsIntConst(1)) guard = nullptr;
   return Solution{best, value, guard, multiple, factor};
@@ -187,7 +187,7 @@ const UOp* MakeSum(Graph& graph, const UOp* value, std::vector<const UOp*> range
     i = 0;  // a substituted gate may have become solvable
   }
   const UOp* gate = nullptr;
-  for (const UOp* g : gates) gate = JoinGuards(graph, gate, g);
+  for (const UOp* g : gates) gate = AndGuards(graph, gate, g);
   if (gate != nullptr) value = Where(graph, gate, value, zero);
   value = Simplify(graph, value);
   if (ranges.empty()) return value;

@@ -37,7 +37,7 @@ std::optional<Change> FindChange(Graph& g, const UOp* store,
     if (!solution || !solution->value->of_vars) continue;
     const UOp* gate = solution->guard;
     for (const UOp* other : conditions)
-      if (other != condition) gate = JoinGuards(g, gate, other);
+      if (other != condition) gate = AndGuards(g, gate, other);
     std::vector<const UOp*> src = {store->src[0], value.src[1]};
     if (gate != nullptr) src.push_back(gate);
     return Change{solution->range, solution->value, g.MakeChecked(Op::kStore, DType::kVoid, src)};

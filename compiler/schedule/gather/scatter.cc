@@ -66,7 +66,7 @@ std::optional<Row> FindRow(Graph& g, const UOp* term, const Loops& loops) {
   }
   if (row.place.range == nullptr) return std::nullopt;
   if (row.place.guard != nullptr) AppendConditions(row.place.guard, gates);
-  for (const UOp* gate : gates) row.gate = JoinGuards(g, row.gate, gate);
+  for (const UOp* gate : gates) row.gate = AndGuards(g, row.gate, gate);
 
   // Nothing else may depend on the place; each step must count; no loops inside.
   std::vector<const UOp*> parts = {row.place.value, row.value};

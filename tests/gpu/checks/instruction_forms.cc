@@ -137,6 +137,7 @@ void Floats(Forms& forms) {
   // Only bounds are defined.
   for (const char* const op : {"rcp", "sqrt", "rsqrt", "ex2"})
     forms.push_back({absl::StrCat(op, ".approx.f32 $d, $a;"), "fn", Defined::kRelative});
+  forms.push_back({"ex2.approx.ftz.f32 $d, $a;", "fn", Defined::kRelative});
   for (const char* const op : {"sin", "cos", "lg2"})
     forms.push_back({absl::StrCat(op, ".approx.f32 $d, $a;"), "fn", Defined::kAbsolute});
   forms.push_back({"tanh.approx.f32 $d, $a;", "fn", Defined::kCoarse});

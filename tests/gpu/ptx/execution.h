@@ -131,6 +131,7 @@ struct Warp {
   std::vector<uint64_t> pending_write, pending_read;
   std::vector<uint8_t> unfenced;
   bool spun = false;  // looked at a barrier in vain in this turn
+  uint64_t inexact = 0;  // MachineOptions
   uint64_t turn_limit = 0;
 
   uint64_t* row(int index) { return rows.get() + static_cast<size_t>(index) * 32; }

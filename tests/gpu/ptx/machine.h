@@ -97,6 +97,9 @@ struct MachineOptions {
   // A block begins with what blocks before it left in shared memory and registers, as on a GPU; its
   // shared memory counts as written. Otherwise both are 0, and the first not written.
   bool keeps_leftovers = false;
+  // Unless it is 0: ex2.approx.f32 gives any number within PTX's bound, which depends on its
+  // argument and this.
+  uint64_t inexact = 0;
 };
 
 // What blocks have left on the machine's one multiprocessor. Registers lie as warps got them, each

@@ -111,6 +111,7 @@ void Execution::StartBlocks() {
       if (machine_->options_.keeps_leftovers) TakeShared(block->shared.get());
       for (int first = 0; first < block->threads; first += 32) {
         auto warp = std::make_unique<Warp>();
+        warp->inexact = machine_->options_.inexact;
         warp->block = block.get();
         warp->index = first / 32;
         const int lanes = std::min(32, block->threads - first);

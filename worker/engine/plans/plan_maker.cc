@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "compiler/copies.h"
 #include "compiler/ir/print.h"
-#include "compiler/optimize/operands/mma_tile.h"
+#include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
 
 namespace outboard::worker {
@@ -296,7 +296,7 @@ schedule::ScheduleOptions PlanMaker::ScheduleOptionsOf() const {
     return program::ComputesScores(kernel, target_);
   };
   options.computes_sums = [this](const UOp* kernel) {
-    return codegen::ComputesRowSums(kernel, target_);
+    return program::ComputesRowSums(kernel, target_);
   };
   return options;
 }

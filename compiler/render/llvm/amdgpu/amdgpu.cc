@@ -169,8 +169,6 @@ class Renderer final : public AmdgpuRenderer {
   Renderer(Target target, int wave_threads, std::unique_ptr<llvm::TargetMachine> machine)
       : target_(std::move(target)), wave_threads_(wave_threads), machine_(std::move(machine)) {}
 
-  const Target& target() const override { return target_; }
-
   absl::StatusOr<CompiledKernel> Render(const program::Program& program, const std::string& symbol,
                                         bool no_opt, std::string* ir) override {
     CompiledKernel out = LaunchShapeOf(program, symbol, CompiledKernel::Form::kElfAmdgpu);

@@ -21,7 +21,6 @@ class AmdgpuRenderer {
  public:
   virtual ~AmdgpuRenderer() = default;
 
-  virtual const Target& target() const = 0;
   // Returns a kernel of Form::kElfAmdgpu, as compiled_kernel.h specifies, without its estimates.
   // `ir`, unless null, receives the LLVM IR before LLVM's passes.
   // Errors: UNIMPLEMENTED       an operation without code for its type, or an instruction of

@@ -1,4 +1,4 @@
-#include "client/session/estimate/rates_on_paper.h"
+#include "gateway/prices/rates_on_paper.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/ascii.h"
 
-namespace outboard::session {
+namespace outboard::gateway {
 
 namespace {
 
@@ -45,21 +45,24 @@ const PeakRates* PeaksOf(std::string_view hardware) {
 
 }  // namespace
 
-void FillRatesOnPaper(const std::vector<std::string>& hardware, DeviceClass& of) {
-  double gflops = 0, memory_gb_per_s = 0;
-  for (const std::string& one : hardware) {
+StatedRates StatedRatesOf(const PriceClass& of) {
+  StatedRates stated{of.rates};
+  DeviceRates on_paper;
+  for (const std::string& one : of.hardware) {
     const PeakRates* const peaks = PeaksOf(one);
-    if (peaks == nullptr) return;
+    if (peaks == nullptr) return stated;
     const auto least = [](double so_far, double rate) {
       return so_far == 0 ? rate : std::min(so_far, rate);
     };
-    gflops = least(gflops, kReachedPart * peaks->gflops);
-    memory_gb_per_s = least(memory_gb_per_s, kReachedPart * peaks->memory_gb_per_s);
+    on_paper.gflops = least(on_paper.gflops, kReachedPart * peaks->gflops);
+    on_paper.memory_gb_per_s =
+        least(on_paper.memory_gb_per_s, kReachedPart * peaks->memory_gb_per_s);
   }
-  if (hardware.empty()) return;
-  of.rates_on_paper = true;
-  if (of.gflops <= 0) of.gflops = gflops;
-  if (of.memory_gb_per_s <= 0) of.memory_gb_per_s = memory_gb_per_s;
+  if (of.hardware.empty()) return stated;
+  stated.on_paper = true;
+  if (stated.rates.gflops <= 0) stated.rates.gflops = on_paper.gflops;
+  if (stated.rates.memory_gb_per_s <= 0) stated.rates.memory_gb_per_s = on_paper.memory_gb_per_s;
+  return stated;
 }
 
-}  // namespace outboard::session
+}  // namespace outboard::gateway

@@ -1,0 +1,28 @@
+// Sizes of the ring of stages that products by warpgroups have (product.h).
+#pragma once
+
+#include <cstdint>
+
+#include "compiler/program/hopper/product.h"
+
+namespace outboard::program {
+
+inline constexpr int64_t kConsumers = 2;  // warpgroups that multiply
+
+inline int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Of a stage, the k: 128 bytes, a row of a swizzle.
+inline int64_t DepthOf(DType dtype) { return MappedTensor::kSwizzleBytes / ByteWidth(dtype); }
+
+// Whether an operand is gathered element by element.
+inline bool GathersElements(const HopperShape& shape) {
+  return shape.a.run == 1 || shape.b.run == 1;
+}
+
+// Of 8-bit floats the unit adds with few digits, and of f32 by three products it cuts off what f32
+// rounds: sums of a stage are added in f32. They take as many registers as the whole ones.
+inline bool SumsByStage(const HopperShape& shape) {
+  return ByteWidth(shape.dtype) == 1 || shape.three_products;
+}
+
+}  // namespace outboard::program

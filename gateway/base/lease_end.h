@@ -1,0 +1,40 @@
+// Why a lease ended. The core decides it, and with it what is charged of the time that nobody
+// confirmed; its text is stored in the lease's row, for people.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace outboard::gateway {
+
+enum class LeaseEnd : uint8_t {
+  kClosed,            // its client, or `outboard stop`, ended the session
+  kIdle,              // the session has no work, so it has given its device back
+  kAbandoned,         // its client did not come back
+  kRefused,           // its client sent something that is not allowed
+  kExecutorLost,      // the executor ended
+  kWorkerLost,        // so did the worker, or it was not heard from
+  kNoDevice,          // the session gave up waiting for one
+  kNoCredit,          // nobody pays for more
+  kGatewayStopped,    // in order
+  kGatewayRestarted,  // the gateway before this one ended without a word of the lease
+  kNotWritten,        // its row will never be on disk
+  kHeld,              // no work: the session goes on to another price (HELD)
+  kRunsAgain,         // work again, after HELD
+  kPutAway,           // the parked session went to disk
+  kResumed,           // its state alone was kept, and it waits for a device again
+  kWorkerDrained,     // the worker is stopped in order, and the session goes on elsewhere
+};
+
+// The text of the row, which files of earlier gateways have, too.
+constexpr std::string_view NameOf(LeaseEnd end) {
+  constexpr std::string_view kNames[] = {
+      "closed",        "idle",      "abandoned",  "refused",         "executor lost",
+      "worker lost",   "no device", "no credit",  "gateway stopped", "gateway restarted",
+      "not written",   "held",      "runs again", "put away",        "resumed",
+      "worker drained"};
+  static_assert(std::size(kNames) == static_cast<size_t>(LeaseEnd::kWorkerDrained) + 1);
+  return kNames[static_cast<size_t>(end)];
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,149 @@
+#include "tests/bench/gpu_conv_figures.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/match.h"
+#include "base/check.h"
+#include "compiler/compile.h"
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/optimize/operands/mma_tile.h"
+#include "compiler/program/hopper/plan.h"
+#include "tests/bench/gpu_machine_code.h"
+#include "tests/compiler/conv_kernels.h"
+#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/ptx_run.h"
+
+namespace outboard::bench {
+namespace {
+
+constexpr char kArch[] = "sm_90a";
+constexpr int kMultiprocessors = 132;
+
+using Kernel = const UOp* (test::ConvKernels::*)();
+
+struct Way {
+  const char* name;
+  Kernel kernel;
+};
+constexpr Way kWays[] = {{"forward", &test::ConvKernels::Forward},
+                         {"input gradient", &test::ConvKernels::InputGradient},
+                         {"weight gradient", &test::ConvKernels::WeightGradient}};
+
+// A layer of ResNet-50 with 64 pictures, or a small one.
+test::ConvCase Shape(bool large) {
+  return {.batch = large ? 64 : 2,
+          .in = 64,
+          .out = 64,
+          .height = large ? 56 : 16,
+          .width = large ? 56 : 16,
+          .result = DType::kBF16};
+}
+
+struct Compiled {
+  CompiledKernel kernel;
+  double least_sectors = 0;
+};
+
+absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, bool by_warpgroups) {
+  const test::ConvCase shape = Shape(large);
+  test::ConvKernels kernels(g, shape);
+  const UOp* const sink = (kernels.*way.kernel)();
+  OB_ASSIGN_OR_RETURN(const codegen::LoopNest nest, codegen::AnalyzeKernel(sink));
+  OB_ASSIGN_OR_RETURN(const codegen::MmaProduct product, codegen::FindMmaProduct(nest));
+  const Target target = CudaTarget(kArch, kMultiprocessors);
+  CompileOptions options{.target = target};
+  options.dump = std::getenv("DUMP") != nullptr;
+  const int axis = nest.groups[0].ranges[0];
+  int64_t rows = 0, columns = 0;
+  if (by_warpgroups) {
+    const program::HopperTile tile{.columns = 64, .stages = 4};
+    rows = tile.rows;
+    columns = tile.columns;
+    options.opts = {{codegen::OptKind::kWgmma, axis, program::WgmmaAmount(tile)}};
+  } else {
+    OB_ASSIGN_OR_RETURN(const auto plan, codegen::PlanMma(nest, target, /*opts=*/nullptr));
+    if (!plan) return absl::InternalError("a convolution is not left to matrix units");
+    rows = plan->tile.rows;
+    columns = plan->tile.columns;
+    options.opts = {{codegen::OptKind::kMma, axis, codegen::MmaAmount(plan->tile)}};
+  }
+  Compiled compiled;
+  OB_ASSIGN_OR_RETURN(compiled.kernel, CompileKernel(sink, options));
+  const auto tiles = [](int64_t count, int64_t size) { return (count + size - 1) / size; };
+  const int64_t results = product.rows.count * product.columns.count;
+  compiled.least_sectors =
+      static_cast<double>(tiles(product.rows.count, rows) * tiles(product.columns.count, columns) *
+                              (rows + columns) * product.steps +
+                          results) *
+      2 / 32;
+  return compiled;
+}
+
+absl::Status OnMachine(const Way& way, ConvFigure& figure) {
+  Graph g;
+  OB_ASSIGN_OR_RETURN(const Compiled small, Compile(g, way, /*large=*/false, figure.by_warpgroups));
+  const test::ConvCase shape = Shape(/*large=*/false);
+  const auto bytes = [](int64_t elements) {
+    return std::string(static_cast<size_t>(elements * 2), '\0');
+  };
+  const int64_t image = shape.batch * shape.height * shape.width * shape.in,
+                weights = shape.out * shape.kernel * shape.kernel * shape.in;
+  const bool of_weights = way.kernel == &test::ConvKernels::WeightGradient;
+  test::Buffers buffers = {bytes(of_weights ? weights : image), bytes(image),
+                           bytes(of_weights ? image : weights)};
+  test::MachineCounts counts;
+  OB_RETURN_IF_ERROR(
+      test::RunOnPtxMachine(small.kernel, buffers, {}, /*seed=*/1, nullptr, &counts));
+  figure.bank_ways = static_cast<double>(counts.shared_wavefronts) /
+                     static_cast<double>(std::max<uint64_t>(1, counts.shared_accesses));
+  figure.sectors_ratio = static_cast<double>(counts.global_sectors) / small.least_sectors;
+  return absl::OkStatus();
+}
+
+absl::Status ByAssembler(const Way& way, ConvFigure& figure) {
+  const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
+  if (ptxas.empty()) return absl::OkStatus();
+  Graph g;
+  OB_ASSIGN_OR_RETURN(const Compiled large, Compile(g, way, /*large=*/true, figure.by_warpgroups));
+  OB_ASSIGN_OR_RETURN(const test::Assembled assembled,
+                      test::AssembleKernel(ptxas, large.kernel.object, kArch));
+  if (std::getenv("DUMP") != nullptr) std::puts(large.kernel.object.c_str());
+  figure.registers = assembled.registers;
+  figure.spill_bytes = assembled.spill_bytes;
+  OB_ASSIGN_OR_RETURN(const MachineCode code,
+                      MachineCodeOf(ptxas, nvdisasm, large.kernel.object, kArch));
+  figure.serialised = absl::StrContains(code.said, "serialized");
+  if (nvdisasm.empty()) return absl::OkStatus();
+  const auto least = [](const std::vector<CodeLoop>& loops) {
+    return std::min_element(loops.begin(), loops.end(), [](const CodeLoop& a, const CodeLoop& b) {
+      return a.instructions < b.instructions;
+    });
+  };
+  const std::vector<CodeLoop> products =
+      LoopsWith(figure.by_warpgroups ? "HGMMA" : "HMMA", code.listing);
+  if (const auto loop = least(products); loop != products.end())
+    figure.instructions_per_product = loop->PerProduct();
+  if (!figure.by_warpgroups) return absl::OkStatus();
+  const std::vector<CodeLoop> copies = LoopsWith("LDGSTS", code.listing);
+  if (const auto loop = least(copies); loop != copies.end())
+    figure.instructions_of_gather = static_cast<double>(loop->instructions);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ConvFigure>> MeasureGpuConvolutions() {
+  std::vector<ConvFigure> figures;
+  for (const Way& way : kWays)
+    for (const bool by_warpgroups : {false, true}) {
+      ConvFigure figure{.name = way.name, .by_warpgroups = by_warpgroups};
+      OB_RETURN_IF_ERROR(OnMachine(way, figure));
+      OB_RETURN_IF_ERROR(ByAssembler(way, figure));
+      figures.push_back(std::move(figure));
+    }
+  return figures;
+}
+
+}  // namespace outboard::bench
