@@ -15,6 +15,8 @@
 #include "compiler/program/hopper/plan.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/rewrite/simplify.h"
+#include "compiler/search/neighbours.h"
+#include "compiler/starting_opts.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/mma_check.h"
 #include "tests/compiler/ptx_run.h"
@@ -113,6 +115,102 @@ TEST(RowSums, OddColumns_AreTheWalk) {
   Graph g;
   const MmaTile tile{64, 64, 32, 2, 2, 3};
   CheckKernel(KernelOf(g, {.name = "odd", .m = 75, .n = 61, .k = 64}), &tile, 2, 1e-5, "sm_90");
+}
+
+TEST(RowSums, OddColumns_AreRefusedByWarpgroups) {
+  for (const int64_t n : {61, 62}) {
+    Graph g;
+    // No view has such strides: B is gathered.
+    const codegen::LoopNest kernel =
+        *codegen::AnalyzeKernel(KernelOf(g, {.name = "odd", .n = n, .k = 64}));
+    const auto product = codegen::FindMmaProduct(kernel);
+    ASSERT_TRUE(product.ok()) << product.status();
+    const auto shape = program::HopperShapeOf(kernel, *product);
+    EXPECT_EQ(shape.ok(), n == 62) << shape.status();
+    const Target target = CudaTarget("sm_90a", 132);
+    EXPECT_EQ(program::ComputesRowSums(KernelOf(g, {.name = "odd", .n = n, .k = 64}), target),
+              n == 62);
+  }
+  const program::HopperOperand operand{.elements = 61 * 64};
+  program::HopperShape boxed{.dtype = DType::kBF16, .m = 128, .n = 62, .k = 64};
+  boxed.a = boxed.b = operand;
+  boxed.results.push_back({.dtype = DType::kBF16});
+  const program::HopperTile tile{.columns = 64, .stages = 2};
+  EXPECT_EQ(CheckHopperShape(boxed, tile), absl::OkStatus());
+  boxed.n = 61;
+  const absl::Status odd = CheckHopperShape(boxed, tile);
+  EXPECT_TRUE(absl::StrContains(odd.message(), "two are written together")) << odd;
+}
+
+// ptxas gives each of eight warps 128 registers. Three products of f32 and sums need more.
+TEST(RowSums, TilesThatWouldSpill_AreRefused) {
+  const std::string ptxas = FindPtxas();
+  int refused = 0;
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const MmaTile& tile : {MmaTile{128, 128, 32, 2, 2, 3}, MmaTile{128, 128, 32, 2, 4, 3},
+                                MmaTile{128, 64, 32, 2, 2, 4}, MmaTile{64, 64, 32, 2, 2, 4}})
+      for (const int64_t m : {512, 500}) {
+        Graph g;
+        const UOp* const sink = KernelOf(
+            g, {.name = "", .m = m, .n = 514, .k = 512, .dtype = dtype, .gated = true});
+        MmaTile one = tile;
+        if (dtype == DType::kF32) one.steps /= 2;
+        for (const char* const arch : {"sm_80", "sm_90a"}) {
+          CompileOptions options{.target = CudaTarget(arch, 132)};
+          options.opts = {{OptKind::kMma, 2, codegen::MmaAmount(one)}};
+          const auto compiled = CompileKernel(sink, options);
+          if (absl::IsResourceExhausted(compiled.status())) {
+            ++refused;
+            continue;
+          }
+          ASSERT_TRUE(compiled.ok()) << compiled.status();
+          if (ptxas.empty()) continue;
+          const auto spilled = Assemble(ptxas, compiled->object, arch);
+          ASSERT_TRUE(spilled.ok()) << spilled.status();
+          EXPECT_EQ(*spilled, 0) << arch << " " << codegen::MmaAmount(one) << " rows " << m;
+        }
+      }
+  EXPECT_EQ(refused, 12);  // of f32 both of 128 columns, of bf16 the one of eight warps
+}
+
+// Rows of 3,074 numbers have no view: the product is one of MMA, whose best tile has eight warps.
+TEST(RowSums, ThatWouldCostTheBestTile_AreNotDivided) {
+  const Target target = CudaTarget("sm_90a", 132);
+  for (const int64_t n : {3072, 3074}) {
+    Graph g;
+    const UOp* const sink =
+        KernelOf(g, {.name = "", .m = 8192, .n = n, .k = 768, .dtype = DType::kF32});
+    EXPECT_EQ(program::ComputesRowSums(sink, target), n == 3072);
+  }
+}
+
+// What plain Opts are of, for all that choose them: axes of the kernel that is compiled with them.
+TEST(RowSums, PlainOpts_AreOfTheKernelWithoutSums) {
+  Graph g, h;
+  const UOp* const sink = KernelOf(g, {.name = "", .k = 48, .gated = true});
+  const UOp* const spread = ValueOrDie(codegen::SpreadRowSums(h, sink));
+  const Target target = CudaTarget("sm_90a", 132);
+  using Opts = std::vector<codegen::Opt>;
+  const auto plain_of = [&](const UOp* kernel) {
+    std::vector<std::string> plain;
+    for (const Opts& opts : ValueOrDie(StartingOpts(kernel, target)))
+      if (opts.size() != 1) plain.push_back(codegen::OptsToString(opts));
+    return plain;
+  };
+  EXPECT_EQ(plain_of(sink), plain_of(spread));
+  const auto neighbours_of = [&](const UOp* kernel, const Opts& opts) {
+    std::vector<std::string> all;
+    for (const search::Neighbour& neighbour : search::Neighbours(kernel, opts, target))
+      all.push_back(codegen::OptsToString(neighbour.opts));
+    return all;
+  };
+  EXPECT_FALSE(neighbours_of(sink, {}).empty());
+  EXPECT_EQ(neighbours_of(sink, {}), neighbours_of(spread, {}));
+  // As are the operations that are counted.
+  CompileOptions options{.target = target};
+  options.opts.emplace();
+  EXPECT_EQ(ValueOrDie(CompileKernel(sink, options)).flops,
+            ValueOrDie(CompileKernel(spread, options)).flops);
 }
 
 void CheckByWarpgroups(const SumCase& test, const program::HopperTile& tile) {

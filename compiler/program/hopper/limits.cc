@@ -93,7 +93,7 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
     return none_for("parts of ", part, " columns, no multiple of ", PartOfColumns(shape));
   if (shape.results.size() > 2) return none_for(shape.results.size(), " results in boxes");
   if (shape.n % 2 != 0 && !shape.results.empty())
-    return none_for("results in boxes of ", shape.n, " columns; two neighbours are written together");
+    return none_for("results of ", shape.n, " columns in boxes; two are written together");
   for (const HopperResult& result : shape.results) {
     if (const int64_t columns = tile.columns / tile.split; columns % result.columns() != 0)
       return none_for("results of ", columns, " columns in boxes of ", result.columns());
