@@ -88,6 +88,7 @@ const SumCase kCases[] = {
     {.name = "bf16, gated, two sums", .m = 200, .n = 136, .result = DType::kBF16, .gated = true,
      .sums = 2},
     {.name = "sums alone", .m = 130, .n = 64, .only_sums = true, .sums = 2},
+    {.name = "a gathered operand", .m = 150, .n = 62, .k = 64, .more = 0.5},
     {.name = "f32", .m = 130, .n = 64, .k = 160, .dtype = DType::kF32, .gated = true,
      .more = 2},
 };
