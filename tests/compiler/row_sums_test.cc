@@ -188,7 +188,7 @@ TEST(RowSums, ThatWouldCostTheBestTile_AreNotDivided) {
 // What plain Opts are of, for all that choose them: axes of the kernel that is compiled with them.
 TEST(RowSums, PlainOpts_AreOfTheKernelWithoutSums) {
   Graph g, h;
-  const UOp* const sink = KernelOf(g, {.name = "", .k = 48, .gated = true});
+  const UOp* const sink = KernelOf(g, {.name = "", .k = 48, .gated = true, .only_sums = true});
   const UOp* const spread = ValueOrDie(codegen::SpreadRowSums(h, sink));
   const Target target = CudaTarget("sm_90a", 132);
   using Opts = std::vector<codegen::Opt>;
