@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/schedule/layout.h"
+#include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
 
 namespace outboard::schedule {
@@ -143,7 +144,7 @@ TEST_F(ScheduleLayoutTest, WeightsAreCopiedWithTheirChannelsLast) {
   const auto choose = [&](DType dtype, const Target& target) {
     const auto input = [&](const Shape& dims) { return Param(g, 10, dtype, dims); };
     const UOp* const x = Kept(Add(g, input({2, 16, 9}), Param(g, 11, dtype, {2, 16, 9})));
-    const UOp* const weights = Param(g, 12, dtype, {8, 16, 3});
+    const UOp* const weights = Param(g, 12, dtype, {6, 16, 3});
     Choose(Convolution(x, weights), target);
     EXPECT_EQ(layouts.at(x), (Order{0, 2, 1}));
     return weights;
@@ -160,6 +161,42 @@ TEST_F(ScheduleLayoutTest, WeightsAreCopiedWithTheirChannelsLast) {
   EXPECT_TRUE(laid_out.choice.read_again.contains(copy));
   EXPECT_FALSE(layouts.contains(choose(DType::kF32, gpu)));
   EXPECT_FALSE(layouts.contains(choose(DType::kBF16, TestTarget())));
+}
+
+// The update reads the weights themselves, and is written over them; the product reads the copy.
+TEST_F(ScheduleLayoutTest, UpdatesOfCopiedWeights_AreWrittenOverThem) {
+  const Target gpu = CudaTarget("sm_90a", 132);
+  const auto input = [&](int64_t slot, const Shape& dims) {
+    return Param(g, slot, DType::kBF16, dims);
+  };
+  const UOp* const x = Kept(Add(g, input(0, {2, 16, 20}), input(1, {2, 16, 20})));
+  const UOp *const weights = input(2, {8, 16, 3}), *const gradient = input(3, {8, 16, 3});
+  const UOp* const result = Convolution(x, weights);
+  const UOp* const next = Add(g, weights, gradient);
+  const std::vector<int64_t> donated = {2};
+  const Schedule schedule = ValueOrDie(MakeSchedule(g, Sink(g, {result, next}), gpu, donated));
+  EXPECT_EQ(schedule.over, (std::vector<int>{kNoInput, 2})) << ScheduleToString(schedule);
+  // x, the copy, the convolution, the update; the copy is a temporary.
+  EXPECT_EQ(schedule.kernels.size(), 4u) << ScheduleToString(schedule);
+  int copies = 0;
+  for (const ScheduledBuffer& buffer : schedule.buffers)
+    copies += buffer.kind == ScheduledBuffer::Kind::kTemporary && buffer.bytes() == 8 * 16 * 3 * 2;
+  EXPECT_EQ(copies, 1) << ScheduleToString(schedule);
+}
+
+// Weights of more elements than the image are read as they are.
+TEST_F(ScheduleLayoutTest, LargeWeightsAreNotCopied) {
+  const auto copies = [&](int64_t outputs) {
+    const auto input = [&](int64_t slot, const Shape& dims) {
+      return Param(g, slot, DType::kBF16, dims);
+    };
+    const UOp* const x = Kept(Add(g, input(20, {2, 16, 9}), input(21, {2, 16, 9})));
+    const UOp* const weights = input(22, {outputs, 16, 3});
+    Choose(Convolution(x, weights), CudaTarget("sm_90a", 132));
+    return layouts.contains(weights);
+  };
+  EXPECT_TRUE(copies(6));  // as many as the image has
+  EXPECT_FALSE(copies(7));
 }
 
 }  // namespace
