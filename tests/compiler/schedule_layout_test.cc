@@ -176,8 +176,14 @@ TEST_F(ScheduleLayoutTest, UpdatesOfCopiedWeights_AreWrittenOverThem) {
   const std::vector<int64_t> donated = {2};
   const Schedule schedule = ValueOrDie(MakeSchedule(g, Sink(g, {result, next}), gpu, donated));
   EXPECT_EQ(schedule.over, (std::vector<int>{kNoInput, 2})) << ScheduleToString(schedule);
-  // x, the copy, the convolution, the update; the copy is a temporary.
+  // x, the copy, the convolution, the update; the copy is a temporary. The update has one buffer for
+  // the old and the new weights, and the gradient.
   EXPECT_EQ(schedule.kernels.size(), 4u) << ScheduleToString(schedule);
+  for (const ScheduledKernel& kernel : schedule.kernels) {
+    const ScheduledBuffer& written = schedule.buffers[kernel.buffers[0]];
+    if (written.kind != ScheduledBuffer::Kind::kOutput || written.index != 1) continue;
+    EXPECT_EQ(kernel.buffers.size(), 2u) << ScheduleToString(schedule);
+  }
   int copies = 0;
   for (const ScheduledBuffer& buffer : schedule.buffers)
     copies += buffer.kind == ScheduledBuffer::Kind::kTemporary && buffer.bytes() == 8 * 16 * 3 * 2;
