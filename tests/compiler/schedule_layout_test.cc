@@ -176,8 +176,8 @@ TEST_F(ScheduleLayoutTest, UpdatesOfCopiedWeights_AreWrittenOverThem) {
   const std::vector<int64_t> donated = {2};
   const Schedule schedule = ValueOrDie(MakeSchedule(g, Sink(g, {result, next}), gpu, donated));
   EXPECT_EQ(schedule.over, (std::vector<int>{kNoInput, 2})) << ScheduleToString(schedule);
-  // x, the copy, the convolution, the update; the copy is a temporary. The update has one buffer for
-  // the old and the new weights, and the gradient.
+  // x, the copy, the convolution, the update; the copy is a temporary. The update has one buffer
+  // for the old and the new weights, and the gradient.
   EXPECT_EQ(schedule.kernels.size(), 4u) << ScheduleToString(schedule);
   for (const ScheduledKernel& kernel : schedule.kernels) {
     const ScheduledBuffer& written = schedule.buffers[kernel.buffers[0]];
@@ -188,6 +188,18 @@ TEST_F(ScheduleLayoutTest, UpdatesOfCopiedWeights_AreWrittenOverThem) {
   for (const ScheduledBuffer& buffer : schedule.buffers)
     copies += buffer.kind == ScheduledBuffer::Kind::kTemporary && buffer.bytes() == 8 * 16 * 3 * 2;
   EXPECT_EQ(copies, 1) << ScheduleToString(schedule);
+}
+
+// Through arithmetic a product does not read the copy, so none is made.
+TEST_F(ScheduleLayoutTest, CopiesThatNobodyReadsAreNotMade) {
+  const auto input = [&](int64_t slot, const Shape& dims) {
+    return Param(g, slot, DType::kBF16, dims);
+  };
+  const UOp* const x = Kept(Add(g, input(0, {2, 16, 20}), input(1, {2, 16, 20})));
+  const UOp* const weights = input(2, {8, 16, 3});
+  Choose(Convolution(x, Alu(g, Op::kNeg, weights)), CudaTarget("sm_90a", 132));
+  ASSERT_TRUE(layouts.contains(weights));
+  EXPECT_EQ(ApplyLayouts(g, sink, choice, layouts).choice.kept.size(), choice.kept.size());
 }
 
 // Weights of more elements than the image are read as they are.
