@@ -59,7 +59,10 @@ class ScheduleLayoutTest : public testing::Test {
   }
 
   void Choose(const UOp* result, const Target& target = TestTarget()) {
-    sink = Sink(g, {result});
+    Choose(std::vector<const UOp*>{result}, target);
+  }
+  void Choose(const std::vector<const UOp*>& results, const Target& target) {
+    sink = Sink(g, results);
     choice = ValueOrDie(ChooseMaterialized(g, sink, target));
     std::vector<LoweredKernel> kernels;
     for (const UOp* value : choice.kept)
@@ -190,16 +193,22 @@ TEST_F(ScheduleLayoutTest, UpdatesOfCopiedWeights_AreWrittenOverThem) {
   EXPECT_EQ(copies, 1) << ScheduleToString(schedule);
 }
 
-// Through arithmetic a product does not read the copy, so none is made.
+// A sum that reads each weight once reads the weights, and then there is nobody for the copy.
 TEST_F(ScheduleLayoutTest, CopiesThatNobodyReadsAreNotMade) {
   const auto input = [&](int64_t slot, const Shape& dims) {
     return Param(g, slot, DType::kBF16, dims);
   };
   const UOp* const x = Kept(Add(g, input(0, {2, 16, 20}), input(1, {2, 16, 20})));
-  const UOp* const weights = input(2, {8, 16, 3});
-  Choose(Convolution(x, Alu(g, Op::kNeg, weights)), CudaTarget("sm_90a", 132));
+  const UOp* const weights = input(2, {2, 16, 20});
+  const UOp* const sums =
+      Reduce(g, Op::kAdd, Mul(g, Cast(g, x, DType::kF32), Cast(g, weights, DType::kF32)), {1});
+  const UOp* const others = input(3, {8, 16, 3});
+  Choose({Convolution(x, others), sums}, CudaTarget("sm_90a", 132));
   ASSERT_TRUE(layouts.contains(weights));
-  EXPECT_EQ(ApplyLayouts(g, sink, choice, layouts).choice.kept.size(), choice.kept.size());
+  ASSERT_TRUE(layouts.contains(others));
+  const LaidOut laid_out = ApplyLayouts(g, sink, choice, layouts);
+  ASSERT_EQ(laid_out.choice.kept.size(), choice.kept.size() + 1);
+  EXPECT_EQ(laid_out.choice.kept[0]->src[0], others);
 }
 
 // Weights of more elements than the image are read as they are.
