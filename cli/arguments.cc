@@ -146,7 +146,8 @@ Option& Option::Positive() {
   return *this;
 }
 Option& Option::NotNegative() {
-  if (option_ != nullptr) Of(option_)->check(NumberThat([](double n) { return n >= 0; }, "of at least 0"));
+  if (option_ != nullptr)
+    Of(option_)->check(NumberThat([](double n) { return n >= 0; }, "of at least 0"));
   return *this;
 }
 Option& Option::Between(int least, int most) {

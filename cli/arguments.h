@@ -96,8 +96,8 @@ class Command {
 class Arguments : public Command {
  public:
   // `name` as in --help, and before the message of a wrong usage. `asked_for`: the program's first
-  // argument, nullptr if it has none. Where that is no option, the options of subcommands with other
-  // names are not kept: to declare those of fifty commands takes longer than most of them.
+  // argument, nullptr if it has none. Where that is no option, the options of subcommands with
+  // other names are not kept: to declare those of fifty commands takes longer than most of them.
   Arguments(const std::string& name, const std::string& about, const char* asked_for = nullptr);
   ~Arguments();
   Arguments(const Arguments&) = delete;

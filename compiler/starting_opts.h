@@ -20,9 +20,9 @@ absl::StatusOr<const UOp*> GuardedKernel(Graph& graph, const UOp* sink, const Ta
 absl::StatusOr<const UOp*> PlainKernel(Graph& graph, const UOp* sink, const Target& target);
 
 // Lists of Opts, the one that CompileKernel prefers first: by a GPU's matrix units where that is
-// possible, behind the preferred one by warpgroups that gather, too; then the heuristic's, on a GPU
-// the empty list last. A list of matrix units may turn out not to compile. Of several copies,
-// `target` is the share of one (ShareOf in compiler/copies.h).
+// possible, then by warpgroups that gather, where they can but are not estimated to be faster; then
+// the heuristic's, on a GPU the empty list last. A list of matrix units may turn out not to
+// compile. Of several copies, `target` is the share of one (ShareOf in compiler/copies.h).
 // Errors: INVALID_ARGUMENT  no kernel
 absl::StatusOr<std::vector<std::vector<codegen::Opt>>> StartingOpts(const UOp* sink,
                                                                     const Target& target);

@@ -15,8 +15,8 @@
 namespace outboard::cli {
 namespace {
 
-// In the child, which has its parent's memory and changes none of it but `moved`, which has room for
-// a descriptor each.
+// In the child, which has its parent's memory and changes none of it but `moved`, which has room
+// for a descriptor each.
 void Exec(const ProgramStart& start, char* const* arguments, char* const* environment,
           std::vector<int>& moved, int failure) {
   sigset_t none;

@@ -1,4 +1,5 @@
-// `outboard sweep` and its subcommands (docs/sweeps.md): their options.
+// `outboard sweep` and its subcommands (docs/sweeps.md): their options, and what each does with the
+// folder of a sweep.
 #pragma once
 
 #include "cli/arguments.h"

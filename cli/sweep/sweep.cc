@@ -97,22 +97,33 @@ int RunTrialsInBackground(const SweepFolder& folder) {
   return Report(RunTrials(folder, stop_trials));
 }
 
-int ThreadsOfThisProcess() {
+bool HasOtherThreads() {
   std::error_code error;
-  return static_cast<int>(std::distance(
-      std::filesystem::directory_iterator("/proc/self/task", error), {}));
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task", error), {}) > 1;
 }
 
-// A process of its own session, so that no terminal's end or Ctrl-C reaches it. It is a copy of this
-// one, which has a single thread: a program that starts anew would take the time of a short trial.
+// `fd`, by a number that is no standard stream's; -1 stays -1.
+int BehindStreams(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int other = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  close(fd);
+  return other;
+}
+
+// Starts the process that runs the trials, in a session of its own, so that no terminal's end or
+// Ctrl-C reaches it. It is a copy of this one, since a program that starts anew takes the time of a
+// short trial.
 absl::Status StartRunner(const SweepFolder& folder) {
-  OB_CHECK(ThreadsOfThisProcess() == 1);  // a copy of a process has one of its threads alone
-  OB_ASSIGN_OR_RETURN(const int lock, folder.Claim());
+  if (HasOtherThreads())  // a copy has one thread alone, and their locks for ever
+    return absl::InternalError("a process with several threads cannot start a sweep");
+  OB_ASSIGN_OR_RETURN(const int claimed, folder.Claim());
+  const int lock = BehindStreams(claimed);
   const std::string log = folder.path() + "/runner.log";
-  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int output =
+      BehindStreams(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  const int input = BehindStreams(open("/dev/null", O_RDONLY | O_CLOEXEC));
   std::fflush(nullptr);  // else the copy writes it, too
-  const pid_t pid = output < 0 || input < 0 ? -1 : fork();
+  const pid_t pid = lock < 0 || output < 0 || input < 0 ? -1 : fork();
   absl::Status status;
   if (pid < 0)
     status = absl::UnavailableError(
@@ -122,11 +133,17 @@ absl::Status StartRunner(const SweepFolder& folder) {
     dup2(input, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
-    const int code = RunTrialsInBackground(folder);
+    // A sweep without a number to end it by is not to begin.
+    const absl::Status noted = folder.NoteRunner(lock, getpid());
+    const int code = noted.ok() ? RunTrialsInBackground(folder) : Report(noted);
     std::fflush(nullptr);
     _exit(code);
   }
-  if (status.ok()) status = folder.NoteRunner(lock, pid);
+  if (status.ok()) status = folder.NoteRunner(lock, pid);  // `Watch` is about to look
+  if (pid > 0 && !status.ok()) {
+    kill(pid, SIGTERM);
+    waitpid(pid, nullptr, 0);
+  }
   for (const int fd : {lock, output, input})
     if (fd >= 0) close(fd);  // the copy has them
   return status;
@@ -224,6 +241,10 @@ int Watch(const SweepFolder& folder) {
       if (left > 0)
         std::printf("%d trials are left: outboard sweep resume %s\n", static_cast<int>(left),
                     folder.id().c_str());
+      std::error_code error;
+      const std::string log = folder.path() + "/runner.log";
+      if (left > 0 && !interrupted && std::filesystem::file_size(log, error) > 0 && !error)
+        std::printf("why: %s\n", log.c_str());
       if (interrupted) return kInterrupted;
       const auto failed = std::ranges::count(*trials, TrialState::kFailed, &SweepTrial::state);
       return failed > 0 || left > 0 ? 1 : 0;

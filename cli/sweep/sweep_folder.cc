@@ -170,12 +170,16 @@ absl::StatusOr<int> SweepFolder::Claim() const {
     return absl::FailedPreconditionError(
         absl::StrCat("sweep ", id_, " is running already; see `outboard sweep watch ", id_, "`"));
   }
+  if (ftruncate(fd, 0) != 0) {  // what ran it before is not what has it now
+    close(fd);
+    return DiskError(path);
+  }
   return fd;
 }
 
 absl::Status SweepFolder::NoteRunner(int lock, int pid) const {
   const std::string text = absl::StrCat(pid, "\n");
-  if (ftruncate(lock, 0) != 0 || pwrite(lock, text.data(), text.size(), 0) < 0)
+  if (pwrite(lock, text.data(), text.size(), 0) < 0)
     return DiskError(path_ + "/runner");
   return absl::OkStatus();
 }

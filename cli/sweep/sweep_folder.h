@@ -53,7 +53,8 @@ class SweepFolder {
   absl::Status Write(const std::string& name, std::string_view bytes) const;
 
   // Claims the sweep for the processes that have the lock's descriptor, which is returned and
-  // closes on exec: this one, and a copy of it. Errors: FAILED_PRECONDITION  another process runs it
+  // closes on exec: this one, and a copy of it.
+  // Errors: FAILED_PRECONDITION  another process runs it
   absl::StatusOr<int> Claim() const;
   // Says which of them runs it.
   absl::Status NoteRunner(int lock, int pid) const;

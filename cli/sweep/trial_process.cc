@@ -59,8 +59,7 @@ absl::StatusOr<TrialProcess> TrialProcess::Start(int trial, const std::vector<st
   process.reports_ = reports[0];
   process.log_ = log;
   if (!pid.ok()) return pid.status();
-  process.exit_ = static_cast<int>(syscall(SYS_pidfd_open, *pid, 0));
-  if (process.exit_ < 0) return SystemError("no descriptor of a trial's process");
+  process.exit_ = static_cast<int>(syscall(SYS_pidfd_open, *pid, 0));  // -1: its end is seen later
   for (const int fd : {process.output_, process.reports_}) fcntl(fd, F_SETFL, O_NONBLOCK);
   return process;
 }

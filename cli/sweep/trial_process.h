@@ -1,8 +1,8 @@
 // One process of the user's program: its output goes into a log, its reports to the sweep.
 //
 // It is a process group of its own, and is ended when this process ends for whatever reason. Its
-// environment has OUTBOARD_TRIAL (its number), OUTBOARD_REPORT_FD (client/report/report_channel.h), with a
-// bound CLOUD_MAX_COST, and `variables`, as "NAME=value".
+// environment has OUTBOARD_TRIAL (its number), OUTBOARD_REPORT_FD (client/report/report_channel.h),
+// with a bound CLOUD_MAX_COST, and `variables`, as "NAME=value".
 //
 // Threads: one.
 #pragma once
@@ -33,7 +33,8 @@ class TrialProcess {
 
   int output_fd() const { return output_; }    // to poll; -1 at its end
   int reports_fd() const { return reports_; }  // likewise
-  int exit_fd() const { return exit_; }        // to poll: can be read once the process has ended
+  // To poll: can be read at its end; -1: the system has none.
+  int exit_fd() const { return exit_; }
   // Reads what there is, without waiting, and calls `on_report` for each line that says something.
   void Read(const std::function<void(const ReportLine&)>& on_report);
 

@@ -181,8 +181,8 @@ class Session {
   // it is sent. They share its options, but have no name. Returns once each has its device or a
   // place in the queue for one, those with a device first: each begins when it has it, and what
   // needs it waits for that.
-  // Errors: those of Sync, such as of a Run that failed before, and of Connect; INVALID_ARGUMENT: not
-  // 1 to 64; FAILED_PRECONDITION: the gateway takes no snapshots of this session
+  // Errors: those of Sync, such as of a Run that failed before, and of Connect; INVALID_ARGUMENT:
+  // not 1 to 64; FAILED_PRECONDITION: the gateway takes no snapshots of this session
   virtual absl::StatusOr<std::vector<std::unique_ptr<Session>>> Fork(int count) {
     return absl::UnimplementedError("this kind of session cannot be forked");
   }

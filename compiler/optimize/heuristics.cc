@@ -487,7 +487,8 @@ class Chooser {
     return optimize::VectorsSideBySide(most, size, b.points / LanesFor(output_lanes_), code_price_);
   }
 
-  // Nothing to keep: a few vectors at a time, fewer where there is much to compute.
+  // Nothing to keep: a few vectors at a time, fewer where there is much to compute. fastest_ is not
+  // set: every group that PlanGroup divides has its fold, which is work, so there is none.
   void PlanElementwise() {
     if (output_lanes_ < 0) return;
     // A gather along the lanes reads whole cache lines for one element each; where another range
@@ -497,10 +498,9 @@ class Chooser {
           AccessCost(access, output_lanes_) < costs_.load_per_lane * LanesFor(output_lanes_))
         continue;
       for (const auto& [term, coefficient] : loop_cost_.FormOf(access.index->src[1]).terms) {
-        if (coefficient != 1 || term->op != Op::kRange) continue;
+        if (coefficient != 1 || term->op != Op::kRange || stores().ops.size() > 16) continue;
         const int range = kernel_.IndexOf(term);
         if (range == output_lanes_ || range >= kernel_.parallel_count) continue;
-        if (stores().ops.size() > 16) continue;
         Upcast(range, SideBySide(16));
         return;
       }
@@ -570,7 +570,7 @@ class Chooser {
   std::vector<const UOp*> copyable_;  // loads of it
   RangeSet tile_rows_ = 0;            // the output ranges of the tile that are not in lanes
   std::vector<int64_t> counts_;       // by output range: values or vectors in the register tile
-  RegisterTile fastest_;                // the tile that would be best if LLVM took no time
+  RegisterTile fastest_;              // the tile that would be best if LLVM took no time
   std::vector<Opt> opts_;
 };
 

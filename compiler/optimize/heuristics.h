@@ -16,6 +16,7 @@ inline constexpr double kCodePrice = 30;
 
 // Returns Opts that are legal in this order. Deterministic. `code_price` is for tiles alone: lanes
 // and partial sums, which results depend on, are the same at each price. 0: LLVM takes no time.
-std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target, double code_price = 0);
+std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target,
+                               double code_price = 0);  // operations of a run, for one written out
 
 }  // namespace outboard::codegen

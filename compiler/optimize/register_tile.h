@@ -27,6 +27,7 @@ struct RegisterTile {
 
 // Returns how many vectors of an elementwise kernel are computed side by side: at most `most`,
 // halved until they save what they cost. `size`: operations of one vector; `vectors`: of a run.
-int64_t VectorsSideBySide(int64_t most, double size, double vectors, double code_price);
+int64_t VectorsSideBySide(int64_t most, double size, double vectors,
+                          double code_price);  // as of HeuristicOpts
 
 }  // namespace outboard::optimize

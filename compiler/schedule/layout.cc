@@ -168,6 +168,7 @@ void LayOutAsRead(const UOp* sink, const absl::flat_hash_set<const UOp*>& tempor
 
 // Weights of 16 bits on GPUs, which a sum reads beside a value whose channels lie last: the same
 // channels go last in a copy of them. Matrix units take steps that follow each other in both.
+// Weights that have more elements than the other value are not worth a copy.
 void LayOutWeights(const std::vector<std::vector<Place>>& kernels, Layouts& layouts) {
   constexpr int kWeightBytes = 2;
   Layouts found;
@@ -180,7 +181,8 @@ void LayOutWeights(const std::vector<std::vector<Place>>& kernels, Layouts& layo
       for (const Place& to : kernel) {
         const UOp* const weights = to.value;
         if (weights->op != Op::kParam || ByteWidth(weights->dtype) != kWeightBytes ||
-            !IsFloat(weights->dtype) || !IsStatic(weights->shape) || found.contains(weights))
+            !IsFloat(weights->dtype) || !IsStatic(weights->shape) || found.contains(weights) ||
+            PaddedSize(weights->shape) > PaddedSize(from.value->shape))
           continue;
         const std::vector<int64_t> axes = LongAxes(weights->shape);
         for (const int64_t axis : axes)
@@ -242,17 +244,31 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
 
 LaidOut ApplyLayouts(Graph& graph, const UOp* sink, const Choice& choice, const Layouts& layouts) {
   absl::flat_hash_map<const UOp*, const UOp*> read, kept;  // how a node is read; what is kept of it
+  // Inputs that have copies, and what movements and casts make of them, by way of the copy. An
+  // EXPAND, which every product has, reads the copy. Who reads each element once reads the input:
+  // an update of weights has nothing of another order, and can be written over them.
+  absl::flat_hash_map<const UOp*, const UOp*> copied;
   for (const UOp* node : PostOrder(sink)) {
-    const UOp* const now = WithSourcesBecome(graph, node, read);
+    const UOp* now = WithSourcesBecome(graph, node, read);
+    if ((IsMovement(node->op) || node->op == Op::kCast) && copied.contains(node->src[0]) &&
+        !choice.read_again.contains(node)) {
+      std::vector<const UOp*> src(now->src.begin(), now->src.end());
+      src[0] = copied.at(node->src[0]);
+      const UOp* const by_copy = WithSourcesOrNull(graph, now, src);
+      (node->op == Op::kExpand ? now : copied[node]) = by_copy;
+    }
     read[node] = kept[node] = now;
     if (const auto layout = layouts.find(node); layout != layouts.end()) {
       kept[node] = Permute(graph, now, layout->second);
-      read[node] = Permute(graph, kept[node], Inverse(layout->second));
+      (node->op == Op::kParam ? copied : read)[node] =
+          Permute(graph, kept[node], Inverse(layout->second));
     }
   }
   LaidOut out{read.at(sink), {}};
+  const std::vector<const UOp*> nodes = PostOrder(out.sink);
+  const absl::flat_hash_set<const UOp*> needed(nodes.begin(), nodes.end());
   for (const UOp* node : PostOrder(sink))
-    if (node->op == Op::kParam && layouts.contains(node)) {  // a copy, which is read instead
+    if (node->op == Op::kParam && layouts.contains(node) && needed.contains(kept.at(node))) {
       out.choice.kept.push_back(kept.at(node));
       out.choice.read_again.insert(kept.at(node));
     }

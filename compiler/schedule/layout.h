@@ -7,8 +7,9 @@
 // row-major.
 //
 // On GPUs the weights of 16 bits that such a value is multiplied by are copied with the same
-// channels last, where the client has them in another order: a matrix unit's steps then follow each
-// other in both, and are copied 16 bytes at a time.
+// channels last, where the client has them in another order and they are no larger than the value:
+// a matrix unit's steps then follow each other in both, and are copied 16 bytes at a time. Products
+// read the copy; an optimiser's update reads the weights, and can be written over them.
 //
 // On GPUs a sum that is read transposed, and only so, lies as it is read: neighbouring threads then
 // read neighbours, and kernels that differ only in how their results lie become equal, so that one
@@ -35,7 +36,7 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
                       const std::vector<LoweredKernel>& kernels, const Target& target);
 
 // The same program, with each value of `layouts` materialised as a PERMUTE of itself and read
-// through the inverse PERMUTE.
+// through the inverse PERMUTE; an input's copy by EXPANDs only.
 struct LaidOut {
   const UOp* sink = nullptr;
   Choice choice;

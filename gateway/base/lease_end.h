@@ -1,5 +1,5 @@
-// Why a lease ended. The core decides it, and with it what is charged of the time that nobody
-// confirmed; its text is stored in the lease's row, for people.
+// Why a lease ended. The core decides it; where the session leaves its worker, time that nobody has
+// confirmed is charged or not by it. Its text is stored in the lease's row, for people.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ enum class LeaseEnd : uint8_t {
   kAbandoned,         // its client did not come back
   kRefused,           // its client sent something that is not allowed
   kExecutorLost,      // the executor ended
-  kWorkerLost,        // so did the worker, or it was not heard from
+  kWorkerLost,        // its executor or worker ended, or was not heard from; it goes on elsewhere
   kNoDevice,          // the session gave up waiting for one
   kNoCredit,          // nobody pays for more
   kGatewayStopped,    // in order

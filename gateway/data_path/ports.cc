@@ -28,6 +28,10 @@ constexpr size_t kWhyBytesMax = 500;  // of what a worker says for people
 std::string IdentityOfProved(const std::string& name) {
   return std::string(wire::AsBytes(Sha256("outboard worker's certificate " + name)));
 }
+// Of one that shows `identity` and proves no name: never that of one that does.
+std::string IdentityOfUnproved(const std::string& identity) {
+  return std::string(wire::AsBytes(Sha256("outboard worker's identity " + identity)));
+}
 }  // namespace
 
 // ---- a client -----------------------------------------------------------------------------------
@@ -290,8 +294,8 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
     if (!proved_name_.empty()) {
       reg.set_name(proved_name_);
       reg.set_identity(IdentityOfProved(proved_name_));
-    } else if (reg.identity() == IdentityOfProved(reg.name())) {
-      reg.clear_identity();  // it proves nothing
+    } else if (reg.identity().size() == kWorkerIdentityBytes) {
+      reg.set_identity(IdentityOfUnproved(reg.identity()));
     }
     return Join(std::move(reg));
   }

@@ -21,7 +21,7 @@ inline constexpr size_t kClassNameBytesMax = 32;
 // What a device reaches in the rate check (worker/devices/device_rates.h). 0: it is not asked for.
 struct DeviceRates {
   double gflops = 0;           // float32, of a product of matrices
-  double memory_gb_per_s = 0;  // read and written
+  double memory_gb_per_s = 0;  // read
   bool operator==(const DeviceRates&) const = default;
   bool any() const { return gflops > 0 || memory_gb_per_s > 0; }
 };

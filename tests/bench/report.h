@@ -15,8 +15,8 @@ void Report(const std::string& figure, double value, const std::string& unit,
 // Reports a figure that cannot be measured on this machine, so that it does not look forgotten.
 void ReportSkipped(const std::string& figure, const std::string& why);
 
-// The least of `values` that a share of `q` of them does not exceed (nearest rank): 0.5 is a median,
-// 0.9 of ten the ninth. `values` is not empty.
+// The least of `values` that a share of `q` of them does not exceed (nearest rank): 0.5 is a
+// median, 0.9 of ten the ninth. `values` is not empty.
 double Quantile(std::vector<double> values, double q);
 
 }  // namespace outboard::bench

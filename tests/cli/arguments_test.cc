@@ -113,5 +113,42 @@ TEST(Arguments, HelpHasRangesAsPeopleWriteThem) {
   EXPECT_NE(help.find("(0 to 1000000; default: 0.5)"), std::string::npos) << help;
 }
 
+// A program of two commands, each with options and a command below it, that is asked for `words`.
+// Returns the exit code; -1: wrong usage.
+int RunTwoCommands(const std::vector<const char*>& words, int& number) {
+  std::vector<const char*> argv = {"test"};
+  argv.insert(argv.end(), words.begin(), words.end());
+  Arguments arguments("test", "A test", words.empty() ? nullptr : words.front());
+  arguments.RequireSubcommand();
+  int code = 10;
+  for (const char* const name : {"one", "two"}) {
+    Command command = arguments.Subcommand(name, "A command");
+    Option n = command.Add("--number", &number, "A number").Between(1, 9);
+    command.Add("--other", &number, "Another").NotNegative().Excludes(n);
+    Command list = command.ListSubcommand("Lists");
+    list.Add("--number", &number, "A number").Positive();
+    list.Runs([=] { return code + 1; });
+    command.Runs([=] { return code + (n.Given() ? 2 : 0); });
+    code += 10;
+  }
+  testing::internal::CaptureStderr();
+  const int exit_code = arguments.Run(static_cast<int>(argv.size()), argv.data());
+  return testing::internal::GetCapturedStderr().empty() ? exit_code : -1;
+}
+
+TEST(Arguments, TheCommandThatIsAskedFor_HasItsOptions_WhateverTheOthersAre) {
+  int number = 0;
+  EXPECT_EQ(RunTwoCommands({"one"}, number), 10);
+  EXPECT_EQ(RunTwoCommands({"two", "--number", "7"}, number), 22);
+  EXPECT_EQ(number, 7);
+  EXPECT_EQ(RunTwoCommands({"two", "ls", "--number", "8"}, number), 21);
+  EXPECT_EQ(number, 8);
+  EXPECT_EQ(RunTwoCommands({"one", "list"}, number), 11);
+  for (const std::vector<const char*>& wrong :
+       {std::vector<const char*>{}, {"three"}, {"--number", "1"}, {"one", "two"},
+        {"two", "--number", "10"}, {"one", "--number", "1", "--other", "1"}})
+    EXPECT_EQ(RunTwoCommands(wrong, number), -1);
+}
+
 }  // namespace
 }  // namespace outboard::cli

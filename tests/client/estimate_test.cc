@@ -138,6 +138,16 @@ TEST(Estimate, TheRecordOfAProgram_IsReadAsItWasWritten) {
   EXPECT_FALSE(session::WorkFromText(damaged).ok());
 }
 
+TEST(Estimate, KernelsOfLittleWork_CostTheirStart) {
+  const std::vector<session::KernelWork> little = {{.others = 100, .bytes = 400, .count = 1000}};
+  // 40 us at 100 GB/s.
+  const std::vector<session::KernelWork> more = {{.bytes = 4e6, .count = 1000}};
+  EXPECT_NEAR(session::DeviceSeconds(little, 500, 100), 0.001, 0.0001) << "a thread's";
+  EXPECT_NEAR(session::DeviceSeconds(more, 500, 100), 0.08, 0.001) << "threads are woken";
+  EXPECT_NEAR(session::DeviceSeconds(little, 50'000, 100), 0.005, 0.0001) << "launches";
+  EXPECT_NEAR(session::DeviceSeconds(more, 50'000, 100), 0.045, 0.001);
+}
+
 TEST(StepPace, TheFirstTenSteps_DoNotCount) {
   session::StepPace times;
   const session::StepPace::Clock::time_point begin;

@@ -1,8 +1,7 @@
-// The heuristic never chooses Opts that are refused, and divides sums in the same way at
-// each price of code: products, convolutions and reductions of
-// random shapes, large, odd and prime ones among them, with their gradients, for targets of several
-// vector widths. Nothing is compiled. OUTBOARD_SHAPES=n makes n programs, OUTBOARD_SEED=n repeats
-// program n alone.
+// The heuristic never chooses Opts that are refused, and divides sums in the same way at each price
+// of code: products, convolutions and reductions of random shapes, large, odd and prime ones among
+// them, with their gradients, for targets of several vector widths. Nothing is compiled.
+// OUTBOARD_SHAPES=n makes n programs, OUTBOARD_SEED=n repeats program n alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>

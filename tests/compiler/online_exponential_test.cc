@@ -31,8 +31,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kElements[] = {kRows * kWidth,  kRows,           kRows * kWidth,
                                  kSteps * kWidth, kSteps * kWidth, kRows * kSteps};
 
-// s[i] = sum of exp(x[i, j] - max x[i]) over j, x = kScale q k (+ bias); y = bf16(exp / s) v.
-const UOp* SumsKernel(Graph& g, bool biased, bool masked) {
+// s[i] = sum of exp(x[i, j] - max x[i]) over j, x = scale q k (+ bias); y = bf16(exp / s) v.
+const UOp* SumsKernel(Graph& g, bool biased, bool masked, double scale = kScale) {
   const UOp *i = Range(g, 0, kRows), *c = Range(g, 1, kWidth);
   const UOp *j = ReduceRange(g, 2, kSteps), *d = ReduceRange(g, 3, kWidth);
   const auto load = [&](int64_t slot, const UOp* row, const UOp* column) {
@@ -42,7 +42,7 @@ const UOp* SumsKernel(Graph& g, bool biased, bool masked) {
                 DType::kF32);
   };
   const UOp* x = Fold(g, Op::kAdd, Mul(g, load(2, i, d), load(3, j, d)), {d});
-  x = Mul(g, x, ConstFloat(g, DType::kF32, kScale));
+  x = Mul(g, x, ConstFloat(g, DType::kF32, scale));
   if (biased)
     x = Add(g, x, LoadAt(g, 5, DType::kF32, kElements[5], RowMajor(g, {i, j}, {kRows, kSteps})));
   if (masked)
@@ -172,6 +172,34 @@ TEST(OnlineExponential, RowsThatAreNoNumbers) {
   }
 }
 
+// Finite products q k that are -infinity when they are scaled. Row 0 has nothing else, row 1 sees
+// step 7 alone.
+TEST(OnlineExponential, ScalesThatOverflow) {
+  for (const Device& device : kDevices) {
+    Graph g;
+    Buffers buffers = Inputs(/*biased=*/false);
+    for (const size_t slot : {2, 3}) std::fill(buffers[slot].begin(), buffers[slot].end(), '\0');
+    const auto set = [&](int64_t slot, int64_t row, int64_t column, double number) {
+      StoreFloat(DType::kBF16, number,
+                 buffers[static_cast<size_t>(slot)].data() + (row * kWidth + column) * 2);
+    };
+    for (int64_t j = 0; j < kSteps; ++j) {
+      set(3, j, 0, 0x1p60);
+      set(3, j, 1, j == 7 ? 0 : 0x1p60);
+    }
+    set(2, 0, 0, -0x1p20);
+    set(2, 1, 1, -0x1p20);
+    RunAsPtx(SumsKernel(g, false, false, 0x1p60), {.tile = &device.tile, .arch = device.arch},
+             buffers);
+    if (HasFatalFailure()) return;
+    EXPECT_TRUE(std::isnan(NumberAt(buffers, 1, 0)));
+    EXPECT_TRUE(std::isnan(NumberAt(buffers, 0, 0)));
+    EXPECT_EQ(NumberAt(buffers, 1, 1), 1);
+    EXPECT_EQ(NumberAt(buffers, 0, kWidth), 1);
+    EXPECT_NEAR(NumberAt(buffers, 1, 2), kSteps, kSteps * 0x1p-20);
+  }
+}
+
 // What x is: the factor comes out of masks, and of nothing else.
 TEST(OnlineExponential, Factors) {
   for (const bool biased : {false, true})
@@ -185,6 +213,14 @@ TEST(OnlineExponential, Factors) {
       EXPECT_EQ(unit.hidden.size(), masked && !biased ? 1u : 0u);
       EXPECT_EQ(unit.value->op, biased ? (masked ? Op::kWhere : Op::kAdd) : Op::kReduceLoop);
     }
+  for (const double scale : {0x1p-64, 1.0, 1.0 + 0x1p-23, 0x1p64, -0.5}) {
+    Graph g;
+    const codegen::LoopNest kernel =
+        *codegen::AnalyzeKernel(SumsKernel(g, /*biased=*/false, /*masked=*/false, scale));
+    const auto units = program::UnitExponentialsOf(kernel, 2);
+    ASSERT_EQ(units.size(), 1u);
+    EXPECT_EQ(units.begin()->second.factor, scale > 0 && scale <= 1 ? scale : 1) << scale;
+  }
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ std::vector<std::string> RunSchedule(const schedule::Schedule& schedule,
   return out;
 }
 
-static void ExpectNear(const Results& want, const std::vector<std::string>& got) {
+void ExpectNear(const Results& want, const std::vector<std::string>& got) {
   constexpr double kTolerance = 1.0 / 64;
   for (size_t r = 0; r < want.size(); ++r) {
     const std::vector<double> numbers = FloatsOf(want[r]);

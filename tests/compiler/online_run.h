@@ -46,6 +46,9 @@ std::vector<std::string> RunSchedule(const schedule::Schedule& schedule,
                                      std::span<const HostTensor> params, size_t results,
                                      const RunKernel& run);
 
+// Checks results by ASSERT, within the bound of CheckGraph.
+void ExpectNear(const Results& want, const std::vector<std::string>& got);
+
 // Checks both ways, within a part of the largest number of the result: weights are rounded to 2^-9
 // of themselves, by the interpreter after they are divided and by us before. `kernels`: with
 // scores.

@@ -54,10 +54,10 @@ ptx::TensorMap EncodeMap(const MappedTensor& map, uint64_t address) {
 
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars, uint64_t seed,
-                             uint64_t* bank_conflicts, MachineCounts* counts) {
+                             uint64_t* bank_conflicts, MachineCounts* counts, uint64_t inexact) {
   if (kernel.tasks == 0) return absl::OkStatus();
   ptx::DeviceMemory memory;
-  ptx::Machine machine(&memory, {.seed = seed, .inexact = seed});
+  ptx::Machine machine(&memory, {.seed = seed, .inexact = inexact});
   OB_ASSIGN_OR_RETURN(const std::unique_ptr<ptx::LoadedModule> module, machine.Load(kernel.object));
   std::vector<uint64_t> addresses;
   const auto upload = [&](const void* bytes, size_t count) {

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/schedule/layout.h"
+#include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
 
 namespace outboard::schedule {
@@ -58,7 +59,10 @@ class ScheduleLayoutTest : public testing::Test {
   }
 
   void Choose(const UOp* result, const Target& target = TestTarget()) {
-    sink = Sink(g, {result});
+    Choose(std::vector<const UOp*>{result}, target);
+  }
+  void Choose(const std::vector<const UOp*>& results, const Target& target) {
+    sink = Sink(g, results);
     choice = ValueOrDie(ChooseMaterialized(g, sink, target));
     std::vector<LoweredKernel> kernels;
     for (const UOp* value : choice.kept)
@@ -143,7 +147,7 @@ TEST_F(ScheduleLayoutTest, WeightsAreCopiedWithTheirChannelsLast) {
   const auto choose = [&](DType dtype, const Target& target) {
     const auto input = [&](const Shape& dims) { return Param(g, 10, dtype, dims); };
     const UOp* const x = Kept(Add(g, input({2, 16, 9}), Param(g, 11, dtype, {2, 16, 9})));
-    const UOp* const weights = Param(g, 12, dtype, {8, 16, 3});
+    const UOp* const weights = Param(g, 12, dtype, {6, 16, 3});
     Choose(Convolution(x, weights), target);
     EXPECT_EQ(layouts.at(x), (Order{0, 2, 1}));
     return weights;
@@ -160,6 +164,66 @@ TEST_F(ScheduleLayoutTest, WeightsAreCopiedWithTheirChannelsLast) {
   EXPECT_TRUE(laid_out.choice.read_again.contains(copy));
   EXPECT_FALSE(layouts.contains(choose(DType::kF32, gpu)));
   EXPECT_FALSE(layouts.contains(choose(DType::kBF16, TestTarget())));
+}
+
+// The update reads the weights themselves, and is written over them; the product reads the copy.
+TEST_F(ScheduleLayoutTest, UpdatesOfCopiedWeights_AreWrittenOverThem) {
+  const Target gpu = CudaTarget("sm_90a", 132);
+  const auto input = [&](int64_t slot, const Shape& dims) {
+    return Param(g, slot, DType::kBF16, dims);
+  };
+  const UOp* const x = Kept(Add(g, input(0, {2, 16, 20}), input(1, {2, 16, 20})));
+  const UOp *const weights = input(2, {8, 16, 3}), *const gradient = input(3, {8, 16, 3});
+  const UOp* const result = Convolution(x, weights);
+  const UOp* const next = Add(g, weights, gradient);
+  const std::vector<int64_t> donated = {2};
+  const Schedule schedule = ValueOrDie(MakeSchedule(g, Sink(g, {result, next}), gpu, donated));
+  EXPECT_EQ(schedule.over, (std::vector<int>{kNoInput, 2})) << ScheduleToString(schedule);
+  // x, the copy, the convolution, the update; the copy is a temporary. The update has one buffer
+  // for the old and the new weights, and the gradient.
+  EXPECT_EQ(schedule.kernels.size(), 4u) << ScheduleToString(schedule);
+  for (const ScheduledKernel& kernel : schedule.kernels) {
+    const ScheduledBuffer& written = schedule.buffers[kernel.buffers[0]];
+    if (written.kind != ScheduledBuffer::Kind::kOutput || written.index != 1) continue;
+    EXPECT_EQ(kernel.buffers.size(), 2u) << ScheduleToString(schedule);
+  }
+  int copies = 0;
+  for (const ScheduledBuffer& buffer : schedule.buffers)
+    copies += buffer.kind == ScheduledBuffer::Kind::kTemporary && buffer.bytes() == 8 * 16 * 3 * 2;
+  EXPECT_EQ(copies, 1) << ScheduleToString(schedule);
+}
+
+// A sum that reads each weight once reads the weights, and then there is nobody for the copy.
+TEST_F(ScheduleLayoutTest, CopiesThatNobodyReadsAreNotMade) {
+  const auto input = [&](int64_t slot, const Shape& dims) {
+    return Param(g, slot, DType::kBF16, dims);
+  };
+  const UOp* const x = Kept(Add(g, input(0, {2, 16, 20}), input(1, {2, 16, 20})));
+  const UOp* const weights = input(2, {2, 16, 20});
+  const UOp* const sums =
+      Reduce(g, Op::kAdd, Mul(g, Cast(g, x, DType::kF32), Cast(g, weights, DType::kF32)), {1});
+  const UOp* const others = input(3, {8, 16, 3});
+  Choose({Convolution(x, others), sums}, CudaTarget("sm_90a", 132));
+  ASSERT_TRUE(layouts.contains(weights));
+  ASSERT_TRUE(layouts.contains(others));
+  const LaidOut laid_out = ApplyLayouts(g, sink, choice, layouts);
+  ASSERT_EQ(laid_out.choice.kept.size(), choice.kept.size() + 1);
+  EXPECT_EQ(laid_out.choice.kept[0]->src[0], others);
+}
+
+// Weights of more elements than the image are read as they are.
+TEST_F(ScheduleLayoutTest, LargeWeightsAreNotCopied) {
+  const auto copies = [&](int64_t outputs) {
+    const auto input = [&](int64_t slot, const Shape& dims) {
+      return Param(g, slot, DType::kBF16, dims);
+    };
+    const UOp* const x = Kept(Add(g, input(20, {2, 16, 9}), input(21, {2, 16, 9})));
+    const UOp* const weights = input(22, {outputs, 16, 3});
+    Choose(Convolution(x, weights), CudaTarget("sm_90a", 132));
+    return layouts.contains(weights);
+  };
+  EXPECT_TRUE(copies(6));  // as many as the image has
+  EXPECT_FALSE(copies(7));
 }
 
 }  // namespace

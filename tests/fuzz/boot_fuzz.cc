@@ -82,7 +82,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   offer[0] = 2;
   offer.replace(16, 4, std::string("\x0a\0\x02\x0f", 4));
   offer.resize(240);
-  offer += std::string("\x35\1\2\x36\4\x0a\0\2\2\x33\4\0\0\x0e\x10\1\4\xff\xff\xff\0", 23);
+  offer += std::string("\x35\1\2\x36\4\x0a\0\2\2\x33\4\0\0\x0e\x10\1\4\xff\xff\xff\0", 21);
   offer += std::string("\3\4\x0a\0\2\2\6\4\x0a\0\2\3\x1a\2\5\xdc\xff", 17);
   OB_CHECK(worker::DecodeDhcp(offer, kTransaction, kMac).ok());
   const std::string request = test::BlockOf("serial=ABC%2d1&uuid=42&mac=52-54-00-01-02-03") + "d" +

@@ -202,7 +202,7 @@ TEST_F(GroupRunsTest, AnotherClient_GoesOnBehindTheLastItemOrTheSnapshot) {
   runs.NoteSnapshot(2);
   ASSERT_TRUE(runs.TakeNoted(2).has_value());
   Pass(runs, Put(3, 2));
-  ASSERT_TRUE(runs.PlanFrame(true, Run(4, 2, 5)).ok());  // is not sent
+  ASSERT_EQ(*runs.PlanFrame(true, Run(4, 2, 5)), GroupRuns::Planned::kAll);  // is not sent
   const uint64_t generation = runs.BeginGeneration();
   EXPECT_TRUE(runs.PlanFrame(true, Put(4, 2)).ok()) << "late, and of the client before";
   EXPECT_FALSE(runs.GoOnBehind(1)) << "nobody knows what was there";
@@ -291,7 +291,7 @@ TEST_F(GroupRunsTest, WhatIsNotSent_CountsAsIfItHadNotCome) {
   Pass(runs, Put(1, 1));
   proto::ClientFrame step = Run(2, 1, 2);
   step.mutable_items(0)->mutable_run()->add_donate(0);
-  ASSERT_TRUE(runs.PlanFrame(true, step).ok());
+  ASSERT_EQ(*runs.PlanFrame(true, step), GroupRuns::Planned::kAll);
   runs.NoteSnapshot(1);
   const auto noted = runs.TakeNoted(1);
   ASSERT_TRUE(noted.has_value());

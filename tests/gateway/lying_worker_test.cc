@@ -354,13 +354,22 @@ TEST_F(ImitatedWorkerTest, WithACertificate_IsReplacedByNobodyElse) {
   ASSERT_TRUE(Attach(next_port_, *proved.assign()).ok());
   RunAll(writes_.jobs);
   rogue_port_.OnEvent(event);
+  reg.set_name("node-8");  // the same identity by another name
+  WorkerEnd renamed;
+  WorkerPort renamed_port(&driver_, &renamed);
+  renamed_port.OnEvent(event);
   host_.now.ns += kSecondNs;
+  // It speaks for a session that it never had, and is set aside, alone.
+  Beat(renamed_port, proved.assign()->session_id());
   Beat(proved_port, proved.assign()->session_id());
+  ASSERT_EQ(watcher_.set_aside.size(), 1u);
+  EXPECT_TRUE(watcher_.set_aside[0].starts_with("node-8"));
   int64_t billed_ms = 0;
   for (const auto& session : driver_.ListSessions(auth_.identity.tenant))
     billed_ms += session.bill.ms;
   EXPECT_EQ(billed_ms, 1000);
   other_port.OnGone();
+  renamed_port.OnGone();
   proved_port.OnGone();
 }
 

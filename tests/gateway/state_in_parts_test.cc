@@ -81,7 +81,8 @@ class GroupedSession : public FakeSession {
   }
   void Pass() {
     std::vector<std::shared_ptr<const WrittenGraph>> written;
-    OB_CHECK(ValueOrDie(runs_.Prepare(/*may_write=*/true, frame_)));
+    OB_CHECK(ValueOrDie(runs_.PlanFrame(/*may_write=*/true, frame_)) ==
+             GroupRuns::Planned::kAll);
     runs_.Rewrite(frame_, written);
     for (const auto& graph : written) EXPECT_TRUE(graph->status.ok()) << graph->status;
     runs_.Done(seq_);

@@ -210,10 +210,16 @@ std::string IdOf(double a, double b, int64_t elements = 64) {
 }
 
 TEST(CanonicalKernel, FloatConstantsAreAbstracted) {
-  EXPECT_EQ(IdOf(0.1, 0.2), IdOf(3, 5));
-  EXPECT_EQ(IdOf(0.1, 0.1), IdOf(3, 3));
-  EXPECT_NE(IdOf(0.1, 0.2), IdOf(3, 3));  // one constant less to keep in a register
+  EXPECT_EQ(IdOf(0.1, 0.2), IdOf(0.7, 1));
+  EXPECT_EQ(IdOf(1.5, 5), IdOf(200, 2));
+  EXPECT_EQ(IdOf(0.1, -0.2), IdOf(1, -1));
+  EXPECT_EQ(IdOf(0.1, 0.1), IdOf(0.3, 0.3));
+  EXPECT_NE(IdOf(0.1, 0.2), IdOf(0.3, 0.3));  // one constant less to keep in a register
   EXPECT_NE(IdOf(0.1, 0.2), IdOf(0.1, 0.2, 128));
+  // A factor's sign, and whether it is larger than 1, decide how exponentials are computed.
+  EXPECT_NE(IdOf(0.1, 0.2), IdOf(-0.1, 0.2));
+  EXPECT_NE(IdOf(0.1, 0.2), IdOf(2, 0.2));
+  EXPECT_NE(IdOf(2, 3), IdOf(2, -3));
   // What code is made for by its value stays.
   EXPECT_NE(IdOf(0.1, 0), IdOf(0.1, 0.2));
   EXPECT_NE(IdOf(0.1, -std::numeric_limits<double>::infinity()), IdOf(0.1, 0.2));

@@ -15,10 +15,18 @@ namespace outboard::worker {
 namespace {
 
 // Code is made for what a 0 does (a load that is skipped), and of infinity and NaN come other
-// numbers than of any other constant.
+// numbers than of any other constant. Of all others code depends on the sign, and on whether a
+// product by them is larger: exponentials of online kernels do
+// (compiler/program/online/exponential.h; that a factor may also be too small there is left out).
 bool IsAnyNumber(const UOp* node) {
   return node->is_const() && IsFloat(node->dtype) && node->float_value() != 0 &&
          std::isfinite(node->float_value());
+}
+
+// The number that stands for `value`, of the same sign and on the same side of 1; others for other
+// `number`, which is at least 1.
+double Representative(double value, int number) {
+  return std::copysign(std::abs(value) <= 1 ? 1.0 / number : number + 1.0, value);
 }
 
 bool IsZero(const UOp* constant) {
@@ -38,7 +46,8 @@ absl::StatusOr<EncodedGraph> CanonicalKernel(const UOp* kernel) {
     std::vector<const UOp*> src;
     for (const UOp* s : node->src) src.push_back(abstracted.at(s));
     if (IsAnyNumber(node)) {
-      abstracted[node] = ConstFloat(graph, node->dtype, ++constants[node->dtype]);
+      abstracted[node] = ConstFloat(graph, node->dtype,
+                                    Representative(node->float_value(), ++constants[node->dtype]));
     } else {
       OB_ASSIGN_OR_RETURN(abstracted[node], graph.WithSources(node, src));
     }

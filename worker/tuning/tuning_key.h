@@ -14,7 +14,8 @@ namespace outboard::worker {
 // float constants, since a learning rate or a scale does not affect which loops are best; the form
 // reveals only the shape of a tenant's kernel. Constants are renumbered so that equal ones stay
 // equal and different ones stay different: the k-th distinct constant of each type, in order of
-// use, becomes the number k. 0, infinities and NaN stay. Each VAR is replaced by its largest value.
+// use, becomes 1/k where it is at most 1 and k + 1 where it is larger, with its sign. 0, infinities
+// and NaN stay. Each VAR is replaced by its largest value.
 // Errors: as EncodeGraph (RESOURCE_EXHAUSTED for a kernel over the encoding's limits).
 absl::StatusOr<EncodedGraph> CanonicalKernel(const UOp* kernel);
 

@@ -42,13 +42,15 @@ EstimateRange PriceOf(const DeviceClass& of, const EstimateRange& seconds, uint6
 
 double DeviceSeconds(const std::vector<KernelWork>& kernels, double gflops,
                      double memory_gb_per_s) {
-  const double start = gflops < kAcceleratorGflops ? kThreadsSeconds : kLaunchSeconds;
+  const bool is_processor = gflops < kAcceleratorGflops;
+  const double start = is_processor ? kThreadsSeconds : kLaunchSeconds,
+               little = is_processor ? kLittleKernelSeconds : kLaunchSeconds;
   double seconds = 0;
   for (const KernelWork& k : kernels) {
     const double arithmetic =
         k.products / (gflops * 1e9 * kProductShare) + k.others / (gflops * 1e9 * kOtherShare);
     const double work = std::max(arithmetic, k.bytes / (memory_gb_per_s * 1e9));
-    seconds += k.count * (work + (work < kLittleWorkSeconds ? kLittleKernelSeconds : start));
+    seconds += k.count * (work + (work < kLittleWorkSeconds ? little : start));
   }
   return seconds;
 }

@@ -52,7 +52,8 @@ class StageGatherer {
 
  private:
   // Threads side by side store 16 bytes of eight rows, or all of a row: no bank twice. What differs
-  // between a thread's pieces is whole patterns of the swizzle, unless neighbours have rows.
+  // between a thread's pieces is whole patterns of the swizzle, unless neighbouring threads
+  // have neighbouring rows.
   GatherPiece PieceOf(ValueId number) {
     const int64_t in_line = depth_ / chunk_, lines = kWarpgroupThreads / in_line;
     const ValueId line = b_.Divide(thread_, in_line), in_row = b_.Modulo(thread_, in_line);

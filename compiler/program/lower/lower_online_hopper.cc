@@ -93,7 +93,8 @@ class OnlineHopperLowering : OnlineElements {
   }
 
   // Barriers: [0] the rows' matrices are there; one for each pass but the last, passed; then, for
-  // each pass and each of its matrices, full and empty by stage; at last two for the turns.
+  // each pass and each of its matrices, full and empty by stage; at last, where two warpgroups
+  // multiply, two for the turns of each pass that overlaps products.
   void OpenBarriers() {
     std::vector<int64_t> arrivals(plan_.passes.size(), consumers_);
     arrivals[0] = 1;

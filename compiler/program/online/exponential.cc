@@ -14,12 +14,14 @@ bool IsMinusInfinity(const UOp* node) {
          std::bit_cast<double>(ConstantBits(node)) == -INFINITY;
 }
 
-// Products by these keep order, infinities, and the digits of all but subnormal numbers.
+// Products by these keep order, and the digits of all but subnormal numbers. What is finite stays
+// finite, and infinities stay, so that a row of infinities is one with and without the factor; by a
+// factor beyond 1 a finite number can become infinite.
 bool IsFactor(const UOp* node) {
-  constexpr double kMax = 0x1p64;
+  constexpr double kMin = 0x1p-64;
   if (node->op != Op::kConst || node->dtype != DType::kF32) return false;
   const double factor = std::bit_cast<double>(ConstantBits(node));
-  return factor >= 1 / kMax && factor <= kMax;
+  return factor >= kMin && factor <= 1;
 }
 
 UnitExponential Unscaled(const UOp* max) {

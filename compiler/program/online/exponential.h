@@ -1,5 +1,5 @@
 // Exponentials of online kernels (plan.h), as the unit of an NVIDIA GPU computes them: exp(x - m),
-// with m the maximum of x over the steps and x a constant c > 0 times y, is
+// with m the maximum of x over the steps and x a constant c times y, 0 < c <= 1, is
 //
 //   2^((y - max y) * (c log2 e))
 //

@@ -157,7 +157,7 @@ class GpuPrinter : protected ScopePrinter {
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
   std::vector<bool> written_;                         // buffers, by slot
   absl::flat_hash_map<ValueId, Elements> privates_;
-  absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX and casts to bf16: its registers
+  absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
 };
 
 }  // namespace outboard::render
