@@ -100,7 +100,8 @@ double LookupUs(const Step& step, const Mesh& mesh) {
   std::vector<uint64_t> inputs;
   const auto pass = [&](proto::ClientFrame& frame) {
     std::vector<std::shared_ptr<const gateway::WrittenGraph>> written;
-    OB_CHECK(ValueOrDie(runs.Prepare(/*may_write=*/true, frame)));
+    OB_CHECK(ValueOrDie(runs.PlanFrame(/*may_write=*/true, frame)) ==
+             gateway::GroupRuns::Planned::kAll);
     runs.Rewrite(frame, written);
     runs.Done(seq);
   };
