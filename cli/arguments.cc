@@ -256,7 +256,7 @@ Command Command::Subcommand(const std::string& name, const std::string& help) {
   Command command(nullptr, actions_);
   command.is_asked_for_ =
       is_asked_for_ && (app_ != actions_->program || actions_->asked_for.value_or(name) == name);
-  if (app_ != nullptr && is_asked_for_) command.app_ = AppOf(app_)->add_subcommand(name, help);
+  if (is_asked_for_) command.app_ = AppOf(app_)->add_subcommand(name, help);
   return command;
 }
 Command Command::ListSubcommand(const std::string& help) {

@@ -35,8 +35,8 @@ void Exec(const ProgramStart& start, char* const* arguments, char* const* enviro
   [[maybe_unused]] const ssize_t written = write(failed, &error, sizeof error);
 }
 
-// posix_spawn cannot say that a program ends with its parent, and a copy of this process' memory
-// would take longer than the rest of a start.
+// vfork, since posix_spawn cannot ask for a signal when the parent ends, and to copy this process'
+// page tables would take longer than the rest of a start.
 pid_t Start(const ProgramStart& start, char* const* arguments, char* const* environment,
             std::vector<int>& moved, int failure) {
   const pid_t parent = getpid();

@@ -111,10 +111,10 @@ int BehindStreams(int fd) {
 }
 
 // Starts the process that runs the trials, in a session of its own, so that no terminal's end or
-// Ctrl-C reaches it. It is a copy of this one, since a program that starts anew takes the time of a
-// short trial.
+// Ctrl-C reaches it. It is forked and executes no program: `outboard` takes 16 ms to start.
 absl::Status StartRunner(const SweepFolder& folder) {
-  if (HasOtherThreads())  // a copy has one thread alone, and their locks for ever
+  // They would not run in the forked process, and what they have locked would stay so there.
+  if (HasOtherThreads())
     return absl::InternalError("a process with several threads cannot start a sweep");
   OB_ASSIGN_OR_RETURN(const int claimed, folder.Claim());
   const int lock = BehindStreams(claimed);
@@ -122,7 +122,7 @@ absl::Status StartRunner(const SweepFolder& folder) {
   const int output =
       BehindStreams(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   const int input = BehindStreams(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  std::fflush(nullptr);  // else the copy writes it, too
+  std::fflush(nullptr);  // else the forked process writes it, too
   const pid_t pid = lock < 0 || output < 0 || input < 0 ? -1 : fork();
   absl::Status status;
   if (pid < 0)
@@ -133,7 +133,7 @@ absl::Status StartRunner(const SweepFolder& folder) {
     dup2(input, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
-    // A sweep without a number to end it by is not to begin.
+    // By its pid `sweep stop` ends it: without that it is not to begin.
     const absl::Status noted = folder.NoteRunner(lock, getpid());
     const int code = noted.ok() ? RunTrialsInBackground(folder) : Report(noted);
     std::fflush(nullptr);
@@ -145,7 +145,7 @@ absl::Status StartRunner(const SweepFolder& folder) {
     waitpid(pid, nullptr, 0);
   }
   for (const int fd : {lock, output, input})
-    if (fd >= 0) close(fd);  // the copy has them
+    if (fd >= 0) close(fd);  // the forked process has them
   return status;
 }
 

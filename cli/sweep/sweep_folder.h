@@ -53,10 +53,10 @@ class SweepFolder {
   absl::Status Write(const std::string& name, std::string_view bytes) const;
 
   // Claims the sweep for the processes that have the lock's descriptor, which is returned and
-  // closes on exec: this one, and a copy of it.
+  // closes on exec: this one, and those that it forks.
   // Errors: FAILED_PRECONDITION  another process runs it
   absl::StatusOr<int> Claim() const;
-  // Says which of them runs it.
+  // Writes down which of them runs it, for RunnerPid.
   absl::Status NoteRunner(int lock, int pid) const;
   // The process that runs it; none: nobody does.
   std::optional<int> RunnerPid() const;

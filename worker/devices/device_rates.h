@@ -1,6 +1,6 @@
 // What a device reaches, measured when a gateway asks for it (Measure in proto/fleet.proto): a
-// product of two matrices of float32, and reading and writing an array that is larger than caches
-// (beside a test, where the figure is logged alone, one of 16 MiB).
+// product of two matrices of float32, and reading an array that is larger than caches (beside a
+// test, whose figure is only logged, one of 16 MiB).
 //
 // It is measured in a process of its own (measure_main.h), with the cores and the environment that
 // sessions of the device get, by kernels that are compiled as theirs are. A worker's word: it finds

@@ -45,7 +45,7 @@ constexpr double kLongEnoughS = 0.004;
 constexpr int64_t kProductMin = 1024, kProductMax = 8192;
 constexpr int64_t kArrayMin = int64_t{1} << 24, kArrayMax = int64_t{1} << 28;  // floats
 constexpr int64_t kRow = 4096;
-// Each page of it is cleared when it is first touched, and the figure is logged alone.
+// Smaller, as each page of it is cleared when it is first touched, and the figure is only logged.
 constexpr int64_t kArrayBesideTest = int64_t{1} << 22;
 
 // f32[n, n] times f32[n, n].
@@ -57,8 +57,9 @@ const UOp* Product(Graph& g, int64_t n) {
   return Sink(g, {Reshape(g, Reduce(g, Op::kAdd, Mul(g, a, b), {1}), {n, n})});
 }
 
-// Sums of the rows of f32[n / kRow, kRow]: reads all of it and writes almost nothing. Writing an
-// array that was not read is slower by what a processor reads of it first, or a system has to find.
+// Sums of the rows of f32[n / kRow, kRow]: reads all of it and writes almost nothing. A result as
+// large as the array would add what a processor reads of a line before it writes to it, and the
+// system's time to find fresh pages.
 const UOp* RowSums(Graph& g, int64_t n) {
   return Sink(g, {Reduce(g, Op::kAdd, Param(g, 0, DType::kF32, {n / kRow, kRow}), {1})});
 }

@@ -10,7 +10,7 @@ namespace outboard::session {
 
 namespace {
 
-// Chosen by programs that do not judge them (docs/decisions/152-constants-of-estimates.md).
+// Fitted to programs that do not judge them, as far as decision 182 says.
 // The part of the rate of a large product of matrices that sums of products reach.
 constexpr double kProductShare = 0.85;
 // The part of it that other arithmetic reaches: one instruction where a product counts two, and no
