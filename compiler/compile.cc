@@ -71,12 +71,9 @@ absl::StatusOr<std::optional<program::Program>> LowerProduct(const codegen::Loop
                                                              std::string* dump) {
   if (!options.opts.has_value() && options.no_opt) return std::nullopt;
   const bool asked = options.opts.has_value();
-  const bool adds_rows = std::any_of(kernel.stores.begin(), kernel.stores.end(), SumsPoints);
   const std::vector<codegen::Opt>* const opts = asked ? &*options.opts : nullptr;
-  std::optional<program::OnlineMmaPlan> online;
-  if (!adds_rows) {
-    OB_ASSIGN_OR_RETURN(online, program::PlanOnlineMma(kernel, target, opts));
-  }
+  OB_ASSIGN_OR_RETURN(const std::optional<program::OnlineMmaPlan> online,
+                      program::PlanOnlineMma(kernel, target, opts));
   if (online) {
     absl::StatusOr<program::Program> program = program::ExpandOnlineMma(*online);
     absl::StrAppend(dump, "ONLINE ", program::OnlineAmount(online->tile), ": ",

@@ -27,7 +27,7 @@ absl::StatusOr<const UOp*> GuardedKernel(Graph& graph, const UOp* sink, const Ta
 absl::StatusOr<const UOp*> PlainKernel(Graph& graph, const UOp* sink, const Target& target) {
   OB_ASSIGN_OR_RETURN(const UOp* const guarded, GuardedKernel(graph, sink, target));
   if (!codegen::HasRowSums(guarded)) return guarded;
-  OB_ASSIGN_OR_RETURN(const UOp* const spread, codegen::SpreadRowSums(graph, guarded));
+  OB_ASSIGN_OR_RETURN(const UOp* const spread, codegen::WithoutRowSums(graph, guarded));
   return GuardedKernel(graph, spread, target);
 }
 

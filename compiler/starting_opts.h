@@ -16,7 +16,7 @@ namespace outboard {
 absl::StatusOr<const UOp*> GuardedKernel(Graph& graph, const UOp* sink, const Target& target);
 
 // The kernel that Opts other than matrix units' are of: as GuardedKernel, and without stores of
-// sums (kernel/row_sums.h). Errors: as GuardedKernel and codegen::SpreadRowSums.
+// sums (kernel/row_sums.h). Errors: as GuardedKernel and codegen::WithoutRowSums.
 absl::StatusOr<const UOp*> PlainKernel(Graph& graph, const UOp* sink, const Target& target);
 
 // Lists of Opts, the one that CompileKernel prefers first: by a GPU's matrix units where that is

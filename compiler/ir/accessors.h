@@ -223,6 +223,10 @@ inline GlobalOf GlobalOfAccess(const UOp* access) {
   return GlobalOf(access->op == Op::kIndex ? access->src[0] : access->src[0]->src[0]);
 }
 
+// Rows that one element of a store of sums adds (SumsPoints): as many as a warp holds of a fragment
+// of a GPU's matrix unit. The schedule makes such stores, and kernels compute them.
+inline constexpr int64_t kSumRows = 16;
+
 // Whether each element that the STORE names becomes the sum of the values of all points that name
 // it.
 inline bool SumsPoints(const UOp* store) {

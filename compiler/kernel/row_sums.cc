@@ -73,7 +73,7 @@ bool ReadsWhatItStores(const UOp* sink) {
   });
 }
 
-// All of it in one graph, where nodes are told apart.
+// The kernel with all of its nodes in `g`, where equal nodes are one.
 const UOp* Copied(Graph& g, const UOp* sink) {
   absl::flat_hash_map<const UOp*, const UOp*> made;
   for (const UOp* node : PostOrder(sink)) {
@@ -84,8 +84,9 @@ const UOp* Copied(Graph& g, const UOp* sink) {
   return made.at(sink);
 }
 
-// One store of sums as a gated one of a reduction, by each block's first row.
-absl::StatusOr<const UOp*> Spread(Graph& g, const UOp* store,
+// A store of sums as a plain one, of a reduction over the block's rows. The block's first row makes
+// it; the others have a gate.
+absl::StatusOr<const UOp*> AsReduction(Graph& g, const UOp* store,
                                   const std::vector<const UOp*>& outputs, int64_t& next_id) {
   OB_RETURN_IF_ERROR(SummedRows(store, outputs).status());
   const UOp* const place = store->src[0]->src[1];
@@ -177,7 +178,7 @@ absl::StatusOr<std::vector<const UOp*>> SummedRows(const UOp* store,
   return rows;
 }
 
-absl::StatusOr<const UOp*> SpreadRowSums(Graph& graph, const UOp* sink) {
+absl::StatusOr<const UOp*> WithoutRowSums(Graph& graph, const UOp* sink) {
   if (!HasRowSums(sink)) return sink;
   sink = Copied(graph, sink);
   const std::vector<const UOp*> outputs = OutputsOf(sink);
@@ -187,7 +188,7 @@ absl::StatusOr<const UOp*> SpreadRowSums(Graph& graph, const UOp* sink) {
   std::vector<const UOp*> stores;
   for (const UOp* store : sink->src) {
     if (SumsPoints(store)) {
-      OB_ASSIGN_OR_RETURN(store, Spread(graph, store, outputs, next_id));
+      OB_ASSIGN_OR_RETURN(store, AsReduction(graph, store, outputs, next_id));
     }
     stores.push_back(store);
   }

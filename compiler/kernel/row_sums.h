@@ -4,9 +4,9 @@
 //
 // Such a store of sums (ir/op.h) is the first of two steps of a sum over the rows of a matrix that
 // the kernel computes: the gradient of a bias is one. Products of matrices by a GPU's matrix units
-// add the rows where they are (program/hopper/row_sums.h). Every other lowering has the same kernel
-// without such stores: SpreadRowSums writes their values as reductions, which compute what they add
-// again.
+// add the rows where they are (program/lower/row_sums.h). Every other lowering has the same kernel
+// without such stores: WithoutRowSums writes their values as reductions, which compute what they
+// add again.
 //
 // The number of a row is that of one output range or, dense, of several. No other range is divided,
 // and different blocks of rows have different elements. All of this is checked.
@@ -18,9 +18,6 @@
 #include "compiler/ir/uop.h"
 
 namespace outboard::codegen {
-
-// Of one sum. A warp holds as many rows of a fragment of the matrix unit's sums.
-inline constexpr int64_t kSumRows = 16;
 
 bool HasRowSums(const UOp* sink);
 
@@ -40,6 +37,6 @@ absl::StatusOr<std::vector<const UOp*>> SummedRows(const UOp* store,
 const UOp* BlockOfWhole(const UOp* store);
 
 // Returns the kernel without stores of sums, which computes the same. Errors: as SummedRows.
-absl::StatusOr<const UOp*> SpreadRowSums(Graph& graph, const UOp* sink);
+absl::StatusOr<const UOp*> WithoutRowSums(Graph& graph, const UOp* sink);
 
 }  // namespace outboard::codegen

@@ -255,13 +255,16 @@ LaidOut ApplyLayouts(Graph& graph, const UOp* sink, const Choice& choice, const 
       std::vector<const UOp*> src(now->src.begin(), now->src.end());
       src[0] = copied.at(node->src[0]);
       const UOp* const by_copy = WithSourcesOrNull(graph, now, src);
-      (node->op == Op::kExpand ? now : copied[node]) = by_copy;
+      if (node->op == Op::kExpand)
+        now = by_copy;
+      else
+        copied[node] = by_copy;
     }
     read[node] = kept[node] = now;
     if (const auto layout = layouts.find(node); layout != layouts.end()) {
       kept[node] = Permute(graph, now, layout->second);
-      (node->op == Op::kParam ? copied : read)[node] =
-          Permute(graph, kept[node], Inverse(layout->second));
+      auto& by_order = node->op == Op::kParam ? copied : read;
+      by_order[node] = Permute(graph, kept[node], Inverse(layout->second));
     }
   }
   LaidOut out{read.at(sink), {}};

@@ -179,7 +179,7 @@ class OperatorSocket::Impl {
       if (waited[1].revents != 0) return;
       if ((waited[0].revents & POLLIN) == 0) continue;
       const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-      // As without a free descriptor: poll would tell of the same caller for ever.
+      // No descriptor is free, say: poll would report the same caller again at once.
       if (fd < 0 && errno != EAGAIN) poll(&waited[1], 1, kAcceptPauseMs);
       if (fd < 0) continue;
       Answer(fd);

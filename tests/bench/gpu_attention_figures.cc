@@ -110,8 +110,8 @@ absl::Status AddCode(const char* arch, int64_t width, bool causal, GpuAttentionF
   OB_ASSIGN_OR_RETURN(const MachineCode code, MachineCodeOf(ptxas, nvdisasm, kernel.object, arch));
   figures.serialised = figures.serialised || absl::StrContains(code.said, "serialized");
   const std::vector<CodeLoop> loops = LoopsWith(groups ? "HGMMA" : "HMMA", code.listing);
-  // What is behind the function, as where a wait tries again, jumps back to the middle of it: such
-  // loops have more around the products.
+  // ptxas puts retries of waits behind the function's end. Their jumps back look like loops, which
+  // have more instructions for each product than the main loop: that is the one with the fewest.
   const auto is_less = [](const CodeLoop& a, const CodeLoop& b) {
     return a.PerProduct() < b.PerProduct();
   };

@@ -189,7 +189,7 @@ TEST(RowSums, ThatWouldCostTheBestTile_AreNotDivided) {
 TEST(RowSums, PlainOpts_AreOfTheKernelWithoutSums) {
   Graph g, h;
   const UOp* const sink = KernelOf(g, {.name = "", .k = 48, .gated = true, .only_sums = true});
-  const UOp* const spread = ValueOrDie(codegen::SpreadRowSums(h, sink));
+  const UOp* const spread = ValueOrDie(codegen::WithoutRowSums(h, sink));
   const Target target = CudaTarget("sm_90a", 132);
   using Opts = std::vector<codegen::Opt>;
   const auto plain_of = [&](const UOp* kernel) {
@@ -371,8 +371,8 @@ struct Network {
   DType dtype = DType::kF32;
 };
 
-// The gradients of a layer between two others, by name of what they are of: first the bias whose
-// gradient is a sum over rows of a product times the gradient of an activation.
+// The gradients of a layer between two others. Each result is named for what it is the gradient of.
+// The first is the bias': a sum over rows of a product times the gradient of an activation.
 Program GradientsOf(const Network& net) {
   return {"gradients", [net](Size) {
             const auto input = [&](std::vector<int64_t> dims) {

@@ -12,8 +12,7 @@
 // Output ranges that a alone depends on are the rows of the product, those of b its columns, those
 // of both its batch. Several ranges of one kind are one index, the last one varying fastest, and so
 // are the reduced ranges, the steps: a convolution is a product, too. What the kernel stores may be
-// any function of the sum,
-// and sums of such over 16 rows each (kernel/row_sums.h).
+// any function of the sum, and sums of such functions over 16 rows each (kernel/row_sums.h).
 #pragma once
 
 #include <cstdint>

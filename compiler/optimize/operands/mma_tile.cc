@@ -5,7 +5,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/accessors.h"
 
 namespace outboard::codegen {
 namespace {
@@ -216,8 +215,7 @@ absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Tar
     if (asked) return absl::InvalidArgumentError("MMA: AMD's units take bf16 and f16");
     return std::nullopt;
   }
-  if (*unit != MatrixUnit::kMma &&
-      std::any_of(kernel.stores.begin(), kernel.stores.end(), SumsPoints)) {
+  if (*unit != MatrixUnit::kMma && plan.product.adds_rows) {
     if (asked) return absl::InvalidArgumentError("MMA: sums of rows are of NVIDIA's units");
     return std::nullopt;
   }

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/program/hopper/ring.h"
+
 namespace outboard::program {
 namespace {
 
@@ -27,7 +29,7 @@ class StageGatherer {
         from_(from),
         thread_(thread),
         chunk_(kChunkBytes / ByteWidth(stage.dtype)),
-        depth_(MappedTensor::kSwizzleBytes / ByteWidth(stage.dtype)) {}
+        depth_(DepthOf(stage.dtype)) {}
 
   void Run() {
     const int64_t pieces = stage_.rows * depth_ / chunk_ / kWarpgroupThreads;

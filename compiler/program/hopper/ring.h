@@ -1,4 +1,5 @@
-// Sizes of the ring of stages that products by warpgroups have (product.h).
+// Sizes of the ring of stages that products by warpgroups have (product.h): what the product, its
+// limits and the places of what it gathers have to agree on.
 #pragma once
 
 #include <cstdint>

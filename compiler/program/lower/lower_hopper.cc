@@ -6,6 +6,7 @@
 
 #include "compiler/kernel/affine.h"
 #include "compiler/program/hopper/plan.h"
+#include "compiler/program/hopper/ring.h"
 #include "compiler/program/lower/lowering.h"
 #include "compiler/program/lower/row_sums.h"
 
@@ -37,8 +38,8 @@ class HopperLowering {
       };
     RowSums sums(low_, plan_.product, /*tile_rows=*/0, plan_.tile.columns);
     if (sums.any()) AddSums(sums, stores);
-    const int64_t steps = ((plan_.shape.k + Depth() - 1) / Depth() + plan_.tile.split - 1) /
-                          plan_.tile.split * plan_.tile.split * Depth();
+    const int64_t depth = DepthOf(plan_.shape.dtype), split = plan_.tile.split;
+    const int64_t steps = Ceil(Ceil(plan_.shape.k, depth), split) * split * depth;
     const ProductGathers gathers{
         Places(plan_.product.rows, plan_.shape.a, plan_.tile.rows, steps),
         Places(plan_.product.columns, plan_.shape.b, plan_.tile.columns, steps)};
@@ -60,14 +61,12 @@ class HopperLowering {
     };
   }
 
-  int64_t Depth() const { return MappedTensor::kSwizzleBytes / ByteWidth(plan_.shape.dtype); }
-
   // Null for what has a view. `tile`: rows of a tile; `steps`: those of all stages.
   GatherPlaces Places(const codegen::MmaSide& side, const HopperOperand& operand, int64_t tile,
                       int64_t steps) {
     if (!operand.gathered()) return nullptr;
     // Nothing says of the last tiles of an order that is not whole that they are in the matrix.
-    const int64_t down = (plan_.shape.m + plan_.tile.rows - 1) / plan_.tile.rows;
+    const int64_t down = Ceil(plan_.shape.m, plan_.tile.rows);
     const bool cut = side.count % tile != 0 || down % std::min(plan_.tile.order, down) != 0;
     return [this, &side, &operand, cut, steps](ValueId batch, ValueId row, ValueId k) {
       const codegen::MmaProduct& product = plan_.product;

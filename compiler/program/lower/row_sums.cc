@@ -1,6 +1,5 @@
 #include "compiler/program/lower/row_sums.h"
 
-#include "compiler/kernel/row_sums.h"
 #include "compiler/target.h"
 
 namespace outboard::program {
@@ -65,8 +64,8 @@ void RowSums::Store(ValueId thread, ValueId row, ValueId column) {
   column = b_.Plus(column, second);
   ValueId mask = b_.Less(b_.Modulo(lane, kHalfWarp), b_.Int(4));
   // By blocks, as the place has them.
-  const int64_t blocks = (product_.rows.count + codegen::kSumRows - 1) / codegen::kSumRows;
-  if (cut_rows_) mask = low_.And(mask, b_.Less(b_.Divide(row, codegen::kSumRows), b_.Int(blocks)));
+  const int64_t blocks = (product_.rows.count + kSumRows - 1) / kSumRows;
+  if (cut_rows_) mask = low_.And(mask, b_.Less(b_.Divide(row, kSumRows), b_.Int(blocks)));
   if (cut_columns_) mask = low_.And(mask, b_.Less(column, b_.Int(product_.columns.count)));
   low_.Enter();
   low_.BindAll(product_.rows.ranges, row);

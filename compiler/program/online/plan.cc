@@ -387,6 +387,8 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kerne
                                                            const Target& target,
                                                            const std::vector<Opt>* opts) {
   if (target.kind != TargetKind::kCuda) return std::nullopt;
+  // Sums of rows are added beside products alone (program/lower/row_sums.h).
+  if (std::any_of(kernel.stores.begin(), kernel.stores.end(), SumsPoints)) return std::nullopt;
   const bool asked = opts != nullptr && opts->size() == 1 && (*opts)[0].kind == OptKind::kOnline;
   if (opts != nullptr && !asked) return std::nullopt;
   const auto found = [&]() -> absl::StatusOr<OnlineMmaPlan> {

@@ -13,7 +13,7 @@ namespace outboard::schedule {
 namespace {
 
 // Below, a sum is read from a cache, and the product's kernel would only grow.
-constexpr int64_t kRowsMin = 16 * kRowsAdded;
+constexpr int64_t kRowsMin = 16 * kSumRows;
 
 // A range of the product's kernel, and what counts as far in the sum's: a range that is summed over
 // or, of another one, any part, as c / 64 is and c % 64.
@@ -104,7 +104,7 @@ std::optional<DividedSum> DivideRowSum(Graph& graph, const UOp* sum, int64_t slo
   const auto times = [&](const UOp* number, int64_t by) {
     return Mul(graph, number, ConstIndex(graph, by));
   };
-  const int64_t blocks = (rows + kRowsAdded - 1) / kRowsAdded;
+  const int64_t blocks = (rows + kSumRows - 1) / kSumRows;
   const UOp* const block =
       graph.MakeChecked(Op::kRange, DType::kI64, {},
                         {next_id++, blocks, static_cast<int64_t>(RangeKind::kReduce)});
@@ -114,7 +114,7 @@ std::optional<DividedSum> DivideRowSum(Graph& graph, const UOp* sum, int64_t slo
     if (i >= begin && i < end) {
       row = Add(graph, row, times(axes[i].output, axes[i].stride / axes[begin].stride));
       if (i + 1 < end) continue;
-      const UOp* const number = Alu(graph, Op::kIDiv, row, ConstIndex(graph, kRowsAdded));
+      const UOp* const number = Alu(graph, Op::kIDiv, row, ConstIndex(graph, kSumRows));
       stored_at = Add(graph, stored_at, times(number, elements));
       read_at = Add(graph, read_at, times(block, elements));
       divided.ranges.push_back(block);

@@ -15,9 +15,6 @@
 
 namespace outboard::schedule {
 
-// As many as a kernel adds (kernel/row_sums.h).
-inline constexpr int64_t kRowsAdded = 16;
-
 // A reduction, divided.
 struct DividedSum {
   const UOp* place = nullptr;  // of the sums of some rows, by the product's ranges
