@@ -73,17 +73,7 @@ Recorded Record(Graph& graph, const Decoded& d) {
 
 std::vector<HostTensor> RandomParams(const UOp* sink) {
   std::mt19937 random(1);
-  std::vector<HostTensor> params;
-  for (const UOp* param : ParamsOf(sink)) {
-    HostTensor tensor{param->dtype, StaticDims(param->shape), {}};
-    const int width = ByteWidth(param->dtype);
-    tensor.bytes.resize(static_cast<size_t>(tensor.ElementCount() * width));
-    for (int64_t i = 0; i < tensor.ElementCount(); ++i)
-      StoreFloat(param->dtype, static_cast<double>(random() % 33) / 8 - 2,
-                 tensor.bytes.data() + i * width);
-    params.push_back(std::move(tensor));
-  }
-  return params;
+  return FloatParams(sink, [&] { return static_cast<double>(random() % 33) / 8 - 2; });
 }
 
 struct Ran {

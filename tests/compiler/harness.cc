@@ -11,6 +11,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/spec.h"
 #include "compiler/reference/interpret.h"
 #ifdef OUTBOARD_HAS_SCHEDULE
 #include "compiler/schedule/prepare.h"
@@ -239,6 +240,19 @@ std::vector<double> FloatsOf(const HostTensor& tensor) {
   for (int64_t i = 0; i < tensor.ElementCount(); ++i)
     values.push_back(LoadFloat(tensor.dtype, tensor.bytes.data() + i * ByteWidth(tensor.dtype)));
   return values;
+}
+
+std::vector<HostTensor> FloatParams(const UOp* sink, const std::function<double()>& next) {
+  std::vector<HostTensor> params;
+  for (const UOp* param : ParamsOf(sink)) {
+    HostTensor tensor{param->dtype, StaticDims(param->shape), {}};
+    const int width = ByteWidth(param->dtype);
+    tensor.bytes.resize(static_cast<size_t>(tensor.ElementCount() * width));
+    for (int64_t i = 0; i < tensor.ElementCount(); ++i)
+      StoreFloat(param->dtype, next(), tensor.bytes.data() + i * width);
+    params.push_back(std::move(tensor));
+  }
+  return params;
 }
 
 }  // namespace outboard::test

@@ -49,4 +49,7 @@ HostTensor Floats(DType dtype, std::vector<int64_t> dims, const std::vector<doub
 std::vector<int64_t> IntsOf(const HostTensor& tensor);
 std::vector<double> FloatsOf(const HostTensor& tensor);
 
+// Floats for all inputs of a program, in their order: element after element is what `next` returns.
+std::vector<HostTensor> FloatParams(const UOp* sink, const std::function<double()>& next);
+
 }  // namespace outboard::test

@@ -57,17 +57,8 @@ void Record(const Net& net) {
 
 std::vector<HostTensor> SmallParams(const UOp* sink) {
   std::mt19937_64 random(3);
-  std::vector<HostTensor> params;
-  for (const UOp* param : ParamsOf(sink)) {
-    HostTensor tensor{param->dtype, StaticDims(param->shape), {}};
-    const int width = ByteWidth(param->dtype);
-    tensor.bytes.resize(static_cast<size_t>(tensor.ElementCount() * width));
-    for (int64_t i = 0; i < tensor.ElementCount(); ++i)
-      StoreFloat(param->dtype, static_cast<double>(static_cast<int>(random() % 17) - 8) / 32,
-                 tensor.bytes.data() + i * width);
-    params.push_back(std::move(tensor));
-  }
-  return params;
+  return FloatParams(
+      sink, [&] { return static_cast<double>(static_cast<int>(random() % 17) - 8) / 32; });
 }
 
 // Nothing where warpgroups cannot.

@@ -449,18 +449,11 @@ Results RunAsPtx(const schedule::Schedule& schedule, const UOp* sink,
 void CheckNetwork(const Network& net, int64_t sums, const char* arch) {
   Graph recorded, g, h;
   const UOp* const sink = RecordProgram(recorded, GradientsOf(net), Size::kSmall);
-  std::vector<HostTensor> params;
   uint64_t random = 1;
-  for (const UOp* param : ParamsOf(sink)) {
-    HostTensor tensor{param->dtype, StaticDims(param->shape), {}};
-    tensor.bytes.resize(tensor.ElementCount() * ByteWidth(param->dtype));
-    for (int64_t i = 0; i < tensor.ElementCount(); ++i) {
-      random = random * 6364136223846793005 + 1442695040888963407;
-      StoreFloat(param->dtype, static_cast<double>(random >> 40) * 0x1p-24 - 0.5,
-                 tensor.bytes.data() + i * ByteWidth(param->dtype));
-    }
-    params.push_back(std::move(tensor));
-  }
+  const std::vector<HostTensor> params = FloatParams(sink, [&] {
+    random = random * 6364136223846793005 + 1442695040888963407;
+    return static_cast<double>(random >> 40) * 0x1p-24 - 0.5;
+  });
   const double tolerance = net.dtype == DType::kF32 ? 1e-5 : 2e-2;
   const Results want = ValueOrDie(Interpret(sink, params));
   const schedule::Schedule whole = ScheduleOf(h, sink, arch, false);
