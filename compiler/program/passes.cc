@@ -53,8 +53,10 @@ absl::StatusOr<Program> RunPasses(absl::StatusOr<Program> lowered, bool lanes,
     OB_RETURN_IF_ERROR(after("drop unused guards", Phase::kFinal));
     OB_RETURN_IF_ERROR(proof::CheckInRange(program));
   }
-  // Nothing is printed that was not proved as it is.
-  if (Program branched = BranchAroundRareWork(program); proof::CheckInRange(branched).ok())
+  // Nothing is printed that was not proved as it is. Most programs have no rare work: what is
+  // proved need not be proved again.
+  if (Program branched = BranchAroundRareWork(program);
+      branched.code != program.code && proof::CheckInRange(branched).ok())
     program = std::move(branched);
   OB_RETURN_IF_ERROR(after("branch around rare work", Phase::kFinal));
   return program;

@@ -259,11 +259,10 @@ ValueId ProgramBuilder::Add(Instruction instruction) {
   const bool own = instruction.code == Code::kLoad && IsPrivate(instruction.src[0]);
   const bool pure = IsPure(instruction.code) || own ||
                     (instruction.code == Code::kLoad && IsReadOnly(instruction.src[0]));
-  if (pure)
-    if (const auto it = known_.find(instruction); it != known_.end()) return it->second;
   const auto number = static_cast<ValueId>(program_.code.size());
   if (pure) {
-    known_.emplace(instruction, number);
+    const auto [it, is_new] = known_.try_emplace(instruction, number);
+    if (!is_new) return it->second;
     if (!scopes_.empty()) scopes_.back().push_back(instruction);
     if (own) own_loads_.push_back(instruction);
   }

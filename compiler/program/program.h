@@ -216,7 +216,12 @@ struct Instruction {
   bool operator==(const Instruction&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const Instruction& i) {
-    return H::combine(std::move(h), i.code, i.op, i.dtype, i.lanes, i.src, i.imm);
+    // Most have no third and fourth number; the others are few.
+    const uint64_t kind = uint64_t{static_cast<uint8_t>(i.code)} << 48 |
+                          uint64_t{static_cast<uint8_t>(i.op)} << 40 |
+                          uint64_t{static_cast<uint8_t>(i.dtype)} << 32 |
+                          static_cast<uint32_t>(i.lanes);
+    return H::combine(std::move(h), kind, i.src, i.imm[0], i.imm[1]);
   }
 };
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "compiler/copies.h"
 #include "compiler/render/launch_shape.h"
@@ -36,6 +37,11 @@ constexpr Processor kProcessors[] = {
     {"sm_90a", "+ptx80"},
 };
 constexpr char kPtxOfSmallProducts[] = "+ptx84";  // mma.sync of 8-bit floats
+
+// Looks for sums that occur in pieces elsewhere, for each pair of operands anew: an eighth of the
+// time of compiling a training step's kernels, which have as many machine instructions without it
+// (docs/measurements/2026-11-29-gpu-compile.md).
+constexpr absl::string_view kPassesLeftOut[] = {"Nary reassociation"};
 
 bool HasSmallProducts(const program::Program& program) {
   return std::any_of(program.code.begin(), program.code.end(), [&](const auto& i) {
@@ -114,8 +120,9 @@ class Renderer : public NvptxRenderer {
     OB_RETURN_IF_ERROR(GpuPrinter(program, target_, module).Run(symbol));
     if (ir != nullptr) *ir = TextOf(module);
     OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine, no_opt));
-    OB_ASSIGN_OR_RETURN(out.object,
-                        EmitFile(module, machine, llvm::CodeGenFileType::AssemblyFile));
+    OB_ASSIGN_OR_RETURN(
+        out.object,
+        EmitFile(module, machine, llvm::CodeGenFileType::AssemblyFile, kPassesLeftOut));
     if (program.cluster > 1) MakeClusters(out.object, program.cluster);
     if (target_.arch.starts_with("sm_9")) WaitForLaunchesBefore(out.object);
     return out;

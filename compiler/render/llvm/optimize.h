@@ -9,6 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace outboard::render {
 
@@ -23,8 +25,12 @@ absl::Status OptimizeInRegisters(llvm::Module& module, llvm::TargetMachine* mach
 // LLVM's own text of the module, for people.
 std::string TextOf(const llvm::Module& module);
 
-// Returns the module as assembler text or as an object. Errors: INTERNAL if the target has none.
+// Returns the module as assembler text or as an object. `without` are passes of the target's that
+// are left out, by the names that LLVM prints for them; a name that the target does not have is an
+// error, so that a newer LLVM cannot take one up again unseen.
+// Errors: INTERNAL if the target has no such file, or no such pass.
 absl::StatusOr<std::string> EmitFile(llvm::Module& module, llvm::TargetMachine* machine,
-                                     llvm::CodeGenFileType type);
+                                     llvm::CodeGenFileType type,
+                                     absl::Span<const absl::string_view> without = {});
 
 }  // namespace outboard::render
