@@ -50,6 +50,7 @@ struct AddedCase {
   DType dtype = DType::kBF16, result = DType::kF32;
   Epilogue epilogue = Epilogue::kNone;
   bool tf32 = false;
+  bool sums_rows = false;    // and sums of 16 rows each (kernel/row_sums.h)
   bool full_digits = false;  // operands of f32 have 24 digits
   bool infinite = false;     // and one of the last addend's is infinite
 };
@@ -57,7 +58,7 @@ struct AddedCase {
 int64_t AxisOf(const AddedCase& p) { return 2 + (p.batch > 1); }
 
 // y[batch, m, n] = f(sum over addends i and k of a_i * b_i); slots y, a bias or residual or second
-// result, then a_i and b_i.
+// result, then a_i and b_i, then sums of rows.
 const UOp* KernelOf(Graph& g, const AddedCase& p) {
   const UOp *const batch = Range(g, 0, p.batch), *const m = Range(g, 1, p.m),
                    *const n = Range(g, 2, p.n);
@@ -118,6 +119,13 @@ const UOp* KernelOf(Graph& g, const AddedCase& p) {
       StoreAt(g, 0, elements, at, p.result == DType::kF32 ? y : Cast(g, y, p.result))};
   if (p.epilogue == Epilogue::kTwoResults)
     stores.push_back(StoreAt(g, 1, elements, at, Add(g, y, y)));
+  if (p.sums_rows) {
+    const UOp* const block = Alu(g, Op::kIDiv, m, ConstIndex(g, 16));
+    const int64_t blocks = (p.m + 15) / 16;
+    stores.push_back(g.MakeChecked(
+        Op::kStore, DType::kVoid,
+        {At(g, slot, DType::kF32, blocks * p.n, RowMajor(g, {block, n}, {blocks, p.n})), y}, {1}));
+  }
   return g.MakeChecked(Op::kSink, DType::kVoid, stores,
                        p.tf32 ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{});
 }
@@ -245,6 +253,7 @@ TEST(AddedProducts, ByMatrixUnits_AreTheWalk) {
       {.name = "f32, an infinity", .m = 72, .n = 40, .addends = {{.k = 40}, {.k = 30}, {.k = 25}},
        .dtype = DType::kF32, .full_digits = true, .infinite = true},
       {.name = "TF32", .addends = {{}, kOther}, .dtype = DType::kF32, .tf32 = true},
+      {.name = "sums of rows", .m = 100, .addends = {{}, kOther, {}}, .sums_rows = true},
   };
   for (const AddedCase& p : cases) {
     const int64_t width = ByteWidth(p.dtype);
@@ -314,6 +323,7 @@ TEST(AddedProducts, ByWarpgroups_AreTheWalk) {
        .dtype = DType::kF32,
        .epilogue = Epilogue::kBiasAndRelu,
        .full_digits = true},
+      {.name = "sums of rows", .m = 200, .addends = {{.k = 96}, {.k = 64}}, .sums_rows = true},
       {.name = "f32, heads and passages, an infinity",
        .m = 256,
        .addends = {{.k = 64, .a = Lies::kHeads}, {.k = 128}, {.k = 64, .a = Lies::kHeads}},
@@ -446,7 +456,7 @@ TEST(AddedProducts, AreAssembledWithoutSpills) {
   const std::string ptxas = FindPtxas();
   if (ptxas.empty()) GTEST_SKIP() << "no ptxas in PATH or OUTBOARD_PTXAS";
   for (const DType dtype : {DType::kBF16, DType::kF32})
-    for (const MmaTile& tile : {MmaTile{128, 128, 32, 2, 2, 3}, MmaTile{128, 64, 32, 2, 2, 4}}) {
+    for (const MmaTile& tile : {MmaTile{128, 128, 32, 2, 4, 3}, MmaTile{128, 64, 32, 2, 2, 4}}) {
       Graph g;
       MmaTile one = tile;
       if (dtype == DType::kF32) one.steps /= 2;

@@ -38,10 +38,14 @@ struct RingOperand {
   int64_t leading() const { return turned ? 0 : piece(); }
 };
 
-// One of the products that are added, in the ring.
+// One of the products that are added, in the ring; or several in a row that lie there alike.
 struct RingAddend {
   RingOperand a, b;
   int64_t before = 0, steps = 0;  // of a block: of the addends before, and its own
+
+  bool LiesAs(const RingAddend& other) const {
+    return a.along_rows == other.a.along_rows && b.along_rows == other.b.along_rows;
+  }
 };
 
 class ProductBuilder {
@@ -172,6 +176,10 @@ class ProductBuilder {
       const HopperAddend& addend = shape_.addends[i];
       addends_[i].a = Open(addend.a, tile_.rows, false, addends_[0].a.shared);
       addends_[i].b = Open(addend.b, tile_.columns, Partners() > 1, addends_[0].b.shared);
+      if (i > 0 && alike_.back().LiesAs(addends_[i]))
+        alike_.back().steps += addends_[i].steps;
+      else
+        alike_.push_back(addends_[i]);
     }
     results_.Open(thread_, shape_.batch);
     if (tile_.split > 1)
@@ -363,10 +371,12 @@ class ProductBuilder {
   // By the two warps of the first warpgroup that do not copy.
   void MakeParts() {
     ForTiles([&](ValueId round, const TilePlace&) {
-      for (const RingAddend& addend : addends_) {
+      for (const RingAddend& addend : alike_) {
         const ValueId step = b_.Loop(addend.steps);
         const StepPlace at = PlaceOfStep(round, addend, step);
         b_.Do(Code::kBarrierWait, {barriers_, Full(at.stage), at.parity});
+        // For another addend other threads of the warp have written these places.
+        if (alike_.size() > 1) b_.Do(Code::kWarpSync);
         // Beside a B that is turned, one that need not be is left as it is.
         if (shape_.three_products || addend.b.along_rows)
           MakePartsOfB(
@@ -458,7 +468,7 @@ class ProductBuilder {
         for (int64_t e = 0; by_stage && e < elements; ++e)
           b_.Store(added, b_.Int(e), b_.Const(DType::kF32, 0));
         // While one warpgroup adds or loads, the unit multiplies for the other.
-        for (const RingAddend& addend : addends_) {
+        for (const RingAddend& addend : alike_) {
           const ValueId step = b_.Loop(addend.steps);
           const StepPlace at = PlaceOfStep(round, addend, step);
           if (a_in_registers_) {
@@ -478,7 +488,7 @@ class ProductBuilder {
         return Leave(sums, consumer, place);
       }
       multiply(addends_[0], PlaceOfStep(round, b_.Int(0)));
-      for (const RingAddend& addend : addends_) {
+      for (const RingAddend& addend : alike_) {
         const int64_t done = addend.before == 0 ? 1 : 0;
         const ValueId counter = b_.Loop(addend.steps - done);
         const ValueId step = b_.Plus(counter, b_.Int(addend.before + done));
@@ -558,6 +568,7 @@ class ProductBuilder {
   const int64_t tiles_m_, tiles_n_, tiles_, blocks_;
   const int64_t depth_;  // of a stage
   std::vector<RingAddend> addends_;
+  std::vector<RingAddend> alike_;  // the same, as those see them who do not copy
   const int64_t steps_;               // of a block
   const bool turns_b_, makes_parts_;  // whether B is turned, or written otherwise
   const bool a_in_registers_;
