@@ -70,8 +70,8 @@ struct MmaProduct {
   bool adds_rows = false;          // has stores of sums (kernel/row_sums.h)
 };
 
-// How an index moves with a range that it divides: by range / period * of_quotients + range % period
-// * of_remainders. `period` is 0 where it does no such thing.
+// How an index moves with a range that it divides: by range / period * of_quotients, and by
+// range % period * of_remainders. `period` is 0 where it does no such thing.
 struct PeriodicMoves {
   int64_t period = 0;
   uint64_t of_quotients = 0, of_remainders = 0;

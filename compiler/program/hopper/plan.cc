@@ -93,17 +93,27 @@ std::vector<ViewDim> DimsOf(const LoopNest& kernel, const codegen::Affine& index
   return dims;
 }
 
+bool AnyEndsEarly(const LoopNest& kernel,
+                  std::initializer_list<const std::vector<int>*> ranges) {
+  for (const std::vector<int>* some : ranges)
+    for (const int range : *some)
+      if (kernel.ranges[range].end() != nullptr) return true;
+  return false;
+}
+// Then tiles beyond the end are left out.
+bool OutputsEndEarly(const LoopNest& kernel, const MmaProduct& product) {
+  return AnyEndsEarly(kernel, {&product.batch, &product.rows.ranges, &product.columns.ranges});
+}
+
 class ShapeFinder {
  public:
   ShapeFinder(const LoopNest& kernel, const MmaProduct& product)
       : kernel_(kernel), product_(product) {}
 
   absl::StatusOr<HopperShape> Find() {
+    // Beyond such an end there would have to be zeros.
     for (const MmaAddend& addend : product_.addends)
-      for (const std::vector<int>* ranges :
-           {&product_.batch, &addend.reduced, &product_.rows.ranges, &product_.columns.ranges})
-        for (const int r : *ranges)
-          if (kernel_.ranges[r].end() != nullptr) return NoViewOf("a loop ends early");
+      if (AnyEndsEarly(kernel_, {&addend.reduced})) return NoViewOf("the sum ends early");
     if (product_.batch.size() + MmaRanks() > MappedTensor::kRankMax)
       return NoViewOf(product_.batch.size(), " ranges of the batch; a view has room for two");
     HopperShape shape{.dtype = product_.dtype,
@@ -286,9 +296,11 @@ struct Choice {
 
 class TileChooser {
  public:
-  TileChooser(const HopperShape& shape, const Target& target)
+  // `alone`: a block has one tile and copies for itself.
+  TileChooser(const HopperShape& shape, const Target& target, bool alone)
       : shape_(shape),
         plain_(shape),
+        alone_(alone),
         multiprocessors_(std::max<int64_t>(1, target.multiprocessors)) {
     plain_.results.clear();
   }
@@ -301,12 +313,12 @@ class TileChooser {
           for (const int64_t stages : {4, 2}) {
             HopperTile tile{
                 .columns = candidate.columns, .stages = stages, .cluster = cluster, .split = split};
-            if (!Fits(tile)) continue;
+            if (!Fits(tile) || (alone_ && cluster > 1)) continue;
             const double time = TimeOf(tile, candidate.speed);
             if (time < (best ? best->time : below)) best = {{tile, time}};
             break;  // more stages are better
           }
-    if (best && best->tile.split == 1 && TilesOf(best->tile) > multiprocessors_)
+    if (best && !alone_ && best->tile.split == 1 && TilesOf(best->tile) > multiprocessors_)
       best->tile.persistent_blocks = multiprocessors_;
     return best;
   }
@@ -345,6 +357,7 @@ class TileChooser {
 
   const HopperShape& shape_;
   HopperShape plain_;
+  const bool alone_;
   const int64_t multiprocessors_;
 };
 
@@ -394,6 +407,8 @@ std::vector<BoxedStore> BoxedStoresOf(const LoopNest& kernel, const MmaProduct& 
 absl::StatusOr<HopperPlan> MakeHopperPlan(const LoopNest& kernel, const MmaProduct& product,
                                           const HopperTile& tile) {
   HopperPlan plan{.product = product, .tile = tile};
+  if (OutputsEndEarly(kernel, product) && (tile.cluster > 1 || tile.persistent_blocks > 0))
+    return NoViewOf("a loop ends early: no clusters that share copies, no persistent blocks");
   OB_ASSIGN_OR_RETURN(plan.shape, HopperShapeOf(kernel, product));
   plan.boxed = BoxedStoresOf(kernel, product);
   for (const BoxedStore& boxed : plan.boxed) plan.shape.results.push_back(boxed.result);
@@ -431,7 +446,7 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
   if (!shape.ok()) return std::nullopt;
   const std::vector<BoxedStore> boxed = BoxedStoresOf(kernel, instead->product);
   for (const BoxedStore& store : boxed) shape->results.push_back(store.result);
-  TileChooser chooser(*shape, target);
+  TileChooser chooser(*shape, target, OutputsEndEarly(kernel, instead->product));
   const auto area = static_cast<double>(instead->tile.rows * instead->tile.columns);
   constexpr double kLargeTile = 128 * 128;
   const double speed = std::min(1.0, std::sqrt(area / kLargeTile));

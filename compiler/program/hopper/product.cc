@@ -54,6 +54,7 @@ class ProductBuilder {
                  const ProductStores& stores, const ProductGathers& gathers)
       : shape_(shape),
         tile_(tile),
+        stores_(stores),
         gathers_(gathers),
         b_(b),
         tiles_m_(Ceil(shape.m, tile.rows)),
@@ -74,6 +75,11 @@ class ProductBuilder {
   void Build() {
     b_.SetCluster(tile_.cluster * tile_.split);
     OpenBlock();
+    ValueId needed = -1;
+    if (stores_.needed) {
+      const TilePlace place = PlaceOf(b_.Divide(block_, tile_.split));
+      needed = stores_.needed(place.batch, place.row, place.column);
+    }
     const ValueId group = b_.Divide(thread_, kWarpgroupThreads);
     const ValueId produces = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {group, b_.Int(0)}));
     b_.Do(Code::kMaxRegisters, {}, {RegistersOfProducer(), 0, 0});
@@ -103,6 +109,7 @@ class ProductBuilder {
     results_.Finish();
     MeetCluster();
     b_.EndIf(consumes);
+    if (needed >= 0) b_.EndIf(needed);
   }
 
  private:
@@ -563,6 +570,7 @@ class ProductBuilder {
 
   const HopperShape& shape_;
   const HopperTile& tile_;
+  const ProductStores& stores_;
   const ProductGathers& gathers_;
   ProgramBuilder& b_;
   const int64_t tiles_m_, tiles_n_, tiles_, blocks_;

@@ -1,6 +1,7 @@
 // Matrix products by warpgroups: C[i][j] = f(sum over k of A[i][k] * B[k][j], i, j), where the sum
-// may go on through further products of as many rows and columns, of bf16, f16, an 8-bit float, TF32 (f32 of which the last 13 bits are cut off) or f32 by three products of TF32
-// (two_tf32.h), with sums in f32.
+// may go on through further products of as many rows and columns, of bf16, f16, an 8-bit float,
+// TF32 (f32 of which the last 13 bits are cut off) or f32 by three products of TF32 (two_tf32.h),
+// with sums in f32.
 //
 // A block has 384 threads. The first warpgroup gives up its registers, and its first thread copies
 // boxes of A and B by BOXLOAD to the stages, in a ring. The two others multiply: each has half of

@@ -36,6 +36,15 @@ class HopperLowering {
         ForBoth(place, first, second, [&] { low_.Store(direct); });
         if (branch >= 0) low_.b_.EndIf(branch);
       };
+    if (EndsEarly())
+      stores.needed = [&](ValueId batch, ValueId row, ValueId column) {
+        const codegen::MmaProduct& product = plan_.product;
+        low_.BindAll(product.batch, batch);
+        const ValueId branch =
+            low_.IfBelowEnds(product, row, plan_.tile.rows, column, plan_.tile.columns);
+        for (const int r : product.batch) low_.Unbind(r);
+        return branch;
+      };
     RowSums sums(low_, plan_.product, /*tile_rows=*/0, plan_.tile.columns);
     if (sums.any()) AddSums(sums, stores);
     const int64_t depth = DepthOf(plan_.shape.dtype), split = plan_.tile.split;
@@ -51,6 +60,15 @@ class HopperLowering {
   }
 
  private:
+  bool EndsEarly() const {
+    const codegen::MmaProduct& product = plan_.product;
+    for (const std::vector<int>* ranges :
+         {&product.batch, &product.rows.ranges, &product.columns.ranges})
+      for (const int r : *ranges)
+        if (kernel_.ranges[r].end() != nullptr) return true;
+    return false;
+  }
+
   void AddSums(RowSums& sums, ProductStores& stores) {
     stores.keep = [&](int64_t half, SumPlace place, ValueId first, ValueId second) {
       int64_t lane = 0;

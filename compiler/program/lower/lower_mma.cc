@@ -8,8 +8,8 @@
 //     LDMATRIX, MMA
 //   stores                                          any values of a sum, element by element
 //
-// Past the ends of rows, columns and steps there are zeros in shared memory. Of products that are
-// added each has such a loop, into the same sums.
+// Past the ends of rows, columns and steps there are zeros in shared memory; beyond those of VARs a
+// block leaves at once. Of products that are added each has such a loop, into the same sums.
 //
 // Three products for one of f32: x is high + low, high rounded to the 11 digits that the unit
 // reads. low * high, high * low and high * high of one MMA's steps are summed by the unit from 0
@@ -65,6 +65,8 @@ class MmaLowering {
     Place();
     OpenMemory(rows_);
     OpenMemory(columns_);
+    const ValueId branch = low_.IfBelowEnds(product_, rows_.origin, tile_.rows, columns_.origin,
+                                            tile_.columns);
     fragments_down_ = tile_.rows / tile_.warps_down / kFragment;
     fragments_across_ = tile_.columns / tile_.warps_across / kFragment;
     const int64_t sums = SumOf(fragments_down_, 0, 0);
@@ -75,6 +77,7 @@ class MmaLowering {
     if (product_.parts == MmaParts::kThree) ComputeAgain();
     Stores();
     low_.Leave();
+    if (branch >= 0) b_.EndIf(branch);
     return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
   }
 
