@@ -51,21 +51,29 @@ struct AddedCase {
   Epilogue epilogue = Epilogue::kNone;
   bool tf32 = false;
   bool sums_rows = false;    // and sums of 16 rows each (kernel/row_sums.h)
+  bool apart = false;        // passages and their rows are two ranges
   bool full_digits = false;  // operands of f32 have 24 digits
   bool infinite = false;     // and one of the last addend's is infinite
 };
 
-int64_t AxisOf(const AddedCase& p) { return 2 + (p.batch > 1); }
+int64_t AxisOf(const AddedCase& p) { return 2 + (p.batch > 1) + p.apart; }
 
 // y[batch, m, n] = f(sum over addends i and k of a_i * b_i); slots y, a bias or residual or second
 // result, then a_i and b_i, then sums of rows.
 const UOp* KernelOf(Graph& g, const AddedCase& p) {
-  const UOp *const batch = Range(g, 0, p.batch), *const m = Range(g, 1, p.m),
-                   *const n = Range(g, 2, p.n);
+  const int64_t in_passage = p.m / p.passages;
+  const UOp* const batch = Range(g, 0, p.batch);
+  const UOp *m = Range(g, 1, p.m), *passage = nullptr, *token = nullptr;
+  if (p.apart) {
+    passage = Range(g, 1, p.passages);
+    token = Range(g, 2, in_passage);
+    m = RowMajor(g, {passage, token}, {p.passages, in_passage});
+  }
+  const UOp* const n = Range(g, 3, p.n);
   const auto wide = [&](const UOp* x) {
     return x->dtype == DType::kF32 ? x : Cast(g, x, DType::kF32);
   };
-  int64_t id = 3, slot = 2;
+  int64_t id = 4, slot = 2;
   const UOp* shared_k = nullptr;
   std::vector<const UOp*> terms, sums;
   for (const Addend& addend : p.addends) {
@@ -78,9 +86,9 @@ const UOp* KernelOf(Graph& g, const AddedCase& p) {
       if (lies == Lies::kHeads) {
         const int64_t each = rows / p.passages, width = addend.k / p.heads;
         at = RowMajor(g,
-                      {batch, Alu(g, Op::kIDiv, row, ConstIndex(g, each)),
+                      {batch, p.apart ? passage : Alu(g, Op::kIDiv, row, ConstIndex(g, each)),
                        Alu(g, Op::kIDiv, k, ConstIndex(g, width)),
-                       Alu(g, Op::kMod, row, ConstIndex(g, each)),
+                       p.apart ? token : Alu(g, Op::kMod, row, ConstIndex(g, each)),
                        Alu(g, Op::kMod, k, ConstIndex(g, width))},
                       {p.batch, p.passages, p.heads, each, width});
       } else if (lies == Lies::kAlong) {
@@ -120,7 +128,8 @@ const UOp* KernelOf(Graph& g, const AddedCase& p) {
   if (p.epilogue == Epilogue::kTwoResults)
     stores.push_back(StoreAt(g, 1, elements, at, Add(g, y, y)));
   if (p.sums_rows) {
-    const UOp* const block = Alu(g, Op::kIDiv, m, ConstIndex(g, 16));
+    const UOp* block = Alu(g, Op::kIDiv, p.apart ? token : m, ConstIndex(g, 16));
+    if (p.apart) block = RowMajor(g, {passage, block}, {p.passages, in_passage / 16});
     const int64_t blocks = (p.m + 15) / 16;
     stores.push_back(g.MakeChecked(
         Op::kStore, DType::kVoid,
@@ -254,6 +263,12 @@ TEST(AddedProducts, ByMatrixUnits_AreTheWalk) {
        .dtype = DType::kF32, .full_digits = true, .infinite = true},
       {.name = "TF32", .addends = {{}, kOther}, .dtype = DType::kF32, .tf32 = true},
       {.name = "sums of rows", .m = 100, .addends = {{}, kOther, {}}, .sums_rows = true},
+      {.name = "sums of rows of passages",
+       .addends = {{.k = 128, .a = Lies::kHeads}, {.k = 128}},
+       .passages = 2,
+       .heads = 2,
+       .sums_rows = true,
+       .apart = true},
   };
   for (const AddedCase& p : cases) {
     const int64_t width = ByteWidth(p.dtype);
@@ -275,6 +290,27 @@ TEST(AddedProducts, OfAnyNumberOfSteps_AreTheWalk) {
                      &tile, "sm_90");
         if (HasFatalFailure()) return;
       }
+}
+
+// By AMD's units, in the interpreter of programs.
+TEST(AddedProducts, ByAmdsUnits_AreTheWalk) {
+  for (const char* const arch : {"gfx1100", "gfx942"}) {
+    SCOPED_TRACE(arch);
+    Graph g, guards;
+    const UOp* const sink = KernelOf(
+        g, {.name = "", .m = 40, .n = 24, .addends = {{.k = 40}, kOther, {.b = Lies::kAlong}}});
+    const codegen::LoopNest kernel = *codegen::AnalyzeKernel(*proof::GuardUnproved(guards, sink));
+    const auto plan = codegen::PlanMma(kernel, AmdTarget(arch, 96), nullptr);
+    ASSERT_TRUE(plan.ok() && plan->has_value()) << plan.status();
+    const auto program = program::ExpandMma(kernel, **plan);
+    ASSERT_TRUE(program.ok()) << program.status();
+    const Buffers start = RandomBuffers(sink, 1);
+    Buffers want = start, got = start;
+    ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+    const program::RunReport report = program::Interpret(*program, got, {}, {.seed = 2});
+    ASSERT_TRUE(report.ok()) << report.message;
+    ExpectClose(sink, got, want, 0);
+  }
 }
 
 TEST(AddedProducts, ByWarpgroups_AreTheWalk) {
@@ -324,6 +360,14 @@ TEST(AddedProducts, ByWarpgroups_AreTheWalk) {
        .epilogue = Epilogue::kBiasAndRelu,
        .full_digits = true},
       {.name = "sums of rows", .m = 200, .addends = {{.k = 96}, {.k = 64}}, .sums_rows = true},
+      {.name = "sums of rows of passages",
+       .m = 256,
+       .addends = {{.k = 128, .a = Lies::kHeads}, {.k = 128}},
+       .passages = 2,
+       .heads = 2,
+       .result = DType::kBF16,
+       .sums_rows = true,
+       .apart = true},
       {.name = "f32, heads and passages, an infinity",
        .m = 256,
        .addends = {{.k = 64, .a = Lies::kHeads}, {.k = 128}, {.k = 64, .a = Lies::kHeads}},
