@@ -71,7 +71,7 @@ void CheckConv(const ConvTest& test, Of of) {
   const double tolerance = test.conv.result == DType::kF32 ? 1e-5 : 8e-3;
   const absl::StatusOr<Planned> planned = PlanOf(guards, sink, test.tile);
   ASSERT_TRUE(planned.ok()) << planned.status();
-  EXPECT_TRUE(planned->plan.shape.a.gathered() || planned->plan.shape.b.gathered());
+  EXPECT_TRUE(planned->plan.shape.gathers());
   const auto program = program::ExpandHopper(planned->kernel, planned->plan);
   ASSERT_TRUE(program.ok()) << program.status();
   for (const uint32_t seed : {1u, 2u}) {

@@ -1,10 +1,12 @@
 // What sums over rows beside products (compiler/kernel/row_sums.h) save in a step of GPT-2 124M on
-// sm_90a, as schedules say: build/tests/row_sums_bench [layers]. Nothing is run.
+// sm_90a, as schedules say, and which units compute its products: build/bin/row_sums_bench [layers].
+// Nothing is run.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -137,6 +139,11 @@ Figures FiguresOf(const schedule::Schedule& schedule) {
   return figures;
 }
 
+const char* WayOf(const CompiledKernel& compiled) {
+  if (absl::StrContains(compiled.object, "wgmma.mma_async")) return "WGMMA";
+  return absl::StrContains(compiled.object, "mma.sync") ? "MMA" : "plain";
+}
+
 void Print(const char* name, const schedule::Schedule& schedule) {
   const Figures f = FiguresOf(schedule);
   std::printf(
@@ -146,6 +153,26 @@ void Print(const char* name, const schedule::Schedule& schedule) {
       f.of_products_bytes / kMegabyte, f.stores, f.bytes / kMegabyte,
       static_cast<double>(schedule.arena_bytes) / kMegabyte);
   if (std::getenv("SHOW") != nullptr) std::puts(ScheduleToString(schedule).c_str());
+}
+
+// How much of the products is computed by which units.
+void PrintUnits(const schedule::Schedule& schedule) {
+  Compiler compiler({.target = CudaTarget("sm_90a", kMultiprocessors)});
+  absl::flat_hash_map<const UOp*, std::pair<const char*, double>> known;
+  absl::flat_hash_map<std::string, double> flops;
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
+    if (!Multiplies(kernel.ast)) continue;
+    const auto [entry, is_new] = known.try_emplace(kernel.ast);
+    if (is_new) {
+      const CompiledKernel compiled = ValueOrDie(compiler.Compile(kernel.ast));
+      entry->second = {WayOf(compiled), static_cast<double>(compiled.flops)};
+    }
+    flops[entry->second.first] += entry->second.second;
+  }
+  std::printf("  products, GFLOP:");
+  for (const char* const way : {"WGMMA", "MMA", "plain"})
+    std::printf(" %s %.1f", way, flops[way] / 1e9);
+  std::puts("");
 }
 
 // What the assembler says of the kernels with such stores, each once; with ALL of all that
@@ -166,12 +193,9 @@ void PrintAssembled(const schedule::Schedule& schedule) {
     if (!compiled_asts.insert(ast).second) continue;
     const CompiledKernel compiled = ValueOrDie(compiler.Compile(ast));
     if (!known.insert(compiled.object).second) continue;
-    const bool by_warpgroups = absl::StrContains(compiled.object, "wgmma.mma_async"),
-               by_mma = absl::StrContains(compiled.object, "mma.sync");
     const Assembled assembled = ValueOrDie(AssembleKernel(ptxas, compiled.object, "sm_90a"));
-    const char* const way = by_warpgroups ? "WGMMA" : by_mma ? "MMA" : "plain";
     std::printf("  %s: %s, %lld registers, %lld bytes spilled, %lld of stack\n",
-                schedule::KernelToString(schedule, k).c_str(), way,
+                schedule::KernelToString(schedule, k).c_str(), WayOf(compiled),
                 static_cast<long long>(assembled.registers),
                 static_cast<long long>(assembled.spill_bytes),
                 static_cast<long long>(assembled.stack_bytes));
@@ -193,6 +217,7 @@ int main(int argc, char** argv) {
                                                   test::Size::kReal, &donated);
       const schedule::Schedule schedule = test::ScheduleOf(g, sink, donated, divides);
       test::Print(divides ? "divided" : "whole", schedule);
+      test::PrintUnits(schedule);
       std::fflush(stdout);
       test::PrintAssembled(schedule);
     }

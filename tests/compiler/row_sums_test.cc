@@ -133,8 +133,8 @@ TEST(RowSums, OddColumns_AreRefusedByWarpgroups) {
               n == 62);
   }
   const program::HopperOperand operand{.elements = 61 * 64};
-  program::HopperShape boxed{.dtype = DType::kBF16, .m = 128, .n = 62, .k = 64};
-  boxed.a = boxed.b = operand;
+  program::HopperShape boxed{.dtype = DType::kBF16, .m = 128, .n = 62};
+  boxed.addends = {{operand, operand, 64}};
   boxed.results.push_back({.dtype = DType::kBF16});
   const program::HopperTile tile{.columns = 64, .stages = 2};
   EXPECT_EQ(CheckHopperShape(boxed, tile), absl::OkStatus());

@@ -34,11 +34,11 @@ absl::StatusOr<Program> MakeHopperProduct(const HopperProduct& product, const Ho
   HopperShape shape{.dtype = product.dtype,
                     .three_products = product.three_products,
                     .m = product.m,
-                    .n = product.n,
-                    .k = product.k};
+                    .n = product.n};
   if (product.batch > 1) shape.batch = {product.batch};
-  shape.a = WholeMatrix(product, product.a_slot, product.m, product.a_by_columns);
-  shape.b = WholeMatrix(product, product.b_slot, product.n, !product.b_by_columns);
+  shape.addends = {{WholeMatrix(product, product.a_slot, product.m, product.a_by_columns),
+                    WholeMatrix(product, product.b_slot, product.n, !product.b_by_columns),
+                    product.k}};
   const int64_t row_bytes = product.n * ByteWidth(product.c_dtype);
   const int64_t c_elements = product.batch * product.m * product.n;
   if (product.c_in_boxes && row_bytes % MappedTensor::kStrideAlign == 0) {

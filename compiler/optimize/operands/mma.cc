@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
@@ -12,6 +13,7 @@ namespace outboard::codegen {
 namespace {
 
 constexpr int64_t kCopyBytesMax = 16;
+constexpr size_t kAddendsMax = 8;  // each has loops of its own
 
 bool In(RangeSet set, int range) { return set >> range & 1; }
 
@@ -32,8 +34,8 @@ const UOp* Widened(const UOp* node) {
 const UOp* ProductIn(const UOp* term, std::vector<const UOp*>& gates) {
   for (;;) {
     // Only these roundings may be left out (docs/semantics.md); to 8 bits a number is also bounded.
-    const bool is_rounding = term->dtype == DType::kF32 || term->dtype == DType::kF16 ||
-                             term->dtype == DType::kBF16;
+    const bool is_rounding =
+        term->dtype == DType::kF32 || term->dtype == DType::kF16 || term->dtype == DType::kBF16;
     if (term->op == Op::kCast && is_rounding && IsFloat(term->src[0]->dtype)) {
       term = term->src[0];
     } else if (term->op == Op::kWhere && IsZero(term->src[2])) {
@@ -68,6 +70,10 @@ bool IsZeroOutside(const UOp* value, const std::vector<const UOp*>& gates) {
   return std::all_of(wanted.begin(), wanted.end(), [&](const UOp* w) { return has.contains(w); });
 }
 
+bool Divides(const UOp* term, Op op, const UOp* range) {
+  return term->op == op && term->src[0] == range && term->src[1]->is_const();
+}
+
 class Finder {
  public:
   explicit Finder(const LoopNest& kernel) : kernel_(kernel) {}
@@ -75,38 +81,20 @@ class Finder {
   absl::StatusOr<MmaProduct> Run() {
     const auto illegal = [](const char* why) { return absl::InvalidArgumentError(why); };
     if (kernel_.empty) return illegal("nothing to compute");
-    if (kernel_.groups.size() != 1 || kernel_.groups[0].nodes.size() != 1)
-      return illegal("not the kernel's only reduction");
+    if (kernel_.groups.empty()) return illegal("no reduction");
     if (kernel_.parallel_count != kernel_.output_count) return illegal("a range is a sequence");
-    const ReduceGroup& group = kernel_.groups[0];
-    product_.sum = group.nodes[0];
-    if (ReduceOf(product_.sum).op() != Op::kAdd) return illegal("not a sum");
-    if (product_.sum->dtype == DType::kF64) return illegal("a sum in f64");
-    std::vector<const UOp*> gates;
-    const UOp* const term = ProductIn(product_.sum->src[0], gates);
-    if (term->op != Op::kMul || term->dtype != DType::kF32)
-      return illegal("not a sum of products in f32");
-    product_.rows.value = Widened(term->src[0]);
-    product_.columns.value = Widened(term->src[1]);
-    if (product_.rows.value->dtype != product_.columns.value->dtype) {
-      product_.rows.value = term->src[0];
-      product_.columns.value = term->src[1];
-    }
-    if (!IsZeroOutside(product_.rows.value, gates) && !IsZeroOutside(product_.columns.value, gates))
-      return illegal("terms are 0 where neither operand is");
-    product_.dtype = product_.rows.value->dtype;
+    // Columns are what lies side by side in the first result.
+    inner_ = ConsecutiveInStore();
+    if (const char* const why = FindTotal(); why != nullptr) return illegal(why);
+    if (const char* const why = AddAddends(); why != nullptr) return illegal(why);
     if (product_.dtype == DType::kF32)
       product_.parts = kernel_.tf32 ? MmaParts::kRounded : MmaParts::kThree;
-    // Columns are what lies side by side in the first result.
-    const int inner = ConsecutiveInStore();
-    if (inner >= 0 && In(kernel_.DepsOf(product_.rows.value), inner) &&
-        !In(kernel_.DepsOf(product_.columns.value), inner))
-      std::swap(product_.rows, product_.columns);
     if (const char* const why = Divide(); why != nullptr) return illegal(why);
-    product_.reduced = group.ranges;
-    for (const int r : product_.reduced) product_.steps *= kernel_.ranges[r].extent;
-    if (product_.steps == 0) return illegal("no steps");
-    Arrange(inner);
+    for (const MmaAddend& addend : product_.addends) {
+      if (addend.steps == 0) return illegal("no steps");
+      product_.steps += addend.steps;
+    }
+    Arrange();
     if (const char* const why = AddsRows(); why != nullptr) return illegal(why);
     return std::move(product_);
   }
@@ -120,10 +108,112 @@ class Finder {
     return -1;
   }
 
+  // Sets the sum of all reductions: one of them, or the ADDs that do nothing else than add them.
+  // Returns why there is none; null if there is.
+  const char* FindTotal() {
+    size_t count = 0;
+    absl::flat_hash_map<const UOp*, size_t> added;  // a sum of so many reductions
+    for (const ReduceGroup& group : kernel_.groups) {
+      if (kernel_.IsNested(group)) return "a reduction inside of another one";
+      for (const UOp* node : group.nodes) {
+        if (ReduceOf(node).op() != Op::kAdd) return "not a sum";
+        if (node->dtype == DType::kF64) return "a sum in f64";
+        added[node] = 1;
+        product_.sum = node;
+        ++count;
+      }
+    }
+    if (count == 1) return nullptr;
+    for (const auto& [node, number] : added)
+      if (node->dtype != DType::kF32) return "several sums, rounded each";
+    absl::flat_hash_map<const UOp*, size_t> users;
+    for (const UOp* node : kernel_.nodes) {
+      for (const UOp* source : node->src)
+        if (added.contains(source)) ++users[source];
+      if (added.at(product_.sum) == count) continue;  // what is added then is no part of it
+      if (node->op != Op::kAdd || node->dtype != DType::kF32) continue;
+      const auto first = added.find(node->src[0]), second = added.find(node->src[1]);
+      if (first == added.end() || second == added.end()) continue;
+      const size_t both = first->second + second->second;
+      added[node] = both;
+      product_.sum = node;  // sources come first: the last one adds most
+    }
+    if (added.at(product_.sum) != count) return "several reductions that are not added";
+    // Each of those below has one user, which is in the sum.
+    for (const auto& [node, number] : added)
+      if (node != product_.sum && users[node] != 1) return "a part of the sum is used by itself";
+    return nullptr;
+  }
+
+  // Adds the addends of all reductions of the sum, first to last.
+  const char* AddAddends() {
+    std::vector<const UOp*> open = {product_.sum};
+    while (!open.empty()) {
+      const UOp* const node = open.back();
+      open.pop_back();
+      if (node->op != Op::kReduceLoop) {
+        open.push_back(node->src[1]);
+        open.push_back(node->src[0]);
+        continue;
+      }
+      for (const ReduceGroup& group : kernel_.groups)
+        if (std::find(group.nodes.begin(), group.nodes.end(), node) != group.nodes.end())
+          if (const char* const why = AddTerms(node->src[0], {}, group.ranges, 0); why != nullptr)
+            return why;
+    }
+    return nullptr;
+  }
+
+  // The same of one reduction: of a term that may be an ADD of products, `depth` ADDs deep.
+  const char* AddTerms(const UOp* term, std::vector<const UOp*> gates,
+                       const std::vector<int>& reduced, size_t depth) {
+    if (product_.addends.size() == kAddendsMax || depth == kAddendsMax)
+      return "too many products are added";
+    const UOp* inside = term;
+    while (inside->op == Op::kWhere && IsZero(inside->src[2])) inside = inside->src[1];
+    if (inside->op == Op::kAdd && inside->dtype == DType::kF32) {
+      for (; term != inside; term = term->src[1]) gates.push_back(term->src[0]);
+      for (const UOp* part : inside->src)
+        if (const char* const why = AddTerms(part, gates, reduced, depth + 1); why != nullptr)
+          return why;
+      return nullptr;
+    }
+    const UOp* const product = ProductIn(term, gates);
+    if (product->op != Op::kMul || product->dtype != DType::kF32)
+      return "not a sum of products in f32";
+    MmaAddend addend{.term = term, .reduced = reduced};
+    addend.rows.value = Widened(product->src[0]);
+    addend.columns.value = Widened(product->src[1]);
+    if (addend.rows.value->dtype != addend.columns.value->dtype) {
+      addend.rows.value = product->src[0];
+      addend.columns.value = product->src[1];
+    }
+    if (!IsZeroOutside(addend.rows.value, gates) && !IsZeroOutside(addend.columns.value, gates))
+      return "terms are 0 where neither operand is";
+    const DType dtype = addend.rows.value->dtype;
+    if (!product_.addends.empty() && dtype != product_.dtype)
+      return "products of different types are added";
+    product_.dtype = dtype;
+    if (inner_ >= 0 && In(kernel_.DepsOf(addend.rows.value), inner_) &&
+        !In(kernel_.DepsOf(addend.columns.value), inner_))
+      std::swap(addend.rows, addend.columns);
+    for (const int r : reduced) addend.steps *= Extent(r);
+    product_.addends.push_back(std::move(addend));
+    return nullptr;
+  }
+
   // Why it cannot be done; null if it is.
   const char* Divide() {
-    const RangeSet rows = kernel_.DepsOf(product_.rows.value),
-                   columns = kernel_.DepsOf(product_.columns.value);
+    const auto outputs_of = [&](const MmaFactor& operand) {
+      return kernel_.DepsOf(operand.value) & kernel_.OutputSet();
+    };
+    const RangeSet rows = outputs_of(product_.addends[0].rows),
+                   columns = outputs_of(product_.addends[0].columns);
+    for (MmaAddend& addend : product_.addends) {
+      if (outputs_of(addend.rows) != rows) std::swap(addend.rows, addend.columns);
+      if (outputs_of(addend.rows) != rows || outputs_of(addend.columns) != columns)
+        return "products of other rows or columns are added";
+    }
     for (int r = 0; r < kernel_.output_count; ++r) {
       if (In(rows, r) && In(columns, r)) {
         product_.batch.push_back(r);
@@ -150,7 +240,12 @@ class Finder {
       if (!SumsPoints(store)) continue;
       const absl::StatusOr<std::vector<const UOp*>> summed = SummedRows(store, outputs);
       if (!summed.ok()) return "a sum beside the product has no blocks of rows";
-      if (*summed != rows) return "a sum beside the product is not of its rows";
+      // Of several ranges of rows the inner ones may be summed, in whole blocks.
+      int64_t together = 1;
+      for (const UOp* range : *summed) together *= RangeOf(range).extent();
+      const bool inner = summed->size() < rows.size() && together % kSumRows == 0 &&
+                         std::equal(summed->rbegin(), summed->rend(), rows.rbegin());
+      if (*summed != rows && !inner) return "a sum beside the product is not of its rows";
       product_.adds_rows = true;
     }
     return nullptr;
@@ -158,17 +253,21 @@ class Finder {
 
   // How many elements lie side by side along this range, from each multiple on; 0 if it does not
   // move by one element at all.
-  int64_t RunAlong(const MmaSide& side, int range) {
-    const UOp* const load = side.value;
+  int64_t RunAlong(const MmaFactor& operand, int range) {
+    const UOp* const load = operand.value;
     const Affine& index = forms_.Of(load->src[0]->src[1]);
     const UOp* const node = kernel_.ranges[range].node;
-    if (index.CoefficientOf(node) != 1) return 0;
+    const PeriodicMoves periodic = PeriodicMovesOf(index, node);
+    const int64_t period = periodic.period;
+    if ((period == 0 ? index.CoefficientOf(node) : periodic.of_remainders) != 1) return 0;
     if (load->src.size() == 3 && In(kernel_.DepsOf(load->src[1]), range)) return 1;
     if (kernel_.ranges[range].end() != nullptr) return 1;
-    uint64_t all = index.constant | static_cast<uint64_t>(Extent(range));
+    // Within a period all else stays as it is.
+    uint64_t all = index.constant | static_cast<uint64_t>(period == 0 ? Extent(range) : period);
     for (const auto& [term, coefficient] : index.terms) {
-      if (term == node) continue;
-      if (In(kernel_.DepsOf(term), range)) return 1;
+      if (period == 0 ? term == node : Divides(term, Op::kMod, node)) continue;
+      if (In(kernel_.DepsOf(term), range) && (period == 0 || !Divides(term, Op::kIDiv, node)))
+        return 1;
       all |= coefficient;
     }
     int64_t run = kCopyBytesMax / ByteWidth(product_.dtype);
@@ -180,10 +279,10 @@ class Finder {
     int64_t run = 0;
     int range = -1;
   };
-  Choice BestOf(const MmaSide& side, const std::vector<int>& ranges) {
+  Choice BestOf(const MmaFactor& operand, const std::vector<int>& ranges) {
     Choice best;
     for (const int r : ranges)
-      if (const int64_t run = RunAlong(side, r); run > best.run) best = {run, r};
+      if (const int64_t run = RunAlong(operand, r); run > best.run) best = {run, r};
     return best;
   }
 
@@ -192,38 +291,68 @@ class Finder {
     if (at != ranges.end()) std::rotate(at, at + 1, ranges.end());
   }
 
-  // Which ranges vary fastest, so that as much as possible is copied side by side.
-  void Arrange(int inner) {
-    PutLast(product_.columns.ranges, inner);
-    int fastest_step = -1;
-    int64_t longest = 0;
-    for (MmaSide* side : {&product_.rows, &product_.columns}) {
-      side->copied = side->value->op == Op::kLoad &&
-                     (side->value->src.size() == 1 || IsZero(side->value->src[2]));
-      if (!side->copied) continue;
-      const Choice steps = BestOf(*side, product_.reduced), own = BestOf(*side, side->ranges);
-      // Nothing turns matrices of single bytes.
-      side->across = own.run > steps.run && ByteWidth(product_.dtype) > 1;
-      if (side->across) {
-        PutLast(side->ranges, own.range);
-        side->run = own.run;
-      } else if (steps.run > longest) {
-        longest = steps.run;
-        fastest_step = steps.range;
+  // Which ranges vary fastest, so that as much as possible is copied side by side. Of rows and of
+  // columns the first addend that lies across its steps decides.
+  void Arrange() {
+    PutLast(product_.columns.ranges, inner_);
+    bool decided_rows = false, decided_columns = false;
+    for (MmaAddend& addend : product_.addends) {
+      int fastest_step = -1;
+      int64_t longest = 0;
+      for (MmaFactor* operand : {&addend.rows, &addend.columns}) {
+        const bool is_rows = operand == &addend.rows;
+        MmaSide& side = is_rows ? product_.rows : product_.columns;
+        bool& decided = is_rows ? decided_rows : decided_columns;
+        operand->copied = operand->value->op == Op::kLoad &&
+                          (operand->value->src.size() == 1 || IsZero(operand->value->src[2]));
+        if (!operand->copied) continue;
+        const Choice steps = BestOf(*operand, addend.reduced), own = BestOf(*operand, side.ranges);
+        // Nothing turns matrices of single bytes.
+        operand->across = own.run > steps.run && ByteWidth(product_.dtype) > 1;
+        if (operand->across && !decided) {
+          PutLast(side.ranges, own.range);
+          decided = true;
+        } else if (!operand->across && steps.run > longest) {
+          longest = steps.run;
+          fastest_step = steps.range;
+        }
       }
+      PutLast(addend.reduced, fastest_step);
     }
-    PutLast(product_.reduced, fastest_step);
-    for (MmaSide* side : {&product_.rows, &product_.columns})
-      if (side->copied && !side->across)
-        side->run = std::max<int64_t>(1, RunAlong(*side, product_.reduced.back()));
+    for (MmaAddend& addend : product_.addends)
+      for (MmaFactor* operand : {&addend.rows, &addend.columns}) {
+        if (!operand->copied) continue;
+        const MmaSide& side = operand == &addend.rows ? product_.rows : product_.columns;
+        const int fastest = operand->across ? side.ranges.back() : addend.reduced.back();
+        operand->run = std::max<int64_t>(1, RunAlong(*operand, fastest));
+      }
   }
 
   const LoopNest& kernel_;
   AffineForms forms_;
+  int inner_ = -1;
   MmaProduct product_;
 };
 
 }  // namespace
+
+PeriodicMoves PeriodicMovesOf(const Affine& index, const UOp* range) {
+  PeriodicMoves moves;
+  const auto find = [&](Op op, uint64_t& stride) {
+    for (const auto& [term, coefficient] : index.terms)
+      if (Divides(term, op, range) &&
+          (moves.period == 0 || term->src[1]->int_value() == moves.period)) {
+        moves.period = term->src[1]->int_value();
+        stride = coefficient;
+      }
+  };
+  find(Op::kMod, moves.of_remainders);
+  if (moves.period != 0) find(Op::kIDiv, moves.of_quotients);
+  if (moves.period <= 0 || RangeOf(range).extent() % moves.period != 0 ||
+      index.CoefficientOf(range) != 0)
+    return {};
+  return moves;
+}
 
 absl::StatusOr<MmaProduct> FindMmaProduct(const LoopNest& kernel) { return Finder(kernel).Run(); }
 

@@ -1,6 +1,8 @@
 // Finds kernels that a GPU's matrix unit can compute: REDUCE_LOOP(ADD) of MUL(CAST f32(a), CAST
 // f32(b)) with a and b both of bf16, f16 or one of the 8-bit floats, or of MUL(a, b) of f32,
-// whatever they are computed from.
+// whatever they are computed from; and several such sums that are added to each other, whose ADDs
+// may stand behind the reductions or inside of one. They are one sum of all of their products, each
+// addend's after those of the one before (docs/semantics.md).
 //
 // Of an f32 the unit takes the first 19 bits, a TF32. So a product of two is three: each operand is
 // the sum of two TF32, and what is left out of the sum of their products is less than what an f32
@@ -19,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/kernel/affine.h"
 #include "compiler/kernel/loop_nest.h"
 
 namespace outboard::codegen {
@@ -30,10 +33,9 @@ enum class MmaParts {
   kThree,    // f32, by three products
 };
 
-struct MmaSide {
+// One operand of an addend.
+struct MmaFactor {
   const UOp* value = nullptr;  // of MmaProduct::dtype
-  std::vector<int> ranges;     // into LoopNest::ranges: its rows or columns
-  int64_t count = 1;           // of these
   // Whether it lies in shared memory with its rows or columns side by side, instead of its steps.
   bool across = false;
   // Whether it is a LOAD whose elements can be copied as they are, with zeros where its gate is
@@ -42,15 +44,39 @@ struct MmaSide {
   int64_t run = 1;
 };
 
+// One of the products that are added.
+struct MmaAddend {
+  const UOp* term = nullptr;  // what is summed over its steps
+  MmaFactor rows, columns;
+  std::vector<int> reduced;  // ranges
+  int64_t steps = 1;
+};
+
+// The rows or columns of all addends.
+struct MmaSide {
+  std::vector<int> ranges;  // into LoopNest::ranges
+  int64_t count = 1;        // of these
+};
+
 struct MmaProduct {
-  const UOp* sum = nullptr;  // the REDUCE_LOOP
+  const UOp* sum = nullptr;  // of all addends: a REDUCE_LOOP, or an ADD of some
   DType dtype = DType::kVoid;
   MmaParts parts = MmaParts::kWhole;
   MmaSide rows, columns;
-  std::vector<int> batch, reduced;  // ranges
-  int64_t batches = 1, steps = 1;
-  bool adds_rows = false;  // has stores of sums (kernel/row_sums.h)
+  std::vector<int> batch;  // ranges
+  int64_t batches = 1;
+  std::vector<MmaAddend> addends;  // in the order in which they are added
+  int64_t steps = 0;               // of all of them
+  bool adds_rows = false;          // has stores of sums (kernel/row_sums.h)
 };
+
+// How an index moves with a range that it divides: by range / period * of_quotients, and by
+// range % period * of_remainders. `period` is 0 where it does no such thing.
+struct PeriodicMoves {
+  int64_t period = 0;
+  uint64_t of_quotients = 0, of_remainders = 0;
+};
+PeriodicMoves PeriodicMovesOf(const Affine& index, const UOp* range);
 
 // Errors: INVALID_ARGUMENT, names the condition that fails.
 absl::StatusOr<MmaProduct> FindMmaProduct(const LoopNest& kernel);

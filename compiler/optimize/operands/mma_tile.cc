@@ -9,8 +9,8 @@
 namespace outboard::codegen {
 namespace {
 
-constexpr int64_t kMmaSide = 16;   // rows or columns of one fragment of an operand
-constexpr int64_t kMmaBytes = 32;  // its steps
+constexpr int64_t kMmaSide = 16;       // rows or columns of one fragment of an operand
+constexpr int64_t kMmaBytes = 32;      // its steps
 constexpr int64_t kRegisters = 65536;  // of a multiprocessor, from sm_80 on
 constexpr int64_t kThreadRegisters = 255;
 // For addresses, counters and what the epilogue keeps: found with ptxas for all candidates below.
@@ -22,8 +22,7 @@ bool IsPower(int64_t n) { return n > 0 && std::has_single_bit(static_cast<uint64
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t MultiprocessorsOf(const Target& target) {
-  return std::max<int64_t>(
-      1, target.multiprocessors > 0 ? target.multiprocessors : target.threads);
+  return std::max<int64_t>(1, target.multiprocessors > 0 ? target.multiprocessors : target.threads);
 }
 
 // Of a thread of 32 that share a part of the tile.
@@ -111,6 +110,11 @@ MmaTile MmaTileOf(int64_t amount) {
   return tile;
 }
 
+bool IsSummedOver(const LoopNest& kernel, int64_t axis) {
+  const std::vector<int>& reduced = kernel.groups[0].ranges;
+  return std::find(reduced.begin(), reduced.end(), axis) != reduced.end();
+}
+
 int64_t OrderOf(const MmaTile& tile, int64_t down) {
   if (tile.order > 0) return tile.order;
   int64_t order = kOrder;
@@ -162,11 +166,10 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
   // ptxas leaves room for a second block of eight warps. What is kept for sums is then spilled.
   if (product.adds_rows && 2 * registers * threads > kRegisters)
     return room("registers, with sums of rows,", registers * threads, kRegisters / 2);
-  for (const MmaSide* side : {&product.rows, &product.columns}) {
-    const int64_t elements = tile.steps * (side == &product.rows ? tile.rows : tile.columns);
-    if (elements % (threads * side->run) != 0)
+  for (const MmaAddend& addend : product.addends)
+    if (tile.steps * tile.rows % (threads * addend.rows.run) != 0 ||
+        tile.steps * tile.columns % (threads * addend.columns.run) != 0)
       return illegal("threads do not share the copies of an operand evenly");
-  }
   return absl::OkStatus();
 }
 
@@ -224,8 +227,7 @@ absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Tar
     return std::nullopt;
   }
   if (asked) {
-    const std::vector<int>& reduced = kernel.groups[0].ranges;
-    if (std::find(reduced.begin(), reduced.end(), (*opts)[0].axis) == reduced.end())
+    if (!IsSummedOver(kernel, (*opts)[0].axis))
       return absl::InvalidArgumentError("MMA: the axis is not the one that is summed over");
     plan.tile = MmaTileOf((*opts)[0].amount);
     plan.tile.warp_threads = ThreadsOf(*unit);

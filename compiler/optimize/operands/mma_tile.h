@@ -48,6 +48,10 @@ MmaTile MmaTileOf(int64_t amount);
 // The matrix unit of a GPU. nullopt: it has none, or none that is known here.
 std::optional<MatrixUnit> MatrixUnitOf(const Target& target);
 
+// Whether an Opt MMA or WGMMA may name this axis: one that the first reduction sums over. Where
+// several sums are added, the tile is that of all of them.
+bool IsSummedOver(const LoopNest& kernel, int64_t axis);
+
 // The tiles below each other that blocks take before the next columns, of `down` in all.
 int64_t OrderOf(const MmaTile& tile, int64_t down);
 

@@ -11,12 +11,15 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
+#include "compiler/program/hopper/ring.h"
 #include "compiler/proof/in_range.h"
 
 namespace outboard::program {
 namespace {
 
 using codegen::LoopNest;
+using codegen::MmaAddend;
+using codegen::MmaFactor;
 using codegen::MmaPlan;
 using codegen::MmaProduct;
 using codegen::MmaSide;
@@ -42,13 +45,64 @@ int64_t StrideOf(const LoopNest& kernel, const codegen::Affine& index,
   return below == 1 ? stride(ranges.back()) : all;
 }
 
-// How many terms of the index are these ranges.
+// How many terms of the index are these ranges, or what they are divided by.
 size_t TermsOf(const LoopNest& kernel, const codegen::Affine& index,
                std::initializer_list<const std::vector<int>*> ranges) {
   size_t terms = 0;
   for (const std::vector<int>* some : ranges)
-    for (const int range : *some) terms += index.CoefficientOf(kernel.ranges[range].node) != 0;
+    for (const int range : *some) {
+      const UOp* const node = kernel.ranges[range].node;
+      const codegen::PeriodicMoves periodic = codegen::PeriodicMovesOf(index, node);
+      terms += index.CoefficientOf(node) != 0;
+      terms += periodic.of_quotients != 0;
+      terms += periodic.of_remainders != 0;
+    }
   return terms;
+}
+
+struct ViewDim {
+  int64_t extent = 1, stride = 0;
+};
+
+// The dimensions of `ranges` as one index of which the last one varies fastest, the inner one
+// first: as few as there can be.
+std::vector<ViewDim> DimsOf(const LoopNest& kernel, const codegen::Affine& index,
+                            const std::vector<int>& ranges) {
+  std::vector<ViewDim> dims;
+  const auto add = [&](int64_t extent, uint64_t stride) {
+    const auto by = static_cast<int64_t>(stride);
+    if (extent == 1) return;
+    if (!dims.empty() && by == dims.back().stride * dims.back().extent)
+      dims.back().extent *= extent;
+    else
+      dims.push_back({extent, by});
+  };
+  for (size_t i = ranges.size(); i-- > 0;) {
+    const codegen::Range& range = kernel.ranges[ranges[i]];
+    const codegen::PeriodicMoves periodic = codegen::PeriodicMovesOf(index, range.node);
+    if (periodic.period == 0) {
+      add(range.extent, index.CoefficientOf(range.node));
+    } else {
+      add(periodic.period, periodic.of_remainders);
+      add(range.extent / periodic.period, periodic.of_quotients);
+    }
+  }
+  if (dims.empty())
+    dims.push_back(
+        {1, static_cast<int64_t>(index.CoefficientOf(kernel.ranges[ranges.back()].node))});
+  return dims;
+}
+
+bool AnyEndsEarly(const LoopNest& kernel,
+                  std::initializer_list<const std::vector<int>*> ranges) {
+  for (const std::vector<int>* some : ranges)
+    for (const int range : *some)
+      if (kernel.ranges[range].end() != nullptr) return true;
+  return false;
+}
+// Then tiles beyond the end are left out.
+bool OutputsEndEarly(const LoopNest& kernel, const MmaProduct& product) {
+  return AnyEndsEarly(kernel, {&product.batch, &product.rows.ranges, &product.columns.ranges});
 }
 
 class ShapeFinder {
@@ -57,47 +111,52 @@ class ShapeFinder {
       : kernel_(kernel), product_(product) {}
 
   absl::StatusOr<HopperShape> Find() {
-    for (const std::vector<int>* ranges :
-         {&product_.batch, &product_.reduced, &product_.rows.ranges, &product_.columns.ranges})
-      for (const int r : *ranges)
-        if (kernel_.ranges[r].end() != nullptr) return NoViewOf("a loop ends early");
+    // Beyond such an end there would have to be zeros.
+    for (const MmaAddend& addend : product_.addends)
+      if (AnyEndsEarly(kernel_, {&addend.reduced})) return NoViewOf("the sum ends early");
     if (product_.batch.size() + MmaRanks() > MappedTensor::kRankMax)
       return NoViewOf(product_.batch.size(), " ranges of the batch; a view has room for two");
     HopperShape shape{.dtype = product_.dtype,
                       .three_products = product_.parts == codegen::MmaParts::kThree,
                       .m = product_.rows.count,
-                      .n = product_.columns.count,
-                      .k = product_.steps};
+                      .n = product_.columns.count};
     // Two neighbouring columns are kept together, at the nearest place within C.
     if (product_.adds_rows && shape.n % 2 != 0)
       return NoViewOf("sums of rows of ", shape.n, " columns, an odd number");
     for (const int r : product_.batch) shape.batch.push_back(kernel_.ranges[r].extent);
-    OB_ASSIGN_OR_RETURN(shape.a, OperandOf(product_.rows));
-    OB_ASSIGN_OR_RETURN(shape.b, OperandOf(product_.columns));
+    for (const MmaAddend& addend : product_.addends) {
+      HopperAddend& of = shape.addends.emplace_back();
+      of.k = addend.steps;
+      OB_ASSIGN_OR_RETURN(of.a, OperandOf(addend, addend.rows, product_.rows));
+      OB_ASSIGN_OR_RETURN(of.b, OperandOf(addend, addend.columns, product_.columns));
+    }
     return shape;
   }
 
  private:
+  static constexpr int64_t kRowsTogether = 128;     // of most tiles
   static constexpr size_t MmaRanks() { return 2; }  // steps, and rows or columns
 
-  absl::StatusOr<HopperOperand> OperandOf(const MmaSide& side) {
-    absl::StatusOr<HopperOperand> view = ViewOf(side);
+  absl::StatusOr<HopperOperand> OperandOf(const MmaAddend& addend, const MmaFactor& of,
+                                          const MmaSide& side) {
+    absl::StatusOr<HopperOperand> view = ViewOf(addend, of, side);
     constexpr int kGatheredBytes = 2;
-    if (view.ok() || !side.copied || ByteWidth(product_.dtype) != kGatheredBytes) return view;
-    const codegen::Affine& index = forms_.Of(side.value->src[0]->src[1]);
-    const auto stride = [&](int range) {
-      return index.CoefficientOf(kernel_.ranges[range].node);
-    };
-    return HopperOperand{
-        .elements = kernel_.slot_elements[GlobalOfAccess(side.value).slot()],
-        .along_rows = side.across,
-        .run = side.run,
-        .rows_in_lanes = !side.across && stride(product_.reduced.back()) != 1 &&
-                         stride(side.ranges.back()) == 1};
+    if (view.ok() || !of.copied || ByteWidth(product_.dtype) != kGatheredBytes) return view;
+    if (product_.addends.size() > 1)
+      return NoViewOf("one of several products has an operand to be gathered: ",
+                      std::string(view.status().message()));
+    const codegen::Affine& index = forms_.Of(of.value->src[0]->src[1]);
+    const auto stride = [&](int range) { return index.CoefficientOf(kernel_.ranges[range].node); };
+    return HopperOperand{.elements = kernel_.slot_elements[GlobalOfAccess(of.value).slot()],
+                         .along_rows = of.across,
+                         .run = of.run,
+                         .rows_in_lanes = !of.across && stride(addend.reduced.back()) != 1 &&
+                                          stride(side.ranges.back()) == 1};
   }
 
-  absl::StatusOr<HopperOperand> ViewOf(const MmaSide& side) {
-    const UOp* const load = side.value;
+  absl::StatusOr<HopperOperand> ViewOf(const MmaAddend& addend, const MmaFactor& of,
+                                       const MmaSide& side) {
+    const UOp* const load = of.value;
     if (load->op != Op::kLoad || load->src.size() != 1)
       return NoViewOf("an operand is computed or has a gate");
     const codegen::Affine& index = forms_.Of(load->src[0]->src[1]);
@@ -105,33 +164,53 @@ class ShapeFinder {
       return static_cast<int64_t>(index.CoefficientOf(kernel_.ranges[range].node));
     };
     const int64_t width = ByteWidth(product_.dtype);
-    const int64_t of_steps = StrideOf(kernel_, index, product_.reduced),
-                  of_rows = StrideOf(kernel_, index, side.ranges);
+    const std::vector<ViewDim> steps = DimsOf(kernel_, index, addend.reduced),
+                               rows = DimsOf(kernel_, index, side.ranges);
     if (index.constant != 0 ||
-        TermsOf(kernel_, index, {&product_.reduced, &side.ranges, &product_.batch}) !=
+        TermsOf(kernel_, index, {&addend.reduced, &side.ranges, &product_.batch}) !=
             index.terms.size())
       return NoViewOf("an operand's index is no sum of its loops");
     HopperOperand operand;
-    operand.along_rows = of_rows == 1 && of_steps != 1;
+    operand.along_rows = rows[0].stride == 1 && steps[0].stride != 1;
     if (operand.along_rows && !MayLieAlongRows(product_.dtype))
       return NoViewOf("an operand of ", width,
                       " bytes is stored by columns; the unit reads no such, and nobody turns it");
-    if (of_rows != 1 && of_steps != 1) return NoViewOf("an operand has no contiguous range");
+    if (rows[0].stride != 1 && steps[0].stride != 1)
+      return NoViewOf("an operand has no contiguous range");
+    if (steps.size() > 2 || rows.size() > 2)
+      return NoViewOf("an operand's steps or rows lie in ", std::max(steps.size(), rows.size()),
+                      " dimensions; a view has room for two");
     const int64_t slot = GlobalOfAccess(load).slot();
     operand.elements = kernel_.slot_elements[slot];
     MappedTensor& view = operand.view;
     view.slot = static_cast<int32_t>(slot);
     view.element = ElementOf(product_.dtype);
-    view.dims = {product_.steps, side.count};
+    view.dims = {steps[0].extent, rows[0].extent};
     if (operand.along_rows) std::swap(view.dims[0], view.dims[1]);
-    view.strides = {(operand.along_rows ? of_steps : of_rows) * width};
-    for (size_t i = product_.batch.size(); i-- > 0;) {
-      view.dims.push_back(kernel_.ranges[product_.batch[i]].extent);
-      view.strides.push_back(stride(product_.batch[i]) * width);
+    view.strides = {(operand.along_rows ? steps : rows)[0].stride * width};
+    const auto add = [&](int64_t extent, int64_t apart) {
+      view.dims.push_back(extent);
+      view.strides.push_back(apart * width);
+    };
+    if (steps.size() > 1) {
+      if (steps[0].extent % DepthOf(product_.dtype) != 0)
+        return NoViewOf(steps[0].extent, " steps lie together, no multiple of a stage's");
+      operand.inner_k = steps[0].extent;
+      add(steps[1].extent, steps[1].stride);
     }
+    if (rows.size() > 1) {
+      if (rows[0].extent % kRowsTogether != 0)
+        return NoViewOf(rows[0].extent, " rows lie together, no multiple of ", kRowsTogether);
+      operand.inner_rows = rows[0].extent;
+      add(rows[1].extent, rows[1].stride);
+    }
+    for (size_t i = product_.batch.size(); i-- > 0;)
+      add(kernel_.ranges[product_.batch[i]].extent, stride(product_.batch[i]));
     for (const int64_t bytes : view.strides)
       if (bytes <= 0 || bytes % MappedTensor::kStrideAlign != 0)
         return NoViewOf("rows of an operand are ", bytes, " bytes apart");
+    if (view.rank() > MappedTensor::kRankMax)
+      return NoViewOf("an operand lies in ", view.rank(), " dimensions");
     if (view.span_bytes() > operand.elements * width)
       return NoViewOf("an operand is read beyond its buffer");
     return operand;
@@ -217,9 +296,11 @@ struct Choice {
 
 class TileChooser {
  public:
-  TileChooser(const HopperShape& shape, const Target& target)
+  // `alone`: a block has one tile and copies for itself.
+  TileChooser(const HopperShape& shape, const Target& target, bool alone)
       : shape_(shape),
         plain_(shape),
+        alone_(alone),
         multiprocessors_(std::max<int64_t>(1, target.multiprocessors)) {
     plain_.results.clear();
   }
@@ -232,12 +313,12 @@ class TileChooser {
           for (const int64_t stages : {4, 2}) {
             HopperTile tile{
                 .columns = candidate.columns, .stages = stages, .cluster = cluster, .split = split};
-            if (!Fits(tile)) continue;
+            if (!Fits(tile) || (alone_ && cluster > 1)) continue;
             const double time = TimeOf(tile, candidate.speed);
             if (time < (best ? best->time : below)) best = {{tile, time}};
             break;  // more stages are better
           }
-    if (best && best->tile.split == 1 && TilesOf(best->tile) > multiprocessors_)
+    if (best && !alone_ && best->tile.split == 1 && TilesOf(best->tile) > multiprocessors_)
       best->tile.persistent_blocks = multiprocessors_;
     return best;
   }
@@ -261,14 +342,14 @@ class TileChooser {
   double TimeOf(const HopperTile& tile, double speed) const {
     const int64_t blocks = TilesOf(tile) * tile.split;
     const int64_t more = kFillBytes + (tile.split > 1 ? kJoinBytes : 0);
-    const int64_t steps = shape_.k / tile.split + more / ByteWidth(shape_.dtype);
+    const int64_t steps = shape_.steps() / tile.split + more / ByteWidth(shape_.dtype);
     return static_cast<double>(Waves(blocks) * steps * tile.rows * tile.columns) /
            (speed * (tile.cluster > 1 ? kClusterGain : 1) * SpeedOfGathers());
   }
 
   double SpeedOfGathers() const {
     double speed = 1;
-    for (const HopperOperand* operand : {&shape_.a, &shape_.b})
+    for (const HopperOperand* operand : {&shape_.addends[0].a, &shape_.addends[0].b})
       if (operand->gathered())
         speed = std::min(speed, operand->run == 1 ? kElementSpeed : kGatherSpeed);
     return speed;
@@ -276,6 +357,7 @@ class TileChooser {
 
   const HopperShape& shape_;
   HopperShape plain_;
+  const bool alone_;
   const int64_t multiprocessors_;
 };
 
@@ -325,6 +407,8 @@ std::vector<BoxedStore> BoxedStoresOf(const LoopNest& kernel, const MmaProduct& 
 absl::StatusOr<HopperPlan> MakeHopperPlan(const LoopNest& kernel, const MmaProduct& product,
                                           const HopperTile& tile) {
   HopperPlan plan{.product = product, .tile = tile};
+  if (OutputsEndEarly(kernel, product) && (tile.cluster > 1 || tile.persistent_blocks > 0))
+    return NoViewOf("a loop ends early: no clusters that share copies, no persistent blocks");
   OB_ASSIGN_OR_RETURN(plan.shape, HopperShapeOf(kernel, product));
   plan.boxed = BoxedStoresOf(kernel, product);
   for (const BoxedStore& boxed : plan.boxed) plan.shape.results.push_back(boxed.result);
@@ -349,8 +433,7 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
     if (!able) return NoViewOf("the target is no sm_90a");
     absl::StatusOr<MmaProduct> product = codegen::FindMmaProduct(kernel);
     if (!product.ok()) return product.status();
-    const std::vector<int>& reduced = kernel.groups[0].ranges;
-    if (std::find(reduced.begin(), reduced.end(), (*opts)[0].axis) == reduced.end())
+    if (!codegen::IsSummedOver(kernel, (*opts)[0].axis))
       return absl::InvalidArgumentError("WGMMA: the axis is not the one that is summed over");
     OB_ASSIGN_OR_RETURN(HopperPlan plan,
                         MakeHopperPlan(kernel, *product, WgmmaTileOf((*opts)[0].amount, target)));
@@ -363,15 +446,16 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
   if (!shape.ok()) return std::nullopt;
   const std::vector<BoxedStore> boxed = BoxedStoresOf(kernel, instead->product);
   for (const BoxedStore& store : boxed) shape->results.push_back(store.result);
-  TileChooser chooser(*shape, target);
+  TileChooser chooser(*shape, target, OutputsEndEarly(kernel, instead->product));
   const auto area = static_cast<double>(instead->tile.rows * instead->tile.columns);
   constexpr double kLargeTile = 128 * 128;
   const double speed = std::min(1.0, std::sqrt(area / kLargeTile));
   const auto tiles = [](int64_t count, int64_t size) { return (count + size - 1) / size; };
   const int64_t waves = chooser.Waves(shape->batches() * tiles(shape->m, instead->tile.rows) *
                                       tiles(shape->n, instead->tile.columns));
-  const double by_mma = static_cast<double>(waves * (shape->k + kFillBytes / width)) * area / speed;
-  const bool any = gathers == Gathers::kAnyway && (shape->a.gathered() || shape->b.gathered());
+  const double by_mma =
+      static_cast<double>(waves * (shape->steps() + kFillBytes / width)) * area / speed;
+  const bool any = gathers == Gathers::kAnyway && shape->gathers();
   const std::optional<Choice> best =
       chooser.Best(any ? std::numeric_limits<double>::infinity() : by_mma);
   if (!best) return std::nullopt;

@@ -40,8 +40,9 @@ HopperTile WgmmaTileOf(int64_t amount, const Target& target);
 // Returns the shape of a product whose operands are loads. Boxes of a view can copy one whose index
 // is a sum of its steps, its rows or columns and up to two ranges of the batch, of which one of the
 // first two is contiguous and the others are multiples of 16 bytes apart, and which has no gate.
-// Several ranges of steps, rows or columns that follow each other in memory are one. Any other
-// operand of 16 bits is gathered, with zeros where its gate is false.
+// Several ranges of steps, rows or columns that follow each other in memory are one; or they are
+// two, of which tiles and stages divide the inner one. Any other operand of 16 bits is gathered,
+// with zeros where its gate is false; not one of several products that are added.
 // Errors: UNIMPLEMENTED, names what is otherwise.
 absl::StatusOr<HopperShape> HopperShapeOf(const codegen::LoopNest& kernel,
                                           const codegen::MmaProduct& product);
@@ -64,9 +65,11 @@ enum class Gathers { kWhereFaster, kAnyway };
 // choice: the one that takes the least time by waves of blocks over the multiprocessors, or none
 // where the target has no warpgroups that multiply, the operands are no such loads, or `instead`
 // takes less time by our estimate. Errors: for an Opt WGMMA alone, as MakeHopperPlan.
-absl::StatusOr<std::optional<HopperPlan>> PlanHopper(
-    const codegen::LoopNest& kernel, const Target& target, const std::vector<codegen::Opt>* opts,
-    const std::optional<codegen::MmaPlan>& instead, Gathers gathers = Gathers::kWhereFaster);
+absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const codegen::LoopNest& kernel,
+                                                     const Target& target,
+                                                     const std::vector<codegen::Opt>* opts,
+                                                     const std::optional<codegen::MmaPlan>& instead,
+                                                     Gathers gathers = Gathers::kWhereFaster);
 
 // Whether the kernel, as it is without Opts, is a product beside which its sums of rows
 // (kernel/row_sums.h) are added, in the tile that it would have without them. The schedule makes no

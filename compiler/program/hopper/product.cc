@@ -38,12 +38,23 @@ struct RingOperand {
   int64_t leading() const { return turned ? 0 : piece(); }
 };
 
+// One of the products that are added, in the ring; or several in a row that lie there alike.
+struct RingAddend {
+  RingOperand a, b;
+  int64_t before = 0, steps = 0;  // of a block: of the addends before, and its own
+
+  bool LiesAs(const RingAddend& other) const {
+    return a.along_rows == other.a.along_rows && b.along_rows == other.b.along_rows;
+  }
+};
+
 class ProductBuilder {
  public:
   ProductBuilder(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
                  const ProductStores& stores, const ProductGathers& gathers)
       : shape_(shape),
         tile_(tile),
+        stores_(stores),
         gathers_(gathers),
         b_(b),
         tiles_m_(Ceil(shape.m, tile.rows)),
@@ -51,11 +62,12 @@ class ProductBuilder {
         tiles_(tiles_m_ * tiles_n_ * shape.batches()),
         blocks_(BlocksOf(tile, tiles_)),
         depth_(DepthOf(shape.dtype)),
-        steps_(Ceil(Ceil(shape.k, depth_), tile.split)),
-        turns_b_(shape.dtype == DType::kF32 && shape.b.along_rows),
+        addends_(AddendsOf(shape, depth_, tile.split)),
+        steps_(addends_.back().before + addends_.back().steps),
+        turns_b_(shape.dtype == DType::kF32 && AnyBAlongRows(shape)),
         makes_parts_(shape.three_products || turns_b_),
         a_in_registers_(shape.three_products ||
-                        (shape.dtype == DType::kF32 && shape.a.along_rows)),
+                        (shape.dtype == DType::kF32 && AnyAAlongRows(shape))),
         results_(b, shape.results, stores, shape.m, shape.n,
                  shape.m % tile.rows != 0 || tiles_m_ % OrderOf() != 0,
                  shape.n % tile.columns != 0) {}
@@ -63,6 +75,11 @@ class ProductBuilder {
   void Build() {
     b_.SetCluster(tile_.cluster * tile_.split);
     OpenBlock();
+    ValueId needed = -1;
+    if (stores_.needed) {
+      const TilePlace place = PlaceOf(b_.Divide(block_, tile_.split));
+      needed = stores_.needed(place.batch, place.row, place.column);
+    }
     const ValueId group = b_.Divide(thread_, kWarpgroupThreads);
     const ValueId produces = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {group, b_.Int(0)}));
     b_.Do(Code::kMaxRegisters, {}, {RegistersOfProducer(), 0, 0});
@@ -92,9 +109,19 @@ class ProductBuilder {
     results_.Finish();
     MeetCluster();
     b_.EndIf(consumes);
+    if (needed >= 0) b_.EndIf(needed);
   }
 
  private:
+  static std::vector<RingAddend> AddendsOf(const HopperShape& shape, int64_t depth, int64_t split) {
+    std::vector<RingAddend> all;
+    int64_t before = 0;
+    for (const HopperAddend& addend : shape.addends) {
+      all.push_back({.before = before, .steps = Ceil(Ceil(addend.k, depth), split)});
+      before += all.back().steps;
+    }
+    return all;
+  }
   // A cluster's blocks have tiles of one round.
   static int64_t BlocksOf(const HopperTile& tile, int64_t tiles) {
     if (tile.persistent_blocks == 0 || tile.split > 1) return tiles * tile.split;
@@ -110,7 +137,7 @@ class ProductBuilder {
     if (tile_.cluster * tile_.split > 1) b_.Do(Code::kClusterSync);
   }
   int64_t Partners() const { return tile_.cluster; }
-  bool Gathers() const { return shape_.a.gathered() || shape_.b.gathered(); }
+  bool Gathers() const { return shape_.gathers(); }
   ValueId Speaks() { return b_.Less(thread_, b_.Int(1)); }
   int64_t RegistersOfProducer() const {
     if (GathersElements(shape_)) return kRegistersBesideElements;
@@ -125,14 +152,17 @@ class ProductBuilder {
 
   // ---- memories
 
-  RingOperand Open(const HopperOperand& operand, int64_t tile_rows, bool shared_by_cluster) {
-    RingOperand staged{
-        .tile_rows = tile_rows,
-        .along_rows = operand.along_rows,
-        .depth = depth_,
-        .turned = shape_.dtype == DType::kF32,
-        .gathered = operand.gathered()};
-    staged.shared = b_.Alloc(Space::kShared, shape_.dtype, tile_.stages * staged.elements());
+  // `shared` is the memory of the addends before, which all have in turn; -1: there is none yet.
+  RingOperand Open(const HopperOperand& operand, int64_t tile_rows, bool shared_by_cluster,
+                   ValueId shared) {
+    RingOperand staged{.shared = shared,
+                       .tile_rows = tile_rows,
+                       .along_rows = operand.along_rows,
+                       .depth = depth_,
+                       .turned = shape_.dtype == DType::kF32,
+                       .gathered = operand.gathered()};
+    if (shared < 0)
+      staged.shared = b_.Alloc(Space::kShared, shape_.dtype, tile_.stages * staged.elements());
     if (staged.gathered) return staged;
     MappedTensor view = operand.view;
     view.swizzled = true;
@@ -149,15 +179,21 @@ class ProductBuilder {
     block_ = b_.Special(Grid::kBlock, blocks_);
     thread_ = b_.Special(Grid::kThread, kThreads);
     rank_ = b_.Modulo(block_, tile_.cluster * tile_.split);
-    a_staged_ = Open(shape_.a, tile_.rows, false);
-    b_staged_ = Open(shape_.b, tile_.columns, Partners() > 1);
+    for (size_t i = 0; i < addends_.size(); ++i) {
+      const HopperAddend& addend = shape_.addends[i];
+      addends_[i].a = Open(addend.a, tile_.rows, false, addends_[0].a.shared);
+      addends_[i].b = Open(addend.b, tile_.columns, Partners() > 1, addends_[0].b.shared);
+      if (i > 0 && alike_.back().LiesAs(addends_[i]))
+        alike_.back().steps += addends_[i].steps;
+      else
+        alike_.push_back(addends_[i]);
+    }
     results_.Open(thread_, shape_.batch);
     if (tile_.split > 1)
       partial_sums_ = b_.Alloc(Space::kShared, DType::kF32, tile_.rows * tile_.columns);
     if (shape_.three_products)
-      low_of_b_ = b_.Alloc(Space::kShared, DType::kF32, tile_.stages * b_staged_.elements());
-    barriers_ = b_.Alloc(Space::kBarriers, DType::kU64,
-                         (makes_parts_ ? 3 : 2) * tile_.stages);
+      low_of_b_ = b_.Alloc(Space::kShared, DType::kF32, tile_.stages * addends_[0].b.elements());
+    barriers_ = b_.Alloc(Space::kBarriers, DType::kU64, (makes_parts_ ? 3 : 2) * tile_.stages);
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     for (int64_t stage = 0; stage < tile_.stages; ++stage) {
       b_.Do(Code::kBarrierInit, {barriers_, Full(b_.Int(stage))}, {ArrivalsOfStage(), 0, 0});
@@ -174,8 +210,8 @@ class ProductBuilder {
 
   // Of who expects boxes, and of all who gather.
   int64_t ArrivalsOfStage() const {
-    return (shape_.a.gathered() && shape_.b.gathered() ? 0 : 1) +
-           (Gathers() ? kWarpgroupThreads : 0);
+    const HopperAddend& first = shape_.addends[0];
+    return (first.a.gathered() && first.b.gathered() ? 0 : 1) + (Gathers() ? kWarpgroupThreads : 0);
   }
   ValueId Full(ValueId stage) { return stage; }
   ValueId Empty(ValueId stage) { return b_.Plus(stage, b_.Int(tile_.stages)); }
@@ -187,6 +223,9 @@ class ProductBuilder {
   struct StepPlace {
     ValueId stage, parity;
   };
+  StepPlace PlaceOfStep(ValueId round, const RingAddend& addend, ValueId step) {
+    return PlaceOfStep(round, b_.Plus(step, b_.Int(addend.before)));
+  }
   StepPlace PlaceOfStep(ValueId round, ValueId step) {
     const ValueId count = b_.Plus(b_.Times(round, steps_), step);
     return {b_.Modulo(count, tile_.stages), b_.Modulo(b_.Divide(count, tile_.stages), 2)};
@@ -235,11 +274,13 @@ class ProductBuilder {
 
   void Produce() {
     ForTiles([&](ValueId round, const TilePlace& place) {
-      const ValueId step = b_.Loop(steps_);
-      const StepPlace at = PlaceOfStep(round, step);
-      WaitUntilEmpty(at);
-      FetchBoxes(at.stage, StartOf(step), place);
-      b_.End(step);
+      for (const RingAddend& addend : addends_) {
+        const ValueId step = b_.Loop(addend.steps);
+        const StepPlace at = PlaceOfStep(round, addend, step);
+        WaitUntilEmpty(at);
+        FetchBoxes(addend, at.stage, StartOf(addend, step), place);
+        b_.End(step);
+      }
     });
   }
 
@@ -249,19 +290,20 @@ class ProductBuilder {
     b_.Do(Code::kBarrierWait, {barriers_, Empty(at.stage), parity});
   }
   // Of k. Beyond its end there are zeros.
-  ValueId StartOf(ValueId step) {
+  ValueId StartOf(const RingAddend& addend, ValueId step) {
     const ValueId k = b_.Times(step, depth_);
-    return tile_.split > 1 ? b_.Plus(k, b_.Times(rank_, steps_ * depth_)) : k;
+    return tile_.split > 1 ? b_.Plus(k, b_.Times(rank_, addend.steps * depth_)) : k;
   }
 
-  void FetchBoxes(ValueId stage, ValueId k, const TilePlace& place) {
+  void FetchBoxes(const RingAddend& addend, ValueId stage, ValueId k, const TilePlace& place) {
     int64_t elements = 0;
-    for (const RingOperand* operand : {&a_staged_, &b_staged_})
+    for (const RingOperand* operand : {&addend.a, &addend.b})
       if (!operand->gathered) elements += operand->elements();
     b_.Do(Code::kBarrierExpect, {barriers_, Full(stage)},
           {elements * ByteWidth(shape_.dtype), 0, 0});
-    if (!a_staged_.gathered) Fetch(a_staged_, stage, k, place.row, place.batch, 1);
-    if (!b_staged_.gathered) Fetch(b_staged_, stage, k, place.column, place.batch, Partners());
+    const HopperAddend& of = shape_.addends[&addend - addends_.data()];
+    if (!addend.a.gathered) Fetch(addend.a, of.a, stage, k, place.row, place.batch, 1);
+    if (!addend.b.gathered) Fetch(addend.b, of.b, stage, k, place.column, place.batch, Partners());
   }
 
   // By all threads of the first warpgroup. Copies of `behind` steps are under way while those of
@@ -269,18 +311,20 @@ class ProductBuilder {
   // again only when the one after it is full.
   void ProduceTogether() {
     const int64_t behind = std::min({steps_, tile_.stages / 2, tile_.stages - 2});
+    const RingAddend& addend = addends_[0];  // the only one
+    const HopperAddend& of = shape_.addends[0];
     ForTiles([&](ValueId round, const TilePlace& place) {
       const ValueId step = b_.Loop(steps_);
       const StepPlace at = PlaceOfStep(round, step);
       WaitUntilEmpty(at);
-      const ValueId k = StartOf(step);
-      if (!a_staged_.gathered || !b_staged_.gathered) {
+      const ValueId k = StartOf(addend, step);
+      if (!addend.a.gathered || !addend.b.gathered) {
         const ValueId one = b_.If(Speaks());
-        FetchBoxes(at.stage, k, place);
+        FetchBoxes(addend, at.stage, k, place);
         b_.EndIf(one);
       }
-      if (a_staged_.gathered) Gather(a_staged_, shape_.a, gathers_.a, at.stage, place, k);
-      if (b_staged_.gathered) Gather(b_staged_, shape_.b, gathers_.b, at.stage, place, k);
+      if (addend.a.gathered) Gather(addend.a, of.a, gathers_.a, at.stage, place, k);
+      if (addend.b.gathered) Gather(addend.b, of.b, gathers_.b, at.stage, place, k);
       b_.Do(Code::kCommit);
       const ValueId later = behind == 0 ? ValueId{-1} : b_.If(b_.Less(b_.Int(behind - 1), step));
       Deliver(StageBefore(round, step, behind), behind);
@@ -298,7 +342,7 @@ class ProductBuilder {
                  operand.rows_in_lanes},
                 places,
                 {b_.Times(stage, staged.elements()), place.batch,
-                 &operand == &shape_.a ? place.row : place.column, k},
+                 &operand == &shape_.addends[0].a ? place.row : place.column, k},
                 thread_);
   }
 
@@ -310,8 +354,8 @@ class ProductBuilder {
   }
 
   // With partners: a part of the boxes, or of the one box, each of which goes to all of them.
-  void Fetch(const RingOperand& operand, ValueId stage, ValueId k, ValueId row, ValueId batch,
-             int64_t partners) {
+  void Fetch(const RingOperand& operand, const HopperOperand& of, ValueId stage, ValueId k,
+             ValueId row, ValueId batch, int64_t partners) {
     const int64_t rows_each = operand.tile_rows / partners;
     const int64_t boxes = operand.along_rows ? rows_each / operand.wide() : 1;
     ValueId first = b_.Times(stage, operand.elements());
@@ -323,16 +367,8 @@ class ProductBuilder {
       const ValueId to = b_.Plus(first, b_.Int(box * operand.piece()));
       std::vector<ValueId> src = {operand.shared, to, barriers_, Full(stage), operand.map};
       const ValueId rows = b_.Plus(row, b_.Int(box * operand.wide()));
-      if (operand.along_rows)
-        src.insert(src.end(), {rows, k});
-      else
-        src.insert(src.end(), {k, rows});
-      // The innermost of the batch comes first.
-      ValueId left = batch;
-      for (size_t i = shape_.batch.size(); i-- > 0;) {
-        src.push_back(i == 0 ? left : b_.Modulo(left, shape_.batch[i]));
-        left = b_.Divide(left, shape_.batch[i]);
-      }
+      for (const ValueId place : CoordinatesOf(b_, shape_, of, batch, rows, k))
+        src.push_back(place);
       b_.Do(Code::kBoxLoad, src, {partners > 1 ? (int64_t{1} << partners) - 1 : 0, 0, 0});
     }
   }
@@ -342,36 +378,40 @@ class ProductBuilder {
   // By the two warps of the first warpgroup that do not copy.
   void MakeParts() {
     ForTiles([&](ValueId round, const TilePlace&) {
-      const ValueId step = b_.Loop(steps_);
-      const StepPlace at = PlaceOfStep(round, step);
-      b_.Do(Code::kBarrierWait, {barriers_, Full(at.stage), at.parity});
-      MakePartsOfB(b_,
-                   {b_staged_.shared, b_.Times(at.stage, b_staged_.elements()),
-                    b_staged_.along_rows},
-                   low_of_b_, tile_.columns, thread_);
-      b_.Do(Code::kProxyFence);
-      b_.Do(Code::kBarrierArrive, {barriers_, PartsMade(at.stage)});
-      b_.End(step);
+      for (const RingAddend& addend : alike_) {
+        const ValueId step = b_.Loop(addend.steps);
+        const StepPlace at = PlaceOfStep(round, addend, step);
+        b_.Do(Code::kBarrierWait, {barriers_, Full(at.stage), at.parity});
+        // For another addend other threads of the warp have written these places.
+        if (alike_.size() > 1) b_.Do(Code::kWarpSync);
+        // Beside a B that is turned, one that need not be is left as it is.
+        if (shape_.three_products || addend.b.along_rows)
+          MakePartsOfB(
+              b_, {addend.b.shared, b_.Times(at.stage, addend.b.elements()), addend.b.along_rows},
+              low_of_b_, tile_.columns, thread_);
+        b_.Do(Code::kProxyFence);
+        b_.Do(Code::kBarrierArrive, {barriers_, PartsMade(at.stage)});
+        b_.End(step);
+      }
     });
   }
 
   // A stage whose A is in registers. In three products low * high, high * low and high * high: what
   // is small is summed first.
-  void MultiplyRegisters(const StepPlace& place, ValueId added, ValueId registers,
-                         ValueId consumer) {
+  void MultiplyRegisters(const RingAddend& addend, const StepPlace& place, ValueId added,
+                         ValueId registers, ValueId consumer) {
     b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
     LoadStageOfA(b_,
-                 {a_staged_.shared, b_.Times(place.stage, a_staged_.elements()),
-                  a_staged_.along_rows},
+                 {addend.a.shared, b_.Times(place.stage, addend.a.elements()), addend.a.along_rows},
                  consumer, thread_, shape_.three_products, registers);
     WaitForParts(place);
     // All have read A before one of them says that the stage is empty.
     b_.Do(Code::kGroupSync);
     b_.Do(Code::kGroupFence, {added, registers});
-    const ValueId columns = b_.Times(place.stage, b_staged_.elements());
-    std::vector<std::pair<int64_t, ValueId>> of = {{0, b_staged_.shared}};  // A's place, and B
+    const ValueId columns = b_.Times(place.stage, addend.b.elements());
+    std::vector<std::pair<int64_t, ValueId>> of = {{0, addend.b.shared}};  // A's place, and B
     if (shape_.three_products)
-      of.insert(of.end(), {{kStageRegisters, low_of_b_}, {kStageRegisters, b_staged_.shared}});
+      of.insert(of.end(), {{kStageRegisters, low_of_b_}, {kStageRegisters, addend.b.shared}});
     bool alone = shape_.three_products;
     for (const auto& [part, of_b] : of)
       for (int64_t product = 0; product < kProducts; ++product) {
@@ -385,8 +425,7 @@ class ProductBuilder {
   }
 
   void WaitForParts(const StepPlace& place) {
-    if (makes_parts_)
-      b_.Do(Code::kBarrierWait, {barriers_, PartsMade(place.stage), place.parity});
+    if (makes_parts_) b_.Do(Code::kBarrierWait, {barriers_, PartsMade(place.stage), place.parity});
   }
 
   // ---- products
@@ -396,28 +435,27 @@ class ProductBuilder {
     const bool by_stage = SumsByStage(shape_);
     const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, elements);
     const ValueId added = by_stage ? b_.Alloc(Space::kPrivate, DType::kF32, elements) : sums;
-    const ValueId registers =
-        a_in_registers_ ? b_.Alloc(Space::kPrivate, DType::kU32,
-                                   (shape_.three_products ? 2 : 1) * kStageRegisters)
-                        : ValueId{-1};
+    const ValueId registers = a_in_registers_
+                                  ? b_.Alloc(Space::kPrivate, DType::kU32,
+                                             (shape_.three_products ? 2 : 1) * kStageRegisters)
+                                  : ValueId{-1};
     const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
     const ValueId speaks = b_.Less(in_group, b_.Int(Partners()));
-    const auto multiply = [&](const StepPlace& place) {
+    const auto multiply = [&](const RingAddend& addend, const StepPlace& place) {
       b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
       WaitForParts(place);
       b_.Do(Code::kGroupFence, {added});
-      const ValueId rows = b_.Plus(b_.Times(place.stage, a_staged_.elements()),
+      const ValueId rows = b_.Plus(b_.Times(place.stage, addend.a.elements()),
                                    b_.Times(consumer, kWgmmaRows * depth_));
-      const ValueId columns = b_.Times(place.stage, b_staged_.elements());
+      const ValueId columns = b_.Times(place.stage, addend.b.elements());
       for (int64_t product = 0; product < kProducts; ++product) {
         const int64_t step = product * WgmmaDepth(ByteWidth(shape_.dtype));
         const auto at = [&](const RingOperand& operand, ValueId first) {
           return b_.Plus(first, b_.Int(step * (operand.leading() > 0 ? operand.wide() : 1)));
         };
         b_.Do(Code::kGroupMma,
-              {added, a_staged_.shared, at(a_staged_, rows), b_staged_.shared,
-               at(b_staged_, columns)},
-              {tile_.columns, a_staged_.leading(), b_staged_.leading(),
+              {added, addend.a.shared, at(addend.a, rows), addend.b.shared, at(addend.b, columns)},
+              {tile_.columns, addend.a.leading(), addend.b.leading(),
                by_stage && product == 0 ? 1 : 0});
       }
       b_.Do(Code::kGroupCommit);
@@ -432,36 +470,40 @@ class ProductBuilder {
       b_.EndIf(one);
     };
     ForTiles([&](ValueId round, const TilePlace& place) {
-      for (int64_t e = 0; e < elements; ++e)
-        b_.Store(sums, b_.Int(e), b_.Const(DType::kF32, 0));
+      for (int64_t e = 0; e < elements; ++e) b_.Store(sums, b_.Int(e), b_.Const(DType::kF32, 0));
       if (by_stage || a_in_registers_) {
         for (int64_t e = 0; by_stage && e < elements; ++e)
           b_.Store(added, b_.Int(e), b_.Const(DType::kF32, 0));
         // While one warpgroup adds or loads, the unit multiplies for the other.
-        const ValueId step = b_.Loop(steps_);
-        const StepPlace at = PlaceOfStep(round, step);
-        if (a_in_registers_) {
-          MultiplyRegisters(at, added, registers, consumer);
-          b_.Do(Code::kGroupWait, {added, registers}, {0, 0, 0});
-        } else {
-          multiply(at);
-          b_.Do(Code::kGroupWait, {added}, {0, 0, 0});
+        for (const RingAddend& addend : alike_) {
+          const ValueId step = b_.Loop(addend.steps);
+          const StepPlace at = PlaceOfStep(round, addend, step);
+          if (a_in_registers_) {
+            MultiplyRegisters(addend, at, added, registers, consumer);
+            b_.Do(Code::kGroupWait, {added, registers}, {0, 0, 0});
+          } else {
+            multiply(addend, at);
+            b_.Do(Code::kGroupWait, {added}, {0, 0, 0});
+          }
+          release(at.stage);
+          for (int64_t e = 0; by_stage && e < elements; ++e)
+            b_.Store(sums, b_.Int(e),
+                     b_.Alu(Op::kAdd, DType::kF32,
+                            {b_.Load(sums, b_.Int(e)), b_.Load(added, b_.Int(e))}));
+          b_.End(step);
         }
-        release(at.stage);
-        for (int64_t e = 0; by_stage && e < elements; ++e)
-          b_.Store(sums, b_.Int(e),
-                   b_.Alu(Op::kAdd, DType::kF32,
-                          {b_.Load(sums, b_.Int(e)), b_.Load(added, b_.Int(e))}));
-        b_.End(step);
         return Leave(sums, consumer, place);
       }
-      multiply(PlaceOfStep(round, b_.Int(0)));
-      const ValueId counter = b_.Loop(steps_ - 1);
-      const ValueId step = b_.Plus(counter, b_.Int(1));
-      multiply(PlaceOfStep(round, step));
-      b_.Do(Code::kGroupWait, {sums}, {1, 0, 0});
-      release(StageBefore(round, step));
-      b_.End(counter);
+      multiply(addends_[0], PlaceOfStep(round, b_.Int(0)));
+      for (const RingAddend& addend : alike_) {
+        const int64_t done = addend.before == 0 ? 1 : 0;
+        const ValueId counter = b_.Loop(addend.steps - done);
+        const ValueId step = b_.Plus(counter, b_.Int(addend.before + done));
+        multiply(addend, PlaceOfStep(round, step));
+        b_.Do(Code::kGroupWait, {sums}, {1, 0, 0});
+        release(StageBefore(round, step));
+        b_.End(counter);
+      }
       b_.Do(Code::kGroupWait, {sums}, {0, 0, 0});
       release(PlaceOfStep(round, b_.Int(steps_ - 1)).stage);
       Leave(sums, consumer, place);
@@ -507,11 +549,11 @@ class ProductBuilder {
       const ValueId four = b_.Plus(b_.Times(rank_, elements / kTogether), b_.Int(e / kTogether));
       ValueId total = -1;
       for (int64_t rank = 0; rank < tile_.split; ++rank) {
-        const ValueId partial = b_.Add({.code = Code::kClusterLoad,
-                                        .dtype = DType::kF32,
-                                        .lanes = kTogether,
-                                        .src = {partial_sums_, PartialSumOf(consumer, four),
-                                                b_.Int(rank)}});
+        const ValueId partial =
+            b_.Add({.code = Code::kClusterLoad,
+                    .dtype = DType::kF32,
+                    .lanes = kTogether,
+                    .src = {partial_sums_, PartialSumOf(consumer, four), b_.Int(rank)}});
         total = rank == 0 ? partial : b_.Alu(Op::kAdd, DType::kF32, {total, partial});
       }
       for (int64_t i = 0; i < kTogether; ++i)
@@ -528,18 +570,20 @@ class ProductBuilder {
 
   const HopperShape& shape_;
   const HopperTile& tile_;
+  const ProductStores& stores_;
   const ProductGathers& gathers_;
   ProgramBuilder& b_;
   const int64_t tiles_m_, tiles_n_, tiles_, blocks_;
   const int64_t depth_;  // of a stage
-  const int64_t steps_;  // of a block
+  std::vector<RingAddend> addends_;
+  std::vector<RingAddend> alike_;  // the same, as those see them who do not copy
+  const int64_t steps_;               // of a block
   const bool turns_b_, makes_parts_;  // whether B is turned, or written otherwise
   const bool a_in_registers_;
   ResultWriter results_;
   ValueId block_ = -1, thread_ = -1, rank_ = -1, barriers_ = -1;
   ValueId partial_sums_ = -1;  // with `split`
   ValueId low_of_b_ = -1;      // with three products
-  RingOperand a_staged_, b_staged_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Matrix products by warpgroups: C[i][j] = f(sum over k of A[i][k] * B[k][j], i, j), of bf16, f16,
-// an 8-bit float, TF32 (f32 of which the last 13 bits are cut off) or f32 by three products of TF32
-// (two_tf32.h), with sums in f32.
+// Matrix products by warpgroups: C[i][j] = f(sum over k of A[i][k] * B[k][j], i, j), where the sum
+// may go on through further products of as many rows and columns, of bf16, f16, an 8-bit float,
+// TF32 (f32 of which the last 13 bits are cut off) or f32 by three products of TF32 (two_tf32.h),
+// with sums in f32.
 //
 // A block has 384 threads. The first warpgroup gives up its registers, and its first thread copies
 // boxes of A and B by BOXLOAD to the stages, in a ring. The two others multiply: each has half of
@@ -11,7 +12,9 @@
 //
 //   sums       a product's f32 are added in the order of k, those of 32 bytes at a time, as the
 //              matrix unit adds them; of 8-bit floats it adds 128 with few digits, of f32 by three
-//              products 32, and their sum is added in f32. The order depends on k and `split` alone
+//              products 32, and their sum is added in f32. The order depends on the shape and
+//              `split` alone
+//   addends    their steps follow each other in the ring, as if they were of one product
 //   stages     ring of `stages` x 128 bytes of each row of A and column of B
 //   gathers    an operand that no box copies is copied by all threads of the first warpgroup
 //              (gather.h), which arrive at a stage some steps after they have begun its copies
@@ -60,6 +63,10 @@ struct HopperOperand {
   MappedTensor view;
   int64_t elements = 0;     // of the buffer
   bool along_rows = false;  // consecutive elements are of consecutive rows, not k
+  // Above 0: k, or rows, are two dimensions, of which the inner one has so many. The outer ones
+  // come before those of the batch: k's, then that of rows. A stage and a tile lie within an inner
+  // one: heads of an attention beside each other, or passages.
+  int64_t inner_k = 0, inner_rows = 0;
   // Where it has no view: how many elements lie side by side wherever it is read, from a multiple
   // on: 1, 2, 4 or 8. And whether neighbouring rows rather than k lie near each other.
   int64_t run = 0;
@@ -68,12 +75,18 @@ struct HopperOperand {
   bool gathered() const { return run > 0; }
 };
 
+// One of the products that are added.
+struct HopperAddend {
+  HopperOperand a, b;
+  int64_t k = 0;
+};
+
 struct HopperShape {
   DType dtype = DType::kBF16;   // of A and B; f32 is multiplied as TF32
   bool three_products = false;  // of f32: as the sum of two TF32 each
-  int64_t m = 0, n = 0, k = 0;
-  std::vector<int64_t> batch;  // extents, outermost first; up to two
-  HopperOperand a, b;
+  int64_t m = 0, n = 0;
+  std::vector<int64_t> batch;         // extents, outermost first; up to two
+  std::vector<HopperAddend> addends;  // one or more; the ring goes on from one to the next
   std::vector<HopperResult> results;  // that leave in boxes; up to two
 
   int64_t batches() const {
@@ -81,12 +94,24 @@ struct HopperShape {
     for (const int64_t extent : batch) count *= extent;
     return count;
   }
+  // Of all products that are added.
+  int64_t steps() const {
+    int64_t count = 0;
+    for (const HopperAddend& addend : addends) count += addend.k;
+    return count;
+  }
+  bool gathers() const { return addends[0].a.gathered() || addends[0].b.gathered(); }
 };
 
 // The places of operands that are gathered.
 struct ProductGathers {
   GatherPlaces a, b;
 };
+
+// Returns where an element is in the operand's view; `row` is one of A, or a column of B.
+std::vector<ValueId> CoordinatesOf(ProgramBuilder& b, const HopperShape& shape,
+                                   const HopperOperand& operand, ValueId batch, ValueId row,
+                                   ValueId k);
 
 // Returns OK where the operands can be read and a block has room for the tile's stages. Errors:
 // UNIMPLEMENTED names the rule, the value and the limit.

@@ -58,6 +58,9 @@ struct ProductStores {
   //   add    of both rows; `place` is that of the first of the 16 rows and of the two columns
   std::function<void(int64_t half, SumPlace place, ValueId first, ValueId second)> keep;
   std::function<void(ValueId thread, SumPlace place)> add;
+  // Opens a branch around all of a tile, from its first element on, that may be left out, and
+  // returns it; -1, or null: none may. Only where a block has one tile, and copies for itself.
+  std::function<ValueId(ValueId batch, ValueId row, ValueId column)> needed;
 };
 
 // Sums of a warpgroup: 64 rows from `first.row` on, and so many columns.

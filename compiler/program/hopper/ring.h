@@ -17,7 +17,19 @@ inline int64_t DepthOf(DType dtype) { return MappedTensor::kSwizzleBytes / ByteW
 
 // Whether an operand is gathered element by element.
 inline bool GathersElements(const HopperShape& shape) {
-  return shape.a.run == 1 || shape.b.run == 1;
+  return shape.addends[0].a.run == 1 || shape.addends[0].b.run == 1;
+}
+
+// Whether A, or B, of some addend is stored across k.
+inline bool AnyAAlongRows(const HopperShape& shape) {
+  for (const HopperAddend& addend : shape.addends)
+    if (addend.a.along_rows) return true;
+  return false;
+}
+inline bool AnyBAlongRows(const HopperShape& shape) {
+  for (const HopperAddend& addend : shape.addends)
+    if (addend.b.along_rows) return true;
+  return false;
 }
 
 // Of 8-bit floats the unit adds with few digits, and of f32 by three products it cuts off what f32

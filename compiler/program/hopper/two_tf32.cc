@@ -6,6 +6,7 @@ namespace outboard::program {
 namespace {
 
 constexpr int64_t kSignOff = 0x7fffffff, kInfinity = 0x7f800000;
+constexpr int64_t kRoundsToInfinity = 0x7f7ff000;                // as what is larger does
 constexpr int64_t kHalfOfLast = 0x1000, kTf32Bits = 0xffffe000;  // of TF32's last digit
 
 ValueId ConstU32(ProgramBuilder& b, int64_t value) {
@@ -28,14 +29,10 @@ ValueId Least(ProgramBuilder& b, ValueId x, int64_t most) {
 ValueId Element(ProgramBuilder& b, const HopperShape& shape, const HopperOperand& operand,
                 ValueId batch, ValueId row, ValueId k) {
   const int64_t width = ByteWidth(shape.dtype);
-  const std::vector<int64_t>& strides = operand.view.strides;
-  const ValueId outer = operand.along_rows ? k : row, inner = operand.along_rows ? row : k;
-  ValueId index = b.Plus(b.Times(outer, strides[0] / width), inner);
-  for (size_t i = shape.batch.size(), d = 1; i-- > 0; ++d) {
-    index = b.Plus(index, b.Times(i == 0 ? batch : b.Modulo(batch, shape.batch[i]),
-                                  strides[d] / width));
-    batch = b.Divide(batch, shape.batch[i]);
-  }
+  const std::vector<ValueId> at = CoordinatesOf(b, shape, operand, batch, row, k);
+  ValueId index = at[0];
+  for (size_t d = 1; d < at.size(); ++d)
+    index = b.Plus(index, b.Times(at[d], operand.view.strides[d - 1] / width));
   return b.Load(b.Buffer(shape.dtype, operand.view.slot, operand.elements), index);
 }
 
@@ -50,6 +47,23 @@ TwoTf32 SplitRounded(ProgramBuilder& b, ValueId four) {
 ValueId LowOfCut(ProgramBuilder& b, ValueId four) {
   const ValueId bits = Bitcast(b, four, DType::kU32);
   return Minus(b, four, Bitcast(b, With(b, Op::kAnd, bits, kTf32Bits), DType::kF32));
+}
+
+ValueId RoundedToTf32(ProgramBuilder& b, ValueId four) {
+  const ValueId bits = Bitcast(b, four, DType::kU32);
+  const auto all = [&](int64_t value) { return b.Splat(ConstU32(b, value), b.at(four).lanes); };
+  const ValueId size = b.Alu(Op::kAnd, DType::kU32, {bits, all(kSignOff)});
+  const ValueId finite = b.Alu(Op::kCmpLt, DType::kBool, {size, all(kRoundsToInfinity)});
+  const ValueId more = b.Alu(Op::kAdd, DType::kU32, {bits, all(kHalfOfLast)});
+  return Bitcast(b, b.Alu(Op::kWhere, DType::kU32, {finite, more, bits}), DType::kF32);
+}
+
+ValueId IsInfiniteOrNan(ProgramBuilder& b, ValueId x) {
+  const ValueId size =
+      b.Alu(Op::kAnd, DType::kU32, {Bitcast(b, x, DType::kU32), ConstU32(b, kSignOff)});
+  const ValueId finite = b.Alu(Op::kCmpLt, DType::kBool, {size, ConstU32(b, kInfinity)});
+  return b.Alu(Op::kCmpEq, DType::kBool,
+               {finite, b.Add({.code = Code::kConst, .dtype = DType::kBool, .imm = {0, 0, 0}})});
 }
 
 void ComputeAgain(ProgramBuilder& b, const HopperShape& shape, ValueId thread,
@@ -75,23 +89,24 @@ void ComputeAgain(ProgramBuilder& b, const HopperShape& shape, ValueId thread,
       b.Plus(b.Plus(b.Plus(tile.first.row, b.Times(tile.consumer, kWgmmaRows)),
                     b.Times(b.Divide(in_group, kWarpThreads), 16)),
              b.Plus(b.Divide(in_warp, 4), b.Times(b.Modulo(b.Divide(element, 2), 2), 8)));
-  const ValueId column =
-      b.Plus(b.Plus(tile.first.column, b.Times(b.Divide(element, 4), 8)),
-             b.Plus(b.Times(b.Modulo(in_warp, 4), 2), b.Modulo(element, 2)));
+  const ValueId column = b.Plus(b.Plus(tile.first.column, b.Times(b.Divide(element, 4), 8)),
+                                b.Plus(b.Times(b.Modulo(in_warp, 4), 2), b.Modulo(element, 2)));
   const ValueId total = b.Alloc(Space::kPrivate, DType::kF32, 1);
   b.Store(total, b.Int(0), b.Const(DType::kF32, 0));
-  const ValueId k = b.Loop(shape.k);
-  const ValueId product = b.Alu(
-      Op::kMul, DType::kF32,
-      {Element(b, shape, shape.a, tile.first.batch, Least(b, row, shape.m - 1), k),
-       Element(b, shape, shape.b, tile.first.batch, Least(b, column, shape.n - 1), k)});
-  b.Store(total, b.Int(0),
-          b.Add({.code = Code::kAlu,
-                 .op = Op::kAdd,
-                 .dtype = DType::kF32,
-                 .src = {b.Load(total, b.Int(0)), product},
-                 .imm = {static_cast<int64_t>(Rounding::kWithProduct), 0, 0}}));
-  b.End(k);
+  for (const HopperAddend& addend : shape.addends) {
+    const ValueId k = b.Loop(addend.k);
+    const ValueId product =
+        b.Alu(Op::kMul, DType::kF32,
+              {Element(b, shape, addend.a, tile.first.batch, Least(b, row, shape.m - 1), k),
+               Element(b, shape, addend.b, tile.first.batch, Least(b, column, shape.n - 1), k)});
+    b.Store(total, b.Int(0),
+            b.Add({.code = Code::kAlu,
+                   .op = Op::kAdd,
+                   .dtype = DType::kF32,
+                   .src = {b.Load(total, b.Int(0)), product},
+                   .imm = {static_cast<int64_t>(Rounding::kWithProduct), 0, 0}}));
+    b.End(k);
+  }
   b.Store(tile.sums, element, b.Load(total, b.Int(0)));
   b.EndIf(again);
   b.End(element);

@@ -37,6 +37,12 @@ TwoTf32 SplitRounded(ProgramBuilder& b, ValueId four);
 // The low part of four f32 whose high part is what the unit reads of them.
 ValueId LowOfCut(ProgramBuilder& b, ValueId four);
 
+// Four f32 as a unit is to read them in one product, the nearest TF32. What would become an
+// infinity, or is one, is cut off.
+ValueId RoundedToTf32(ProgramBuilder& b, ValueId four);
+// Whether a single f32 is so.
+ValueId IsInfiniteOrNan(ProgramBuilder& b, ValueId x);
+
 // Computes the thread's sums of the tile that are infinite or NaN once more, in f32: an infinity
 // has no low part. By all threads; those whose sums are finite only look at them.
 void ComputeAgain(ProgramBuilder& b, const HopperShape& shape, ValueId thread, const SumTile& tile);

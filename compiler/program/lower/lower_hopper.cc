@@ -36,23 +36,43 @@ class HopperLowering {
         ForBoth(place, first, second, [&] { low_.Store(direct); });
         if (branch >= 0) low_.b_.EndIf(branch);
       };
+    if (EndsEarly())
+      stores.needed = [&](ValueId batch, ValueId row, ValueId column) {
+        const codegen::MmaProduct& product = plan_.product;
+        low_.BindAll(product.batch, batch);
+        const ValueId branch =
+            low_.IfBelowEnds(product, row, plan_.tile.rows, column, plan_.tile.columns);
+        for (const int r : product.batch) low_.Unbind(r);
+        return branch;
+      };
     RowSums sums(low_, plan_.product, /*tile_rows=*/0, plan_.tile.columns);
     if (sums.any()) AddSums(sums, stores);
     const int64_t depth = DepthOf(plan_.shape.dtype), split = plan_.tile.split;
-    const int64_t steps = Ceil(Ceil(plan_.shape.k, depth), split) * split * depth;
+    // What gathers has one addend.
+    const HopperAddend& of = plan_.shape.addends[0];
+    const int64_t steps = Ceil(Ceil(of.k, depth), split) * split * depth;
+    const codegen::MmaAddend& addend = plan_.product.addends[0];
     const ProductGathers gathers{
-        Places(plan_.product.rows, plan_.shape.a, plan_.tile.rows, steps),
-        Places(plan_.product.columns, plan_.shape.b, plan_.tile.columns, steps)};
+        Places(addend.rows, plan_.product.rows, of.a, plan_.tile.rows, steps),
+        Places(addend.columns, plan_.product.columns, of.b, plan_.tile.columns, steps)};
     AddHopperProduct(low_.b_, plan_.shape, plan_.tile, stores, gathers);
     return low_.b_.Take(static_cast<int>(kernel_.slot_elements.size()));
   }
 
  private:
+  bool EndsEarly() const {
+    const codegen::MmaProduct& product = plan_.product;
+    for (const std::vector<int>* ranges :
+         {&product.batch, &product.rows.ranges, &product.columns.ranges})
+      for (const int r : *ranges)
+        if (kernel_.ranges[r].end() != nullptr) return true;
+    return false;
+  }
+
   void AddSums(RowSums& sums, ProductStores& stores) {
     stores.keep = [&](int64_t half, SumPlace place, ValueId first, ValueId second) {
       int64_t lane = 0;
-      ForBoth(place, first, second,
-              [&] { sums.Keep(half, low_.b_.Int(lane++), place.inside); });
+      ForBoth(place, first, second, [&] { sums.Keep(half, low_.b_.Int(lane++), place.inside); });
     };
     stores.add = [&](ValueId thread, SumPlace place) {
       low_.BindAll(plan_.product.batch, place.batch);
@@ -62,32 +82,33 @@ class HopperLowering {
   }
 
   // Null for what has a view. `tile`: rows of a tile; `steps`: those of all stages.
-  GatherPlaces Places(const codegen::MmaSide& side, const HopperOperand& operand, int64_t tile,
-                      int64_t steps) {
+  GatherPlaces Places(const codegen::MmaFactor& of, const codegen::MmaSide& side,
+                      const HopperOperand& operand, int64_t tile, int64_t steps) {
     if (!operand.gathered()) return nullptr;
     // Nothing says of the last tiles of an order that is not whole that they are in the matrix.
     const int64_t down = Ceil(plan_.shape.m, plan_.tile.rows);
     const bool cut = side.count % tile != 0 || down % std::min(plan_.tile.order, down) != 0;
-    return [this, &side, &operand, cut, steps](ValueId batch, ValueId row, ValueId k) {
+    return [this, &of, &side, &operand, cut, steps](ValueId batch, ValueId row, ValueId k) {
       const codegen::MmaProduct& product = plan_.product;
+      const codegen::MmaAddend& addend = product.addends[0];
       ProgramBuilder& b = low_.b_;
       const auto below = [&](ValueId value, bool runs, int64_t count) {
         return b.Less(runs ? b.Plus(value, b.Int(operand.run - 1)) : value, b.Int(count));
       };
       GatheredPlace place;
       if (cut) place.inside = below(row, operand.along_rows, side.count);
-      if (product.steps != steps)
-        place.inside = low_.And(place.inside, below(k, !operand.along_rows, product.steps));
+      if (addend.steps != steps)
+        place.inside = low_.And(place.inside, below(k, !operand.along_rows, addend.steps));
       low_.Enter();
       low_.BindAll(product.batch, batch);
       low_.BindAll(side.ranges, row);
-      low_.BindAll(product.reduced, k);
-      const UOp* const load = side.value;
+      low_.BindAll(addend.reduced, k);
+      const UOp* const load = of.value;
       if (load->src.size() == 3)
         place.inside = low_.And(place.inside, low_.Gate(Conjuncts(load->src[1])));
-      place.index = IndexOf(load, {&product.batch, &side.ranges}, product.reduced);
+      place.index = IndexOf(load, {&product.batch, &side.ranges}, addend.reduced);
       place.buffer = low_.buffers_[GlobalOfAccess(load).slot()];
-      for (const std::vector<int>* ranges : {&product.batch, &side.ranges, &product.reduced})
+      for (const std::vector<int>* ranges : {&product.batch, &side.ranges, &addend.reduced})
         for (const int r : *ranges) low_.Unbind(r);
       low_.Leave();
       return place;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "compiler/optimize/operands/mma.h"
 #include "compiler/program/lower/lowering.h"
 
 namespace outboard::program {
@@ -40,6 +41,33 @@ std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces) {
 }
 
 }  // namespace
+
+ValueId Lowering::IfBelowEnds(const codegen::MmaProduct& product, ValueId row, int64_t rows,
+                              ValueId column, int64_t columns) {
+  ValueId all = And(ReachesBelowEnds(product.rows.ranges, row, rows),
+                    ReachesBelowEnds(product.columns.ranges, column, columns));
+  for (const int r : product.batch)
+    if (const UOp* const end = kernel_.ranges[r].end())
+      all = And(all, b_.Less(value_[r], Emit(end)));
+  return all < 0 ? -1 : b_.If(all);
+}
+
+ValueId Lowering::ReachesBelowEnds(const std::vector<int>& ranges, ValueId first, int64_t size) {
+  ValueId all = -1;
+  int64_t below = 1;
+  for (size_t i = ranges.size(); i-- > 0;) {
+    const int64_t extent = kernel_.ranges[ranges[i]].extent;
+    const UOp* const end = kernel_.ranges[ranges[i]].end();
+    // Then the points after the first one do not begin the range anew.
+    const bool grows = i == 0 || extent * below % size == 0;
+    if (end != nullptr && grows) {
+      const ValueId value = b_.Divide(first, below);
+      all = And(all, b_.Less(i == 0 ? value : b_.Modulo(value, extent), Emit(end)));
+    }
+    below *= extent;
+  }
+  return all;
+}
 
 void Lowering::TaskLoops(size_t level, const std::vector<ValueId>& steps) {
   if (level == steps.size()) {

@@ -8,7 +8,8 @@
 //     LDMATRIX, MMA
 //   stores                                          any values of a sum, element by element
 //
-// Past the ends of rows, columns and steps there are zeros in shared memory.
+// Past the ends of rows, columns and steps there are zeros in shared memory; beyond those of VARs a
+// block leaves at once. Of products that are added each has such a loop, into the same sums.
 //
 // Three products for one of f32: x is high + low, high rounded to the 11 digits that the unit
 // reads. low * high, high * low and high * high of one MMA's steps are summed by the unit from 0
@@ -28,6 +29,8 @@
 
 namespace outboard::program {
 
+using codegen::MmaAddend;
+using codegen::MmaFactor;
 using codegen::MmaParts;
 using codegen::MmaPlan;
 using codegen::MmaProduct;
@@ -38,11 +41,6 @@ namespace {
 
 constexpr int64_t kFragment = 16, kMatrixSide = 8, kSumsOfFragment = 8;
 constexpr int64_t kChunkBytes = 16;
-
-// Of f32.
-constexpr int64_t kSignOff = 0x7fffffff, kInfinity = 0x7f800000;
-constexpr int64_t kRoundsToInfinity = 0x7f7ff000;  // as what is larger does
-constexpr int64_t kHalfOfLast = 0x1000;            // of TF32's last digit
 
 int64_t TimesOf(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
@@ -59,36 +57,27 @@ class MmaLowering {
         unit_(plan.unit),
         row_sums_(low_, product_, tile_.rows, tile_.columns),
         chunk_(kChunkBytes / ByteWidth(product_.dtype)),
-        depth_(2 * chunk_),
-        times_(TimesOf(product_.steps, tile_.steps)),
-        stages_(std::min(tile_.stages, times_)) {
+        depth_(2 * chunk_) {
     low_.mapped_ = kernel.OutputSet();
   }
 
   Program Run() {
     Place();
-    Open(rows_);
-    Open(columns_);
+    OpenMemory(rows_);
+    OpenMemory(columns_);
+    const ValueId branch = low_.IfBelowEnds(product_, rows_.origin, tile_.rows, columns_.origin,
+                                            tile_.columns);
     fragments_down_ = tile_.rows / tile_.warps_down / kFragment;
     fragments_across_ = tile_.columns / tile_.warps_across / kFragment;
     const int64_t sums = SumOf(fragments_down_, 0, 0);
     sums_ = b_.Alloc(Space::kPrivate, DType::kF32, sums);
     for (int64_t i = 0; i < sums; ++i) b_.Store(sums_, b_.Int(i), b_.Const(DType::kF32, 0));
     low_.Enter();
-    for (int64_t stage = 0; stage + 1 < stages_; ++stage) {
-      Fetch(b_.Int(stage), b_.Int(stage));
-      Deposit(b_.Int(stage));
-      b_.Add({.code = Code::kCommit});
-    }
-    if (stages_ == 1) {
-      Fetch(b_.Int(0), b_.Int(0));
-      Deposit(b_.Int(0));
-      b_.Add({.code = Code::kCommit});
-    }
-    MainLoop();
+    for (const MmaAddend& addend : product_.addends) Add(addend);
     if (product_.parts == MmaParts::kThree) ComputeAgain();
     Stores();
     low_.Leave();
+    if (branch >= 0) b_.EndIf(branch);
     return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
   }
 
@@ -99,7 +88,8 @@ class MmaLowering {
   // and lines are turned twice as far.
   struct Operand {
     const MmaSide* side = nullptr;
-    int64_t tile = 0;  // rows or columns of it
+    const MmaFactor* of = nullptr;  // the addend that is summed now
+    int64_t tile = 0;                // rows or columns of it
     ValueId origin = -1, warp = -1;
     int64_t warp_size = 0;
     int64_t lines = 0, length = 0, pieces = 0;  // a thread's pieces of a stage
@@ -109,7 +99,7 @@ class MmaLowering {
 
   int64_t Chunks(const Operand& operand) const { return operand.length / chunk_; }
   bool TakesElements(const Operand& operand) const {
-    return operand.side->across && product_.dtype == DType::kF32;
+    return operand.of->across && product_.dtype == DType::kF32;
   }
 
   // The block's tile and the warp's part of it.
@@ -139,14 +129,47 @@ class MmaLowering {
     columns_.warp_size = tile_.columns / tile_.warps_across;
   }
 
-  void Open(Operand& operand) {
-    operand.lines = operand.side->across ? tile_.steps : operand.tile;
-    operand.length = operand.side->across ? operand.tile : tile_.steps;
-    const int64_t elements = operand.lines * operand.length;
-    operand.pieces = elements / operand.side->run / tile_.threads();
-    operand.memory = b_.Alloc(Space::kShared, product_.dtype, stages_ * elements);
-    if (!operand.side->copied)
-      operand.values = b_.Alloc(Space::kPrivate, product_.dtype, operand.pieces);
+  int64_t StagesOf(const MmaAddend& addend) const {
+    return std::min(tile_.stages, TimesOf(addend.steps, tile_.steps));
+  }
+  int64_t PiecesOf(const Operand& operand, const MmaFactor& of) const {
+    return operand.tile * tile_.steps / of.run / tile_.threads();
+  }
+
+  // For all addends.
+  void OpenMemory(Operand& operand) {
+    int64_t stages = 0, computed = 0;
+    for (const MmaAddend& addend : product_.addends) {
+      const MmaFactor& of = &operand == &rows_ ? addend.rows : addend.columns;
+      stages = std::max(stages, StagesOf(addend));
+      if (!of.copied) computed = std::max(computed, PiecesOf(operand, of));
+    }
+    operand.memory = b_.Alloc(Space::kShared, product_.dtype, stages * operand.tile * tile_.steps);
+    if (computed > 0) operand.values = b_.Alloc(Space::kPrivate, product_.dtype, computed);
+  }
+
+  void Open(Operand& operand, const MmaFactor& of) {
+    operand.of = &of;
+    operand.lines = of.across ? tile_.steps : operand.tile;
+    operand.length = of.across ? operand.tile : tile_.steps;
+    operand.pieces = PiecesOf(operand, of);
+  }
+
+  // Adds all steps of an addend to the sums.
+  void Add(const MmaAddend& addend) {
+    // The stages of the addend before have been read.
+    if (addend_ != nullptr) b_.Barrier();
+    addend_ = &addend;
+    Open(rows_, addend.rows);
+    Open(columns_, addend.columns);
+    times_ = TimesOf(addend.steps, tile_.steps);
+    stages_ = StagesOf(addend);
+    for (int64_t stage = 0; stage == 0 || stage + 1 < stages_; ++stage) {
+      Fetch(b_.Int(stage), b_.Int(stage));
+      Deposit(b_.Int(stage));
+      b_.Add({.code = Code::kCommit});
+    }
+    MainLoop();
   }
 
   // The first element of a chunk of a line, whose number is `low` modulo 8.
@@ -171,7 +194,7 @@ class MmaLowering {
     ValueId column;
   };
   Piece PieceOf(const Operand& operand, int64_t number) {
-    const int64_t in_line = operand.length / operand.side->run, threads = tile_.threads();
+    const int64_t in_line = operand.length / operand.of->run, threads = tile_.threads();
     Piece piece;
     if (threads % in_line == 0) {
       piece.line = b_.Plus(b_.Divide(thread_, in_line), b_.Int(number * (threads / in_line)));
@@ -181,41 +204,42 @@ class MmaLowering {
       piece.line = b_.Divide(of_all, in_line);
       piece.number = b_.Modulo(of_all, in_line);
     }
-    piece.column = b_.Times(piece.number, operand.side->run);
+    piece.column = b_.Times(piece.number, operand.of->run);
     return piece;
   }
   ValueId TargetOf(const Operand& operand, const Piece& piece, ValueId stage) {
-    const int64_t in_chunk = chunk_ / operand.side->run;
+    const int64_t in_chunk = chunk_ / operand.of->run;
     const ValueId element = ElementOf(operand, stage, piece.line, b_.Modulo(piece.line, 8),
                                       b_.Divide(piece.number, in_chunk));
-    return b_.Plus(element, b_.Times(b_.Modulo(piece.number, in_chunk), operand.side->run));
+    return b_.Plus(element, b_.Times(b_.Modulo(piece.number, in_chunk), operand.of->run));
   }
 
   // Binds the ranges of a piece; returns the condition that it exists, -1: it does.
   ValueId Bind(const Operand& operand, const Piece& piece, ValueId time) {
+    const MmaFactor& of = *operand.of;
     const MmaSide& side = *operand.side;
-    const ValueId along = side.across ? piece.column : piece.line;
+    const ValueId along = of.across ? piece.column : piece.line;
     const ValueId index = b_.Plus(operand.origin, along);
     const ValueId step =
-        b_.Plus(b_.Times(time, tile_.steps), side.across ? piece.line : piece.column);
+        b_.Plus(b_.Times(time, tile_.steps), of.across ? piece.line : piece.column);
     ValueId inside = -1;
     const auto below = [&](ValueId value, int64_t count, int64_t size, bool runs) {
       if (count % size == 0) return;
-      const ValueId last = runs ? b_.Plus(value, b_.Int(side.run - 1)) : value;
+      const ValueId last = runs ? b_.Plus(value, b_.Int(of.run - 1)) : value;
       inside = low_.And(inside, b_.Less(last, b_.Int(count)));
     };
-    below(index, side.count, operand.tile, side.across);
-    below(step, product_.steps, tile_.steps, !side.across);
+    below(index, side.count, operand.tile, of.across);
+    below(step, addend_->steps, tile_.steps, !of.across);
     low_.BindAll(side.ranges, index);
-    low_.BindAll(product_.reduced, step);
-    for (const int r : product_.reduced)
+    low_.BindAll(addend_->reduced, step);
+    for (const int r : addend_->reduced)
       if (const UOp* const end = kernel_.ranges[r].end())
         inside = low_.And(inside, b_.Less(low_.value_[r], low_.Emit(end)));
     return inside;
   }
   void Unbind(const Operand& operand) {
     for (const int r : operand.side->ranges) low_.Unbind(r);
-    for (const int r : product_.reduced) low_.Unbind(r);
+    for (const int r : addend_->reduced) low_.Unbind(r);
   }
 
   // Begins the copies of a time, and computes what is not copied.
@@ -225,8 +249,8 @@ class MmaLowering {
         low_.Enter();
         const Piece piece = PieceOf(*operand, number);
         const ValueId inside = Bind(*operand, piece, time);
-        const UOp* const value = operand->side->value;
-        if (operand->side->copied) {
+        const UOp* const value = operand->of->value;
+        if (operand->of->copied) {
           Copy(*operand, TargetOf(*operand, piece, stage), inside);
         } else {
           const ValueId place = b_.Int(number);
@@ -243,8 +267,8 @@ class MmaLowering {
   }
 
   void Copy(const Operand& operand, ValueId target, ValueId inside) {
-    const UOp* const load = operand.side->value;
-    const int64_t run = operand.side->run;
+    const UOp* const load = operand.of->value;
+    const int64_t run = operand.of->run;
     Instruction copy{.code = Code::kCopy, .imm = {run, run > 1 ? 1 : 0, 0}};
     const ValueId gate = load->src.size() == 3 ? low_.Gate(Conjuncts(load->src[1])) : ValueId{-1};
     const ValueId index = low_.Emit(load->src[0]->src[1]);
@@ -257,14 +281,14 @@ class MmaLowering {
   // Stores what was computed to shared memory.
   void Deposit(ValueId stage) {
     for (const Operand* operand : {&rows_, &columns_})
-      for (int64_t number = 0; !operand->side->copied && number < operand->pieces; ++number)
+      for (int64_t number = 0; !operand->of->copied && number < operand->pieces; ++number)
         b_.Store(operand->memory, TargetOf(*operand, PieceOf(*operand, number), stage),
                  b_.Load(operand->values, b_.Int(number)));
   }
 
   void MainLoop() {
     const int64_t ahead = stages_ - 1;
-    const bool computes = !product_.rows.copied || !product_.columns.copied;
+    const bool computes = !addend_->rows.copied || !addend_->columns.copied;
     const ValueId time = b_.Loop(times_);
     low_.Enter();
     b_.Add({.code = Code::kWait, .imm = {std::max<int64_t>(0, ahead - 1), 0, 0}});
@@ -296,7 +320,7 @@ class MmaLowering {
   ValueId Load(const Operand& operand, ValueId stage, int64_t fragment, int64_t step) {
     if (IsAmd()) return LoadForAmd(operand, stage, fragment, step);
     if (TakesElements(operand)) return LoadElements(operand, stage, fragment, step);
-    const bool is_rows = &operand == &rows_, across = operand.side->across;
+    const bool is_rows = &operand == &rows_, across = operand.of->across;
     const ValueId low = b_.Modulo(lane_, 8), second = b_.Divide(lane_, 16),
                   first = b_.Modulo(b_.Divide(lane_, 8), 2);
     const ValueId own = is_rows ? first : second, steps = is_rows ? second : first;
@@ -319,9 +343,9 @@ class MmaLowering {
     const auto element = [&](ValueId line, ValueId low, ValueId chunk) {
       return ElementOf(operand, stage, line, low, chunk);
     };
-    return LoadAmdOperand(
-        b_, unit_, {operand.memory, product_.dtype, chunk_, operand.side->across, element}, lane_,
-        along, step * depth_);
+    return LoadAmdOperand(b_, unit_,
+                          {operand.memory, product_.dtype, chunk_, operand.of->across, element},
+                          lane_, along, step * depth_);
   }
 
   // The same of f32 whose rows or columns lie side by side, in the same order.
@@ -335,31 +359,11 @@ class MmaLowering {
       const int64_t steps = is_rows ? matrix / 2 : matrix % 2;
       const ValueId number = b_.Plus(begin, b_.Int(own * kMatrixSide));
       const ValueId line = b_.Plus(b_.Modulo(lane_, 4), b_.Int(step * depth_ + steps * chunk_));
-      const ValueId first = ElementOf(operand, stage, line, b_.Modulo(line, 8),
-                                      b_.Divide(number, chunk_));
+      const ValueId first =
+          ElementOf(operand, stage, line, b_.Modulo(line, 8), b_.Divide(number, chunk_));
       all.src.push_back(b_.Load(operand.memory, b_.Plus(first, b_.Modulo(number, chunk_))));
     }
     return b_.Add(std::move(all));
-  }
-
-  ValueId ConstU32(int64_t value) {
-    return b_.Add({.code = Code::kConst, .dtype = DType::kU32, .imm = {value, 0, 0}});
-  }
-  ValueId Splat32(int64_t value) { return b_.Splat(ConstU32(value), 4); }
-  ValueId AsU32(ValueId x) {
-    return b_.Add({.code = Code::kBitcast, .dtype = DType::kU32, .lanes = 4, .src = {x}});
-  }
-  ValueId AsF32(ValueId x) {
-    return b_.Add({.code = Code::kBitcast, .dtype = DType::kF32, .lanes = 4, .src = {x}});
-  }
-
-  // Four f32 as the unit is to read them. What would become an infinity, or is one, is cut off.
-  ValueId Rounded(ValueId x) {
-    const ValueId bits = AsU32(x);
-    const ValueId size = b_.Alu(Op::kAnd, DType::kU32, {bits, Splat32(kSignOff)});
-    const ValueId finite = b_.Alu(Op::kCmpLt, DType::kBool, {size, Splat32(kRoundsToInfinity)});
-    const ValueId more = b_.Alu(Op::kAdd, DType::kU32, {bits, Splat32(kHalfOfLast)});
-    return AsF32(b_.Alu(Op::kWhere, DType::kU32, {finite, more, bits}));
   }
 
   ValueId Zeros() { return b_.Splat(b_.Const(DType::kF32, 0), 4); }
@@ -379,8 +383,8 @@ class MmaLowering {
         columns.push_back(Load(columns_, stage, j, step));
       switch (product_.parts) {
         case MmaParts::kRounded:
-          for (ValueId& row : rows) row = Rounded(row);
-          for (ValueId& column : columns) column = Rounded(column);
+          for (ValueId& row : rows) row = RoundedToTf32(b_, row);
+          for (ValueId& column : columns) column = RoundedToTf32(b_, column);
           [[fallthrough]];
         case MmaParts::kWhole:
           EachSum([&](int64_t i, int64_t j, ValueId before) {
@@ -434,17 +438,13 @@ class MmaLowering {
     const int64_t sums = fragments_down_ * fragments_across_ * kSumsOfFragment;
     const ValueId sum = b_.Loop(sums);
     low_.Enter();
-    const ValueId bits =
-        b_.Add({.code = Code::kBitcast, .dtype = DType::kU32, .src = {b_.Load(sums_, sum)}});
-    const ValueId size = b_.Alu(Op::kAnd, DType::kU32, {bits, ConstU32(kSignOff)});
-    const ValueId finite = b_.Alu(Op::kCmpLt, DType::kBool, {size, ConstU32(kInfinity)});
-    const ValueId again = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {finite, False()}));
+    const ValueId again = b_.If(IsInfiniteOrNan(b_, b_.Load(sums_, sum)));
     low_.Enter();
     const ValueId fragment = b_.Divide(sum, 4), element = b_.Modulo(sum, 4);
     const ValueId row = b_.Plus(b_.Times(b_.Divide(fragment, fragments_across_ * 2), kFragment),
                                 b_.Times(b_.Divide(element, 2), 8));
-    const ValueId column = b_.Plus(b_.Times(b_.Modulo(fragment, fragments_across_ * 2), 8),
-                                   b_.Modulo(element, 2));
+    const ValueId column =
+        b_.Plus(b_.Times(b_.Modulo(fragment, fragments_across_ * 2), 8), b_.Modulo(element, 2));
     Inside(rows_, b_.Plus(FirstRow(), row), 1, [&] {
       Inside(columns_, b_.Plus(FirstColumn(), column), 1,
              [&] { b_.Store(sums_, sum, PlainSum()); });
@@ -454,25 +454,24 @@ class MmaLowering {
     low_.Leave();
     b_.End(sum);
   }
-  ValueId False() {
-    return b_.Add({.code = Code::kConst, .dtype = DType::kBool, .imm = {0, 0, 0}});
-  }
   ValueId PlainSum() {
     const ValueId total = b_.Alloc(Space::kPrivate, DType::kF32, 1);
     b_.Store(total, b_.Int(0), b_.Const(DType::kF32, 0));
-    const ValueId step = b_.Loop(product_.steps);
-    low_.Enter();
-    low_.BindAll(product_.reduced, step);
-    const ValueId term = b_.Cast(low_.Emit(product_.sum->src[0]), DType::kF32);
-    b_.Store(total, b_.Int(0),
-             b_.Add({.code = Code::kAlu,
-                     .op = Op::kAdd,
-                     .dtype = DType::kF32,
-                     .src = {b_.Load(total, b_.Int(0)), term},
-                     .imm = {static_cast<int64_t>(Rounding::kWithProduct), 0, 0}}));
-    for (const int r : product_.reduced) low_.Unbind(r);
-    low_.Leave();
-    b_.End(step);
+    for (const MmaAddend& addend : product_.addends) {
+      const ValueId step = b_.Loop(addend.steps);
+      low_.Enter();
+      low_.BindAll(addend.reduced, step);
+      const ValueId term = b_.Cast(low_.Emit(addend.term), DType::kF32);
+      b_.Store(total, b_.Int(0),
+               b_.Add({.code = Code::kAlu,
+                       .op = Op::kAdd,
+                       .dtype = DType::kF32,
+                       .src = {b_.Load(total, b_.Int(0)), term},
+                       .imm = {static_cast<int64_t>(Rounding::kWithProduct), 0, 0}}));
+      for (const int r : addend.reduced) low_.Unbind(r);
+      low_.Leave();
+      b_.End(step);
+    }
     return b_.Load(total, b_.Int(0));
   }
 
@@ -586,8 +585,9 @@ class MmaLowering {
   const MmaTile& tile_;
   const MatrixUnit unit_;
   RowSums row_sums_;
-  const int64_t chunk_, depth_;  // elements: of 16 bytes, and steps of an MMA
-  const int64_t times_, stages_;
+  const int64_t chunk_, depth_;        // elements: of 16 bytes, and steps of an MMA
+  const MmaAddend* addend_ = nullptr;  // that is summed now
+  int64_t times_ = 0, stages_ = 0;     // of it
   int64_t fragments_down_ = 0, fragments_across_ = 0;
   ValueId thread_ = -1, lane_ = -1, sums_ = -1;
   Operand rows_, columns_;

@@ -39,7 +39,7 @@ ValueId Lowering::Emit(const UOp* root) {
     };
     if (staged_.contains(node) || copied_.contains(node)) {
       // Read as it was copied.
-    } else if (units_.contains(node)) {
+    } else if (units_.contains(node) || together_.contains(node)) {
       // Not as arithmetic.
     } else if (node->op == Op::kLoad) {
       if (node->src.size() == 3) {
@@ -76,6 +76,9 @@ ValueId Lowering::Compute(const UOp* node) {
   }
   if (const auto it = units_.find(node); it != units_.end())
     return ByUnit(it->second, Unscaled(it->second));
+  // A matrix unit sums narrow floats in f32.
+  if (const auto it = together_.find(node); it != together_.end())
+    return b_.Cast(it->second, node->dtype);
   switch (node->op) {
     case Op::kConst:
       return b_.Add(
@@ -91,9 +94,6 @@ ValueId Lowering::Compute(const UOp* node) {
     }
     case Op::kLoad: return Load(node);
     case Op::kReduceLoop: {
-      // A matrix unit sums narrow floats in f32.
-      if (const auto it = together_.find(node); it != together_.end())
-        return b_.Cast(it->second, node->dtype);
       const ResultPlace& result = results_.at(node);
       return b_.Load(result.memory, PlaceIn(result.ranges));
     }

@@ -39,6 +39,10 @@
 #include "compiler/program/online/exponential.h"
 #include "compiler/program/program.h"
 
+namespace outboard::codegen {
+struct MmaProduct;
+}
+
 namespace outboard::program {
 
 using codegen::GroupPlan;
@@ -152,6 +156,13 @@ class Lowering {
       if (i > 0) index = b_.Divide(index, extent);
     }
   }
+
+  // Opens a branch around the code that follows, for a block's tile of a product, of which nothing
+  // may lie below the ends of ranges; -1: no range ends early. The batch is bound; `row` and
+  // `column` are the tile's first ones, multiples of its size.
+  ValueId IfBelowEnds(const codegen::MmaProduct& product, ValueId row, int64_t rows,
+                      ValueId column, int64_t columns);
+  ValueId ReachesBelowEnds(const std::vector<int>& ranges, ValueId first, int64_t size);
 
   // Opens branches around the code that follows, for ranges that end before their extent.
   std::vector<ValueId> BelowEnds(const std::vector<int>& ranges) {
