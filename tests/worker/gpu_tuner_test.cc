@@ -185,6 +185,34 @@ TEST_F(GpuTuner, WithColdCaches_TheCachesAreOverwrittenBeforeEachTimedRun) {
   }
 }
 
+template <class Function>
+Function* OfFakeNvml(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(dlopen(FAKE_NVML, RTLD_NOW), name));
+}
+
+TEST_F(GpuTuner, Trials_HaveTheClocksThatTheyWereMadeAt) {
+  setenv("OUTBOARD_NVML", FAKE_NVML, 1);
+  OfFakeNvml<void(const char*)>("outboard_fake_nvml_clocks")("1980,1980,1000,1900,1500,1500,1980");
+  Graph g;
+  const UOp* const sink = Product(g, DType::kF32, 8, 16, 8);
+  ExpectRight(Answer(*NewEngine(1), sink), sink);
+  const Tuning found = TheOnlyOne();
+  int timed = 0, throttled = 0, slower = 0;
+  for (const search::Trial& trial : found.trials) {
+    if (!trial.works()) continue;
+    ++timed;
+    EXPECT_EQ(trial.at.power_mw, 402'500);
+    EXPECT_EQ(trial.at.celsius, 58);
+    EXPECT_GE(trial.at.clock_mhz, 1500) << "the time at 1000 MHz was not taken again";
+    throttled += search::IsThrottled(trial.at, 1980);
+    slower += trial.at.clock_mhz == 1900;
+  }
+  EXPECT_EQ(throttled, 1) << "the one that was throttled twice";
+  EXPECT_EQ(slower, 1) << "the one whose second time was taken at 1900 MHz";
+  EXPECT_EQ(OfFakeNvml<int()>("outboard_fake_nvml_readings")(), timed + 2);
+  unsetenv("OUTBOARD_NVML");
+}
+
 TEST_F(GpuTuner, WithoutTime_NothingIsSearched) {
   Graph g;
   const UOp* const sink = Product(g, DType::kF32, 8, 16, 8);
@@ -252,6 +280,43 @@ TEST_F(GpuTuner, ACandidateWithOtherResults_IsStruck) {
       EXPECT_TRUE(!trial.works() || !trial.exact) << "the wrong one counts as one that works";
     }
   EXPECT_EQ(tried, 1);
+}
+
+// Opts that worked when they were measured, and whose code the driver of today does not take.
+TEST_F(GpuTuner, TunedOptsThatTheDriverRefuses_AreStruckAndNotTriedAgain) {
+  Graph g;
+  const UOp* const sink = Product(g, DType::kF32, 24, 40, 32);
+  ExpectRight(Answer(*NewEngine(1), sink), sink);
+  const std::string refused = codegen::OptsToString(TheOnlyOne().best()->opts);
+  const auto trial_of_refused = [&] {
+    for (const search::Trial& trial : TheOnlyOne().trials)
+      if (codegen::OptsToString(trial.opts) == refused) return trial;
+    ADD_FAILURE() << refused << " is not in the store";
+    return search::Trial{};
+  };
+  ASSERT_TRUE(trial_of_refused().works());
+  const size_t trials = TheOnlyOne().trials.size();
+  int broken = 0;
+  compilers()->instead = [&](const KernelSource& source, CompiledKernel& compiled) {
+    if (source.opts != refused) return;
+    ++broken;
+    compiled.object.insert(compiled.object.find("ret;"), "no.such.instruction;\n\t");
+  };
+  // Another process: they are the best it knows. The compiler's own choice runs in their place.
+  compilers()->sources.clear();
+  ExpectRight(Answer(*NewEngine(0), sink), sink);
+  EXPECT_EQ(broken, 1);
+  ASSERT_EQ(compilers()->sources.size(), 2u);
+  EXPECT_EQ(compilers()->sources[1].opts, std::nullopt);
+  EXPECT_FALSE(trial_of_refused().works());
+  EXPECT_FALSE(trial_of_refused().verified);
+  EXPECT_EQ(TheOnlyOne().trials.size(), trials) << "in place of what was known of them";
+  // And a third one, which does not ask for them.
+  compilers()->sources.clear();
+  ExpectRight(Answer(*NewEngine(0), sink), sink);
+  EXPECT_EQ(broken, 1);
+  ASSERT_EQ(compilers()->sources.size(), 1u);
+  EXPECT_NE(compilers()->sources[0].opts, refused);
 }
 
 const auto kNobody = [] { return false; };

@@ -124,6 +124,17 @@ absl::Status KernelMeasurer::Open() {
   return absl::OkStatus();
 }
 
+void KernelMeasurer::ReadConditions() {
+  conditions_ = {};
+  if (!conditions_status_.ok()) return;
+  const absl::StatusOr<runtime::DeviceState> state = device_->ReadState();
+  conditions_status_ = state.status();
+  if (state.ok())
+    conditions_ = {.clock_mhz = state->clock_mhz,
+                   .power_mw = state->power_mw,
+                   .celsius = state->celsius};
+}
+
 absl::Status KernelMeasurer::ColdCaches() {
   return scratch_.has_value() ? device_->Fill(scratch_->address(), 0, scratch_->bytes())
                               : absl::OkStatus();
@@ -184,6 +195,7 @@ absl::StatusOr<double> KernelMeasurer::Seconds(const CompiledKernel& kernel,
     least = run == 0 ? seconds : std::min(least, seconds);
     if (least > (run == 0 ? kColdFactor : 1) * most_seconds) break;
   }
+  ReadConditions();
   return least;
 }
 

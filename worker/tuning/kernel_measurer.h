@@ -47,7 +47,10 @@ class KernelMeasurer final : public search::Measurer {
   // candidate that these show to be slow is not run completely.
   absl::StatusOr<double> Seconds(const CompiledKernel& kernel, std::span<void* const> buffers,
                                  double most_seconds) override;
+  search::Conditions conditions() const override { return conditions_; }
   absl::Status health() const override { return device_->health(); }
+  // OK, or why the device did not tell its clocks.
+  const absl::Status& conditions_status() const { return conditions_status_; }
 
  private:
   // A slot of the kernel; `memory` has the host's buffer for each copy if the device cannot address
@@ -64,6 +67,8 @@ class KernelMeasurer final : public search::Measurer {
   absl::StatusOr<const runtime::DeviceKernel*> Loaded(const CompiledKernel& kernel);
   absl::StatusOr<double> Time(const runtime::DeviceKernel& kernel,
                               std::span<const runtime::DeviceAddress> addresses, int64_t tasks);
+  // What the device runs at, just after the work whose time was taken.
+  void ReadConditions();
   // Overwrites what the caches hold, where the options ask for it.
   absl::Status ColdCaches();
   // Copies results of kernels back to `buffers`, unless kernels wrote there directly.
@@ -78,6 +83,8 @@ class KernelMeasurer final : public search::Measurer {
   std::unique_ptr<runtime::DeviceKernel> loaded_;   // of loaded_from_
   CompiledKernel loaded_from_;
   std::optional<runtime::DeviceBuffer> scratch_;    // for ColdCaches
+  search::Conditions conditions_;
+  absl::Status conditions_status_;  // an error is for good
   std::vector<Slot> slots_;           // empty: the kernel has no buffers
   std::deque<std::string> expected_;  // not compiled yet
   absl::flat_hash_map<std::string, absl::StatusOr<CompiledKernel>>

@@ -199,7 +199,7 @@ struct HopperCandidate {
   int64_t columns;
   double speed;
 };
-constexpr HopperCandidate kCandidates[] = {{256, 1.9}, {128, 1.7}, {64, 1.2}};
+constexpr HopperCandidate kCandidates[] = {{256, 1.9}, {192, 1.83}, {128, 1.7}, {64, 1.2}};
 constexpr int64_t kStepBytesMin = 256;  // two stages: below, the ring never fills
 // What a block takes before its first product and after its last one, and for joining parts, in
 // bytes of k. Estimated: some microseconds.
