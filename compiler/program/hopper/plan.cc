@@ -394,7 +394,11 @@ bool ComputesRowSums(const UOp* kernel, const Target& target) {
       PlanHopper(*nest, target, nullptr, *plan);
   if (hopper.ok() && hopper->has_value()) return true;
   product.adds_rows = false;
-  return codegen::ChooseMmaTile(product, target) == (*plan)->tile;
+  const std::optional<codegen::MmaTile> alone = codegen::ChooseMmaTile(product, target);
+  if (!alone) return false;
+  // What half of a tile reads more is less than the whole result, which is not read once more.
+  const codegen::MmaTile& tile = (*plan)->tile;
+  return alone->rows * alone->columns <= 2 * tile.rows * tile.columns;
 }
 
 }  // namespace outboard::program
