@@ -20,7 +20,9 @@ namespace outboard::worker {
 
 struct MeasurerOptions {
   int batch = 1;                 // candidates that are compiled at a time
-  LaunchWatch* watch = nullptr;  // is told what is waited for; nullptr: nobody
+  // Is told what is waited for, and how long a candidate may take beside what it has to beat;
+  // nullptr: nobody.
+  LaunchWatch* watch = nullptr;
   // Before each timed run as much memory of the device is overwritten as its caches may hold, so
   // that the run finds nothing of its operands there.
   bool cold_caches = false;
@@ -66,7 +68,8 @@ class KernelMeasurer final : public search::Measurer {
   // The kernel on the device: the last one is kept, since it is timed and compared.
   absl::StatusOr<const runtime::DeviceKernel*> Loaded(const CompiledKernel& kernel);
   absl::StatusOr<double> Time(const runtime::DeviceKernel& kernel,
-                              std::span<const runtime::DeviceAddress> addresses, int64_t tasks);
+                              std::span<const runtime::DeviceAddress> addresses, int64_t tasks,
+                              double most_seconds);
   // What the device runs at, just after the work whose time was taken.
   void ReadConditions();
   // Overwrites what the caches hold, where the options ask for it.
