@@ -184,8 +184,8 @@ const UOp* SumOfInputs(Graph& g, const UOp* reduce) {
   return Substitute(g, reduce, inputs);
 }
 
-// Whether the kernel of a sum of products divides it nearly as far as `cut` does. As an estimate, a second
-// kernel (3 us) takes the time of so many steps.
+// Whether the kernel of a sum of products divides it nearly as far as `cut` does. As an estimate, a
+// second kernel (3 us) takes the time of so many steps.
 constexpr int64_t kKernelSteps = 1024;
 bool IsDividedByItsKernel(Graph& g, const UOp* reduce, const Cut& cut,
                           const PartsOfSum& parts_of_sum) {

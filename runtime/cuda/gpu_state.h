@@ -1,6 +1,6 @@
-// Reads what a GPU runs at from NVIDIA's management library (NVML), whose few functions are declared
-// here and loaded when they are first needed, as the driver's are (api.h). The library comes with
-// the driver, but a machine or a container may well have one without the other.
+// Reads what a GPU runs at from NVIDIA's management library (NVML), whose few functions are
+// declared here and loaded when they are first needed, as the driver's are (api.h). The library
+// comes with the driver, but a machine or a container may well have one without the other.
 #pragma once
 
 #include <memory>

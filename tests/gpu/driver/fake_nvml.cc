@@ -1,5 +1,5 @@
-// NVIDIA's management library for tests: one GPU, at the place of the bus that the fake driver tells,
-// whose clocks a test sets.
+// NVIDIA's management library for tests: one GPU, at the place of the bus that the fake driver
+// tells, whose clocks a test sets.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
