@@ -394,11 +394,11 @@ bool ComputesRowSums(const UOp* kernel, const Target& target) {
       PlanHopper(*nest, target, nullptr, *plan);
   if (hopper.ok() && hopper->has_value()) return true;
   product.adds_rows = false;
-  const std::optional<codegen::MmaTile> alone = codegen::ChooseMmaTile(product, target);
-  if (!alone) return false;
-  // What half of a tile reads more is less than the whole result, which is not read once more.
+  // What a still larger tile reads less is less than the whole result, which is not read once more.
+  constexpr int64_t kLargeTile = 128 * 128;
   const codegen::MmaTile& tile = (*plan)->tile;
-  return alone->rows * alone->columns <= 2 * tile.rows * tile.columns;
+  return tile.rows * tile.columns >= kLargeTile ||
+         codegen::ChooseMmaTile(product, target) == tile;
 }
 
 }  // namespace outboard::program
