@@ -50,6 +50,15 @@ absl::StatusOr<std::unique_ptr<TuningFile>> Open(const CacheFlags& flags, bool c
   return TuningFile::Open(path);
 }
 
+// "1980 MHz 402 W 58 C", and whether these clocks were throttled; empty where nothing is known.
+std::string ConditionsOf(const Trial& trial, int fastest_mhz) {
+  if (fastest_mhz == 0) return "";
+  if (trial.at.clock_mhz == 0) return absl::StrFormat("%34s", "");
+  return absl::StrFormat("%5d MHz %4d W %3d C %9s  ", trial.at.clock_mhz,
+                         trial.at.power_mw / 1000, trial.at.celsius,
+                         search::IsThrottled(trial.at, fastest_mhz) ? "throttled" : "");
+}
+
 absl::Status List(const CacheFlags& flags) {
   OB_ASSIGN_OR_RETURN(const auto store, Open(flags, /*create=*/false));
   OB_ASSIGN_OR_RETURN(const std::vector<Tuning> tunings, store->List());
@@ -87,8 +96,11 @@ absl::Status Explain(const CacheFlags& flags) {
       if ((a->time_ns == 0) != (b->time_ns == 0)) return b->time_ns == 0;
       return a->time_ns < b->time_ns;
     });
+    int fastest_mhz = 0;
+    for (const Trial* trial : trials) fastest_mhz = std::max(fastest_mhz, trial->at.clock_mhz);
     for (const Trial* trial : trials)
-      std::printf("%12s  %s%s%s\n", TimeOf(trial).c_str(),
+      std::printf("%12s  %s%s%s%s\n", TimeOf(trial).c_str(),
+                  ConditionsOf(*trial, fastest_mhz).c_str(),
                   trial->opts.empty() ? "(no Opts)" : codegen::OptsToString(trial->opts).c_str(),
                   trial == &tuning.trials.front() ? "  <- the heuristic's" : "",
                   trial->time_ns == 0 ? "  does not compile, or runs wrong" : "");

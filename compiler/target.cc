@@ -15,6 +15,17 @@ using Costs = std::array<double, kCosts>;
 static_assert(sizeof(CostTable) == kCosts * sizeof(double));
 static_assert(std::endian::native == std::endian::little);
 
+// The shared memory that a block may ask for: CUDA C++ Programming Guide, "Technical Specifications
+// per Compute Capability".
+struct BlockMemory {
+  const char* arch;
+  int64_t bytes_max;
+};
+constexpr BlockMemory kBlockMemories[] = {{"sm_80", 163 << 10},
+                                          {"sm_89", 99 << 10},
+                                          {"sm_90", kHopperSharedBytesMax},
+                                          {"sm_90a", kHopperSharedBytesMax}};
+
 // FNV-1a (Fowler, Noll, Vo), 64 bits.
 uint64_t HashOf(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -63,6 +74,7 @@ std::string DescribeArch(const Target& target) {
   if (target.multiprocessors > 0)
     absl::StrAppend(&text, " multiprocessors ", target.multiprocessors);
   if (target.shared_bytes > 0) text += Kibibytes("shared", target.shared_bytes);
+  if (target.shared_bytes_max > 0) text += Kibibytes("to", target.shared_bytes_max);
   return absl::StrCat(text, target.fp64 ? "" : " no fp64", target.fp16 ? " fp16" : "");
 }
 
@@ -116,7 +128,9 @@ Target CudaTarget(const std::string& arch, int multiprocessors) {
   target.vector_bytes = 16;  // the widest access of a thread
   target.vector_registers = 255;
   target.block_threads = kBlockThreads;
-  target.shared_bytes = kSharedBytes;
+  target.shared_bytes = target.shared_bytes_max = kSharedBytes;
+  for (const BlockMemory& memory : kBlockMemories)
+    if (arch == memory.arch) target.shared_bytes_max = memory.bytes_max;
   target.fp16 = true;
   return target;
 }

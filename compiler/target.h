@@ -76,6 +76,9 @@ struct Target {
   int64_t block_threads = 1;
   int64_t multiprocessors = 0;  // that run blocks; 0 where that is not known
   int64_t shared_bytes = 0;  // memory that a block of threads shares; 0 on a CPU
+  // That it may have if its launch asks for it, on CUDA. A multiprocessor has 1 KiB more for all of
+  // its blocks, and takes 1 KiB beside each.
+  int64_t shared_bytes_max = 0;
   Bf16Products bf16 = Bf16Products::kNone;
   bool fp64 = true;  // has arithmetic of this type; elsewhere it must be decomposed
   bool fp16 = false;
@@ -104,7 +107,8 @@ const Target& HostTarget();
 const Target& TestTarget();
 
 // The target of an NVIDIA GPU of that kind ("sm_80", "sm_89", "sm_90", "sm_90a") with so many
-// multiprocessors: blocks of 256 threads, and the shared memory that every one of them has.
+// multiprocessors: blocks of 256 threads, the shared memory that every kind has, and what this one
+// has for launches that ask.
 Target CudaTarget(const std::string& arch, int multiprocessors);
 
 // The target of an AMD GPU of that kind ("gfx942", "gfx1100") with so many compute units. Kernels

@@ -104,8 +104,16 @@ struct DeviceProperties {
   int64_t local_memory_bytes = 0;   // of one work-group; 0: none
   int64_t work_group_size_max = 1;  // threads of one block
   int64_t memory_bytes = 0;         // of the device; 0: the host's, or not known
+  int64_t cache_bytes = 0;          // of the cache that all of a GPU shares; 0: not known
   int compute_capability = 0;       // of CUDA: 10 * major + minor; 0: another device
   bool records_launches = false;    // LaunchAll costs less than its launches one by one
+};
+
+// What a device runs at: clocks fall where it is hot or draws too much. 0: not known.
+struct DeviceState {
+  int clock_mhz = 0;  // of what computes
+  int power_mw = 0;
+  int celsius = 0;
 };
 
 // One launch of several that are queued together.
@@ -250,6 +258,11 @@ class Device {
   // system wipes between processes do nothing.
   // Errors: INTERNAL  the device failed
   virtual absl::Status Scrub() { return absl::OkStatus(); }
+  // Reads what the device runs at now. Takes up to some milliseconds, and waits for no work.
+  // Errors: UNIMPLEMENTED  one line: nothing of this machine tells it. So are all later calls
+  virtual absl::StatusOr<DeviceState> ReadState() {
+    return absl::UnimplementedError("clocks of this kind of device are not read");
+  }
   // Waits for the work that `work` queues and returns the seconds that the device spent on it.
   virtual absl::StatusOr<double> Time(absl::FunctionRef<absl::Status()> work) = 0;
 

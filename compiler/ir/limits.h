@@ -28,6 +28,9 @@ inline constexpr int64_t kParamSlotMax = 8192;
 // Of a kernel in one launch (compiler/copies.h): as many addresses as 4 KB of parameters hold,
 // which every driver and device takes.
 inline constexpr int64_t kParameterBytesMax = 4096;
+// Buffers of one kernel on CUDA, so that they and four views of them (hopper/plan.h) fit there:
+// the schedule makes no kernel with more.
+inline constexpr int64_t kKernelBuffersMax = 400;
 inline constexpr int64_t kCopiesMin = 2, kCopiesMax = kParameterBytesMax / 8;
 inline constexpr int kTupleCallsMax = 64;  // from a GETTUPLE to the TUPLE it reads
 // Functions are checked by a walk of their body; shared bodies could make that quadratic.

@@ -44,6 +44,7 @@ class Merger {
       : graph_(graph),
         results_(results),
         costs_(target.costs),
+        buffers_max_(target.kind == TargetKind::kCuda ? limits::kKernelBuffersMax : INT64_MAX),
         sent_(sent),
         computes_sums_(computes_sums) {}
 
@@ -323,6 +324,7 @@ class Merger {
                                   [&](const UOp* node) { return host.reads.contains(node); });
     const bool single = host.ranges.empty() && guest.ranges.empty();  // numbers: the fewer kernels
     if ((!shares && !single) || (!same && !reads_host)) return false;
+    if (BuffersOfBoth(host, guest) > buffers_max_) return false;
     // Also a fusion that fails has made nodes; what is reserved is for kernels as they are without
     // it.
     const int64_t more = kCopies * (host.nodes + guest.nodes);
@@ -385,6 +387,14 @@ class Merger {
     host.scores |= guest.scores;
     host.rows = std::min(host.rows, guest.rows);
     return true;
+  }
+
+  // At most: a value that one stores and another reads is counted twice.
+  static int64_t BuffersOfBoth(const Draft& host, const Draft& guest) {
+    auto buffers = static_cast<int64_t>(host.stores.size() + guest.stores.size() +
+                                        host.reads.size());
+    for (const UOp* node : guest.reads) buffers += !host.reads.contains(node);
+    return buffers;
   }
 
   // Whether both read two inputs that are the same: rows of both matrices that scores are products
@@ -559,6 +569,7 @@ class Merger {
   Graph& graph_;
   const absl::flat_hash_set<const UOp*>& results_;
   const CostTable& costs_;
+  const int64_t buffers_max_;  // of one kernel
   const SentBefore& sent_;
   const ComputesSums& computes_sums_;
   std::vector<Draft> drafts_;

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/limits.h"
 #include "compiler/optimize/cost.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/gather/one_hot.h"
@@ -66,6 +67,7 @@ class Chooser {
       : graph_(graph),
         sink_(sink),
         costs_(target.costs),
+        buffers_max_(target.kind == TargetKind::kCuda ? limits::kKernelBuffersMax : INT64_MAX),
         rows_of_unpacked_(optimize::RowsOfUnpacked(target)),
         order_(PostOrder(sink)),
         never_(never) {}
@@ -326,14 +328,28 @@ class Chooser {
 
   // ---- kernels that would be too long
 
-  // Stores more values where a kernel would have more operations than optimize::kKernelSizeMax:
-  // chains of thousands of operations, and sums or concatenations of thousands of tensors.
+  // What a kernel that computes a value has: of operations, and of buffers that it reads.
+  struct KernelSize {
+    double operations = 0;
+    int64_t buffers = 0;
+  };
+  bool IsTooLong(const KernelSize& size) const {
+    return size.operations > optimize::kKernelSizeMax || size.buffers >= buffers_max_;
+  }
+
+  // Stores more values where a kernel would have more operations than optimize::kKernelSizeMax, or
+  // as many buffers as a launch has room for: chains of thousands of operations, and sums or
+  // concatenations of thousands of tensors.
   void SplitLongKernels() {
     for (const UOp* node : order_) {
-      double size = SizeOf(node);
-      for (const UOp* s : node->src) size += SizeWithin(s);
-      if (size > optimize::kKernelSizeMax) size = DistinctSize(node);
-      while (size > optimize::kKernelSizeMax) {
+      KernelSize size{SizeOf(node), node->op == Op::kParam ? 1 : 0};
+      for (const UOp* s : node->src) {
+        const KernelSize within = SizeWithin(s);
+        size.operations += within.operations;
+        size.buffers += within.buffers;
+      }
+      if (IsTooLong(size)) size = DistinctSize(node);
+      while (IsTooLong(size)) {
         const UOp* const largest = LargestBelow(node);
         if (largest == nullptr) break;
         stored_.insert(largest);
@@ -350,21 +366,23 @@ class Chooser {
                : kIndexWork;
   }
   // What reading a source adds to a kernel. Counts parts that several sources share again.
-  double SizeWithin(const UOp* source) const {
-    return stored_.contains(source) ? SizeOf(source) : size_.at(source);
+  KernelSize SizeWithin(const UOp* source) const {
+    return stored_.contains(source) ? KernelSize{SizeOf(source), 1} : size_.at(source);
   }
 
-  // The size of the kernel that computes `node`, each operation once.
-  double DistinctSize(const UOp* node) const {
-    double size = SizeOf(node);
+  // The size of the kernel that computes `node`, each operation and buffer once.
+  KernelSize DistinctSize(const UOp* node) const {
+    KernelSize size{SizeOf(node), 0};
     absl::flat_hash_set<const UOp*> seen = {node};
     std::vector<const UOp*> stack(node->src.begin(), node->src.end());
     while (!stack.empty()) {
       const UOp* const source = stack.back();
       stack.pop_back();
       if (!seen.insert(source).second) continue;
-      size += SizeOf(source);
-      if (!stored_.contains(source))
+      size.operations += SizeOf(source);
+      if (stored_.contains(source) || source->op == Op::kParam)
+        ++size.buffers;
+      else
         stack.insert(stack.end(), source->src.begin(), source->src.end());
     }
     return size;
@@ -379,9 +397,11 @@ class Chooser {
       while (IsMovement(source->op) && !stored_.contains(source)) source = source->src[0];
       const bool storable = IsAlu(source->op) || source->op == Op::kReduce;
       if (!storable || stored_.contains(source) || seen_.contains(source) ||
-          never_.contains(source) || Elements(source) == 0 || size_.at(source) < kSizeLeast)
+          never_.contains(source) || Elements(source) == 0 ||
+          size_.at(source).operations < kSizeLeast)
         continue;
-      if (largest == nullptr || size_.at(source) > size_.at(largest)) largest = source;
+      if (largest == nullptr || size_.at(source).operations > size_.at(largest).operations)
+        largest = source;
     }
     return largest;
   }
@@ -389,6 +409,7 @@ class Chooser {
   Graph& graph_;
   const UOp* sink_;
   const CostTable& costs_;
+  const int64_t buffers_max_;  // of one kernel, with the one that it stores
   const double rows_of_unpacked_;
   std::vector<const UOp*> order_;
   const absl::flat_hash_set<const UOp*>& never_;
@@ -397,7 +418,7 @@ class Chooser {
   absl::flat_hash_map<const UOp*, double> work_;  // to compute an element, from what is kept below
   absl::flat_hash_map<const UOp*, double>
       cost_;  // to read an element: the same, or 1 where it is kept
-  absl::flat_hash_map<const UOp*, double> size_;  // of the kernel that would compute it
+  absl::flat_hash_map<const UOp*, KernelSize> size_;  // of the kernel that would compute it
   absl::flat_hash_map<const UOp*, int> users_;
   absl::flat_hash_map<const UOp*, bool> holds_reduce_;
   absl::flat_hash_map<const UOp*, Inputs> made_of_;

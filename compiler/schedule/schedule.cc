@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "compiler/copies.h"
 #include "compiler/ir/accessors.h"
+#include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
@@ -252,12 +253,14 @@ const UOp* WithDistinctResults(Graph& graph, const UOp* sink) {
   return graph.MakeChecked(Op::kSink, DType::kVoid, results);
 }
 
-absl::StatusOr<CutGraph> Prepared(Graph& graph, const UOp* sink, const Target& target) {
+absl::StatusOr<CutGraph> Prepared(Graph& graph, const UOp* sink, const Target& target,
+                                  const PartsOfSum& parts_of_sum) {
   RecordedPass pass("prepare", {}, sink);
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink));
   OB_ASSIGN_OR_RETURN(prepared, LowerCollectives(graph, prepared));
   OB_ASSIGN_OR_RETURN(CutGraph cut, CutAtTransfers(graph, prepared));
-  OB_ASSIGN_OR_RETURN(cut.sink, SplitReductions(graph, Simplify(graph, cut.sink), target));
+  OB_ASSIGN_OR_RETURN(cut.sink, SplitReductions(graph, Simplify(graph, cut.sink), target,
+                                                parts_of_sum));
   OB_ASSIGN_OR_RETURN(cut, WithoutCopies(graph, std::move(cut)));
   cut.sink = pass.Made(WithDistinctResults(graph, cut.sink));
   return cut;
@@ -336,9 +339,20 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
                                       std::span<const int64_t> donated,
                                       const ScheduleOptions& options) {
   const RecordedPass pass("schedule", {}, sink);
-  OB_ASSIGN_OR_RETURN(const CutGraph cut, Prepared(graph, sink, target));
-  const auto scores = FindScores(cut.sink, options.scores, target);
   const bool tf32 = AllowsTf32(sink);
+  PartsOfSum parts_of_sum;
+  if (options.parts_of_sum != nullptr)
+    parts_of_sum = [&](const UOp* reduce) -> int64_t {
+      CutGraph alone;
+      alone.sink = Sink(graph, {reduce});
+      alone.results = 1;
+      const auto kernels = ScheduleWithout(graph, alone, tf32, target, {}, {}, {});
+      return kernels.ok() && kernels->kernels.size() == 1
+                 ? options.parts_of_sum(kernels->kernels[0].ast)
+                 : 1;
+    };
+  OB_ASSIGN_OR_RETURN(const CutGraph cut, Prepared(graph, sink, target, parts_of_sum));
+  const auto scores = FindScores(cut.sink, options.scores, target);
   OB_ASSIGN_OR_RETURN(Schedule schedule,
                       ScheduleWithout(graph, cut, tf32, target, donated, options, scores));
   if (scores.empty() || options.computes_scores == nullptr) return schedule;

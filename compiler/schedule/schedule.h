@@ -63,6 +63,9 @@ struct ScheduleOptions {
   // Whether it computes a product with sums over its rows (fuse/row_sums.h) well; where it does
   // not, they are read again. Null: it does not.
   std::function<bool(const UOp* kernel)> computes_sums;
+  // In how many parts its blocks add the sum of a product's kernel by themselves, so that no second
+  // kernel has to. Null: in one.
+  std::function<int64_t(const UOp* kernel)> parts_of_sum;
 };
 
 struct ScheduledKernel {

@@ -12,6 +12,7 @@
 #include "compiler/ir/limits.h"
 #include "compiler/optimize/cost.h"
 #include "compiler/rewrite/rebuild.h"
+#include "compiler/rewrite/substitute.h"
 #include "compiler/schedule/gather/one_hot.h"
 #include "compiler/schedule/padded_dims.h"
 
@@ -165,6 +166,37 @@ Cut CutForBlocks(const UOp* reduce, const Target& target) {
   return {};
 }
 
+// The sum with inputs in the place of its operands, as its kernel reads it if they are in memory;
+// nullptr where one of them may be computed in it.
+const UOp* SumOfInputs(Graph& g, const UOp* reduce) {
+  const UOp* product = reduce->src[0];
+  while (IsMovement(product->op) || product->op == Op::kCast) product = product->src[0];
+  absl::flat_hash_map<const UOp*, const UOp*> inputs;
+  for (const UOp* side : product->src) {
+    const UOp* const operand = UncastOperandOf(side);
+    if (IsAlu(operand->op) || operand->is_const() || operand->op == Op::kIota) return nullptr;
+    const auto [place, fresh] = inputs.try_emplace(operand, nullptr);
+    // Of the last slots: what a window's condition reads has others.
+    if (fresh)
+      place->second = Param(g, limits::kParamSlotMax - static_cast<int64_t>(inputs.size()),
+                            operand->dtype, operand->shape);
+  }
+  return Substitute(g, reduce, inputs);
+}
+
+// Whether the kernel of a sum of products divides it nearly as far as `cut` does. As an estimate, a
+// second kernel (3 us) takes the time of so many steps.
+constexpr int64_t kKernelSteps = 1024;
+bool IsDividedByItsKernel(Graph& g, const UOp* reduce, const Cut& cut,
+                          const PartsOfSum& parts_of_sum) {
+  if (parts_of_sum == nullptr) return false;
+  const UOp* const sum = SumOfInputs(g, reduce);
+  if (sum == nullptr) return false;
+  const int64_t parts = parts_of_sum(sum);
+  const int64_t steps = ElementCount(reduce->src[0]->shape) / ElementCount(reduce->shape);
+  return parts > 1 && steps / parts - steps / cut.parts <= kKernelSteps;
+}
+
 // A decoded token's attention has one row of weights for each head, or a few where heads share
 // their values. A block then has the columns of a warp's lanes, and its warps divide the keys:
 // there are fewer blocks than multiprocessors, each with all keys. Estimates: 8 warps, each with
@@ -257,7 +289,8 @@ absl::StatusOr<const UOp*> Split(Graph& g, const UOp* reduce, const Cut& cut) {
 
 }  // namespace
 
-absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const Target& target) {
+absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const Target& target,
+                                           const PartsOfSum& parts_of_sum) {
   // Partial results are wanted for as many tasks; threads that half of them keep busy are enough.
   const auto results_wanted = static_cast<int64_t>(target.costs.tasks_wanted);
   absl::flat_hash_map<const UOp*, const UOp*> made;
@@ -278,8 +311,9 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const 
     const int64_t results = ElementCount(node->shape);
     const auto elements = static_cast<double>(ElementCount(node->src[0]->shape));
     if (results == 0 || elements < kElementsMin) continue;
-    const int64_t parts = results < results_wanted / 2 ? (results_wanted + results - 1) / results
-                                                       : PartsForCache(now, target);
+    const bool has_few_results = results < results_wanted / 2;
+    const int64_t parts = has_few_results ? (results_wanted + results - 1) / results
+                                          : PartsForCache(now, target);
     const Cut for_blocks = parts == 1 ? CutForBlocks(now, target) : Cut{};
     if (parts == 1 && for_blocks.parts == 1) continue;
     // An axis more, and a few elements, must be within what a graph may have.
@@ -287,6 +321,7 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const 
       continue;
     const Cut cut = parts == 1 ? for_blocks : FindCut(now, parts);
     if (cut.parts == 1) continue;
+    if (!has_few_results && IsDividedByItsKernel(graph, now, cut, parts_of_sum)) continue;
     OB_ASSIGN_OR_RETURN(const OneHot one_hot, FindOneHot(graph, now));
     if (one_hot.loops_left * static_cast<double>(results) < kElementsMin) continue;
     OB_ASSIGN_OR_RETURN(now, Split(graph, now, cut));

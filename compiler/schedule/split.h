@@ -5,10 +5,13 @@
 // is a sum of products whose operands do not fit a cache as a whole but do in parts (the gradient
 // of a convolution's weights). The number of parts follows from the shapes alone, so the bits of
 // the result do not depend on the number of threads. On GPUs a product of matrices with fewer tiles
-// of results than there are multiprocessors is split, too; there the class of the device decides.
+// of results than there are multiprocessors is split, too, unless its kernel divides its sums among
+// blocks itself and nearly as far; there the class of the device decides.
 // So are, of a decoded token's attention, the sum over keys of weights times values and, of very
 // many keys, the maxima of scores and the sums of their exponentials.
 #pragma once
+
+#include <functional>
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
@@ -16,11 +19,16 @@
 
 namespace outboard::schedule {
 
+// In how many parts the target's kernel adds a sum of products by itself, by blocks that work
+// together; 1: in one. `reduce` is the sum with inputs in the place of its operands.
+using PartsOfSum = std::function<int64_t(const UOp* reduce)>;
+
 // Returns `sink` with such REDUCEs split. Leaves out one-hot sums, which are loads, and sums over
 // dimensions made of VARs, whose number of partial sums would vary, but for those over keys, which
 // are divided by their largest number. Partial sums of narrow floats are f32. Requires a prepared
 // graph (prepare.h).
 // Errors: RESOURCE_EXHAUSTED  a limit of the graph
-absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const Target& target);
+absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const Target& target,
+                                           const PartsOfSum& parts_of_sum = nullptr);
 
 }  // namespace outboard::schedule

@@ -37,8 +37,10 @@ class Search {
         options_(options),
         target_(ShareOf(options.target, CopiesOf(sink))) {
     result_.trials = std::move(known);
-    for (size_t i = 0; i < result_.trials.size(); ++i)
+    for (size_t i = 0; i < result_.trials.size(); ++i) {
       place_[codegen::OptsToString(result_.trials[i].opts)] = i;
+      fastest_mhz_ = std::max(fastest_mhz_, result_.trials[i].at.clock_mhz);
+    }
   }
 
   absl::StatusOr<BeamResult> Run() {
@@ -104,7 +106,7 @@ class Search {
       Announce(opts);
       OB_RETURN_IF_ERROR(verifier_->Check(kernel));
       Trial trial{opts};
-      OB_ASSIGN_OR_RETURN(trial.time_ns, TimeNs(kernel, kForever));
+      OB_RETURN_IF_ERROR(TakeTime(kernel, kForever, trial));
       trial.verified = true;
       Keep(trial);
       beam_ = {trial};
@@ -176,21 +178,31 @@ class Search {
   Trial Measure(const Opts& opts, const CompiledKernel& kernel) {
     Trial trial{opts};
     const int64_t most_ns = IsFull() ? beam_.back().time_ns / 10 * kGiveUpTenths : kForever;
-    const auto time_ns = TimeNs(kernel, most_ns);
-    if (!time_ns.ok()) return trial;
-    trial.time_ns = *time_ns;
-    trial.exact = *time_ns <= most_ns;
+    if (!TakeTime(kernel, most_ns, trial).ok()) return trial;
+    trial.exact = trial.time_ns <= most_ns;
     if (!Enters(trial)) return trial;
     trial.verified = verifier_->Check(kernel).ok();
     if (!trial.verified) trial.time_ns = 0;
     return trial;
   }
 
-  absl::StatusOr<int64_t> TimeNs(const CompiledKernel& kernel, int64_t most_ns) {
-    OB_ASSIGN_OR_RETURN(const double seconds,
-                        device_.Seconds(kernel, verifier_->buffers().pointers(),
-                                        static_cast<double>(most_ns) / 1e9));
-    return std::max<int64_t>(1, std::llround(seconds * 1e9));
+  // Sets the trial's time and conditions: the shorter of two times where the first was taken at
+  // slow clocks, which a moment later may have risen.
+  absl::Status TakeTime(const CompiledKernel& kernel, int64_t most_ns, Trial& trial) {
+    for (int times = 0; times < 2; ++times) {
+      OB_ASSIGN_OR_RETURN(const double seconds,
+                          device_.Seconds(kernel, verifier_->buffers().pointers(),
+                                          static_cast<double>(most_ns) / 1e9));
+      const int64_t time_ns = std::max<int64_t>(1, std::llround(seconds * 1e9));
+      const Conditions at = device_.conditions();
+      if (times == 0 || time_ns <= trial.time_ns) {
+        trial.time_ns = time_ns;
+        trial.at = at;
+      }
+      fastest_mhz_ = std::max(fastest_mhz_, at.clock_mhz);
+      if (!IsThrottled(at, fastest_mhz_)) break;
+    }
+    return absl::OkStatus();
   }
 
   bool IsFull() const { return beam_.size() >= static_cast<size_t>(options_.width); }
@@ -231,6 +243,7 @@ class Search {
   absl::flat_hash_map<std::string, bool> tried_;    // in this call, known or new; never walked
   std::vector<Trial> beam_;                         // best first
   int64_t new_trials_ = 0;
+  int fastest_mhz_ = 0;  // that a trial was made at
 };
 
 }  // namespace

@@ -4,7 +4,8 @@
 // neighbour of the best few candidates, and selects the best few of all so far; the search ends
 // when a round improves little, or when `stop` returns true. The device and the clock are injected
 // (Measurer below). A candidate whose results differ from those of plain loops can never become one
-// of the best.
+// of the best. Where the device tells its clocks, a time taken at much slower ones than the search
+// has seen is taken once more.
 //
 // The search is a function of the kernel, the options and the measured times: trials passed in as
 // `known` are not repeated, so a search that was stopped, or whose process ended, resumes and ends
@@ -41,6 +42,8 @@ class Measurer {
   // `most_seconds` once that is exceeded.
   virtual absl::StatusOr<double> Seconds(const CompiledKernel& kernel,
                                          std::span<void* const> buffers, double most_seconds) = 0;
+  // What the device ran at when the last time of Seconds was taken.
+  virtual Conditions conditions() const { return {}; }
   // OK, or why nothing can be run any more in this process: that ends the search unfinished.
   virtual absl::Status health() const { return absl::OkStatus(); }
 };

@@ -106,11 +106,16 @@ class Tiles {
       Add(opts[0].amount, CostOf(blocks, other.rows * other.columns / other.split, target_));
     };
     program::HopperTile other = tile;
-    for (const int64_t columns : {64, 128, 256}) {
-      other = tile;
-      other.columns = columns;
-      offer(other);
-    }
+    // A ring has 2, 4 or 8 stages. One that fills the memory has wider ones only if it has fewer.
+    for (const int64_t stages : {tile.stages, tile.stages * 2, tile.stages / 2})
+      for (const int64_t columns : {64, 128, 192, 256}) {
+        const bool trades = stages > tile.stages ? columns < tile.columns : columns > tile.columns;
+        if (stages != tile.stages && columns != tile.columns && !trades) continue;
+        other = tile;
+        other.stages = stages;
+        other.columns = columns;
+        offer(other);
+      }
     for (const int64_t count : {1, 2, 4}) {
       other = tile;
       other.cluster = count;
@@ -119,11 +124,6 @@ class Tiles {
       other.split = count;
       other.cluster = 1;
       other.persistent_blocks = 0;
-      offer(other);
-    }
-    for (const int64_t more : {1, -1}) {
-      other = tile;
-      other.stages += more;
       offer(other);
     }
     for (const int64_t order : {tile.order * 2, tile.order / 2}) {

@@ -9,11 +9,27 @@
 
 namespace outboard::search {
 
+// What the device ran at when a time was taken. 0: not known.
+struct Conditions {
+  int clock_mhz = 0;  // of what computes
+  int power_mw = 0;
+  int celsius = 0;
+
+  friend bool operator==(const Conditions&, const Conditions&) = default;
+};
+
+// Whether this is much slower than the fastest that the same search has seen: a time taken at it
+// says little about the Opts.
+inline bool IsThrottled(const Conditions& at, int fastest_mhz) {
+  return at.clock_mhz > 0 && at.clock_mhz * 10 < fastest_mhz * 9;
+}
+
 struct Trial {
   std::vector<codegen::Opt> opts;
   int64_t time_ns = 0;    // of one run, the least of several; 0: it does not compile, or runs wrong
   bool exact = true;      // false: abandoned, slower than this
   bool verified = false;  // its results were compared with those of plain loops
+  Conditions at = {};     // when time_ns was taken
 
   bool works() const { return time_ns > 0; }
 

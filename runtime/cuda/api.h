@@ -249,6 +249,7 @@ static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56 &&
 
 // Used where they are there; nullptr otherwise.
 #define OUTBOARD_CUDA_OPTIONAL_FUNCTIONS(F)                                           \
+  F(cuDeviceGetPCIBusId, cuDeviceGetPCIBusId, (char* id, int bytes, CUdevice device)) \
   F(cuGraphAddDependencies2, cuGraphAddDependencies_v2,                               \
     (CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,                   \
      const CUgraphEdgeData* edges, size_t count))                                     \

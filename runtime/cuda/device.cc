@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "runtime/block_cache.h"
 #include "runtime/cuda/driver_context.h"
+#include "runtime/cuda/gpu_state.h"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/launch_graph.h"
 #include "runtime/cuda/pinned_pieces.h"
@@ -50,6 +52,7 @@ runtime::DeviceProperties PropertiesOf(const DriverContext& context, int64_t mem
       context.Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   properties.work_group_size_max = context.Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   properties.memory_bytes = memory_bytes;
+  properties.cache_bytes = context.Attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
   properties.compute_capability =
       10 * context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
       context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
@@ -62,7 +65,8 @@ runtime::DeviceProperties PropertiesOf(const DriverContext& context, int64_t mem
 class CudaDevice final : public runtime::Device {
  public:
   CudaDevice(const DriverApi& api, CUdevice device, std::function<void(std::string_view)> warn)
-      : context_(api, device, std::move(warn)),
+      : device_(device),
+        context_(api, device, std::move(warn)),
         loader_(&context_, &left_),
         work_pieces_(&context_) {}
 
@@ -269,6 +273,14 @@ class CudaDevice final : public runtime::Device {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<runtime::DeviceState> ReadState() override {
+    if (!state_.has_value()) state_ = FindState();
+    if (!state_->ok()) return state_->status();
+    absl::StatusOr<runtime::DeviceState> read = (*state_)->Read();
+    if (!read.ok()) state_ = read.status();
+    return read;
+  }
+
   // From the first launch to the end of the work, by the device's clock.
   absl::StatusOr<double> Time(absl::FunctionRef<absl::Status()> work) override {
     if (absl::Status status = Synchronize(); !status.ok()) return status;
@@ -376,6 +388,14 @@ class CudaDevice final : public runtime::Device {
     return status;
   }
 
+  absl::StatusOr<GpuState> FindState() const {
+    char bus_id[32] = "";
+    if (context_.api().cuDeviceGetPCIBusId == nullptr ||
+        context_.api().cuDeviceGetPCIBusId(bus_id, sizeof(bus_id), device_) != CUDA_SUCCESS)
+      return absl::UnimplementedError("the driver does not tell the GPU's place on the bus");
+    return GpuState::Open(ManagementLibrary(), bus_id);
+  }
+
   // kernel nullptr: there is nothing to compute.
   absl::Status Bind(const DeviceKernel& kernel, std::span<const DeviceAddress> buffers,
                     std::span<const int64_t> vars, BoundLaunch& bound) {
@@ -423,7 +443,9 @@ class CudaDevice final : public runtime::Device {
     return context_.Check(code, absl::StrCat("kernel ", kernel.name(), ": cuLaunchKernel"));
   }
 
+  const CUdevice device_;
   DriverContext context_;
+  std::optional<absl::StatusOr<GpuState>> state_;  // opened when it is first asked for
   LeftToWork left_;
   KernelLoader loader_;
   runtime::DeviceProperties properties_;

@@ -53,6 +53,9 @@ class MadeUpDevice : public search::Measurer {
     return seconds(text_);
   }
 
+  search::Conditions conditions() const override { return at; }
+
+  search::Conditions at;
   std::function<double(const std::string&)> seconds = [](const std::string& text) {
     uint64_t hash = 1469598103934665603ULL;  // FNV-1a
     for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211ULL;
@@ -151,6 +154,38 @@ TEST_F(SearchTest, StopsWhenItIsTold) {
   ASSERT_TRUE(result.ok());
   EXPECT_FALSE(result->finished);
   EXPECT_EQ(result->trials.size(), 6u);
+}
+
+// At half of its clock the device takes twice as long.
+TEST_F(SearchTest, ATimeAtSlowClocks_IsTakenOnceMore) {
+  const auto honest = device_.seconds;
+  int timed = 0;
+  std::vector<std::string> slow;  // that were timed at slow clocks
+  device_.seconds = [&](const std::string& text) {
+    // Of each ten times one is slow, and of each thirty another after it.
+    const bool throttled = ++timed % 10 == 0 || timed % 30 == 1;
+    device_.at = {.clock_mhz = throttled && timed > 1 ? 900 : 1800, .power_mw = 5, .celsius = 6};
+    if (device_.at.clock_mhz == 900) slow.push_back(text);
+    return honest(text) * 1800 / device_.at.clock_mhz;
+  };
+  const auto result = Beam(sink_, device_, options_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(timed, static_cast<int>(result->trials.size() + slow.size()) -
+                       timed / 30);  // no time is taken a third time
+  int marked = 0;
+  for (const Trial& trial : result->trials) {
+    EXPECT_EQ(trial.at.power_mw, 5);
+    EXPECT_EQ(trial.at.celsius, 6);
+    marked += search::IsThrottled(trial.at, 1800);
+    if (!search::IsThrottled(trial.at, 1800)) {
+      EXPECT_EQ(trial.time_ns, std::llround(honest(OptsToString(trial.opts)) * 1e9))
+          << OptsToString(trial.opts);
+    }
+  }
+  EXPECT_EQ(marked, timed / 30);
+  EXPECT_GT(marked, 0);
+  EXPECT_FALSE(search::IsThrottled({.clock_mhz = 1620}, 1800));
+  EXPECT_FALSE(search::IsThrottled({}, 1800)) << "not known";
 }
 
 TEST_F(SearchTest, WrongResultsNeverWin) {

@@ -340,6 +340,15 @@ TEST(HopperKernel, TilesAsAnOptAsksForThem_RunAsTheWalk) {
        {.columns = 128, .stages = 4, .split = 2},
        {.m = 200, .n = 136, .k = 648, .result = DType::kBF16, .after = After::kResidual}},
       {"256 columns, few steps", {.columns = 256}, {.m = 128, .n = 256, .k = 192}},
+      {"192 columns, B stored [n][k], a cluster that copies half of it",
+       {.columns = 192, .persistent_blocks = 132, .cluster = 2, .order = 2},
+       {.m = 256, .n = 400, .k = 192, .b_turned = true, .result = DType::kBF16}},
+      {"192 columns, sums in parts of less than a box",
+       {.columns = 192, .stages = 2, .split = 2},
+       {.m = 128, .n = 192, .k = 256, .result = DType::kBF16, .after = After::kBiasAndRelu}},
+      {"192 columns of f32, B across k",
+       {.columns = 192, .stages = 2},
+       {.m = 128, .n = 200, .k = 96, .dtype = DType::kF32, .tf32 = true}},
   };
   for (const Asked& asked : cases) {
     SCOPED_TRACE(asked.name);

@@ -13,6 +13,7 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/operands/mma_tile.h"
+#include "compiler/program/hopper/parts.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/kernel_run.h"
@@ -42,11 +43,14 @@ struct SplitProduct {
   }
 };
 
+// As the worker schedules for a GPU.
 schedule::Schedule ScheduleOf(Graph& g, const UOp* result, const Target& target) {
   const std::string bytes = EncodeGraph(Sink(g, {result}))->bytes;
   const auto sink = DecodeGraph(g, bytes);
   OB_CHECK_OK(sink.status());
-  auto schedule = schedule::MakeSchedule(g, *sink, target);
+  schedule::ScheduleOptions options;
+  options.parts_of_sum = [&](const UOp* kernel) { return program::PartsOfSum(kernel, target); };
+  auto schedule = schedule::MakeSchedule(g, *sink, target, {}, options);
   OB_CHECK_OK(schedule.status());
   return *std::move(schedule);
 }
@@ -156,6 +160,29 @@ TEST(MmaSplit, WhatFillsADevice_OrIsShort_OrIsAttention_IsNot) {
   Graph other;
   const schedule::Schedule most = ScheduleOf(other, {.m = 512, .n = 512, .k = 16384}, larger);
   EXPECT_EQ(ProductOf(most.kernels[0].ast, larger)->batches, 4);
+}
+
+// Clusters of four blocks divide a sum without a second kernel; nearly as far is far enough.
+TEST(MmaSplit, WhatWarpgroupsDivide_IsNotDividedBefore) {
+  const Target warpgroups = CudaTarget("sm_90a", 132), warps = CudaTarget("sm_90", 132);
+  const auto kernels = [](const SplitProduct& p, const Target& target) {
+    Graph g;
+    return ScheduleOf(g, p, target).kernels.size();
+  };
+  const SplitProduct in_four{.m = 128, .n = 128, .k = 4096};
+  EXPECT_EQ(kernels(in_four, warps), 2u);
+  EXPECT_EQ(kernels(in_four, warpgroups), 1u);
+  Graph g;
+  EXPECT_GT(program::PartsOfSum(ScheduleOf(g, in_four, warpgroups).kernels[0].ast, warpgroups), 1);
+  // 32 parts are far better than four.
+  const SplitProduct far{.m = 128, .n = 128, .k = 65536};
+  EXPECT_EQ(kernels(far, warpgroups), 2u);
+  // Rows of 8 bytes no view describes, and no warpgroup copies: other units need the second kernel.
+  const SplitProduct narrow{.m = 128, .n = 4, .k = 4096};
+  EXPECT_EQ(kernels(narrow, warpgroups), kernels(narrow, warps));
+  // An operand that is computed may be computed in the kernel.
+  const SplitProduct computed{.m = 128, .n = 128, .k = 4096, .exponential = true};
+  EXPECT_EQ(kernels(computed, warpgroups), kernels(computed, warps));
 }
 
 }  // namespace

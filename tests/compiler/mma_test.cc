@@ -74,7 +74,8 @@ TEST(Mma, EveryTileOfTheHeuristic) {
                            {64, 128, 32, 2, 2, 4},  {32, 128, 32, 1, 4, 4},  {128, 32, 32, 4, 1, 4},
                            {64, 32, 32, 2, 2, 4},   {32, 32, 32, 2, 2, 4},   {16, 64, 64, 1, 4, 4},
                            {64, 16, 64, 4, 1, 4},   {64, 64, 64, 2, 2, 2},   {64, 64, 16, 2, 2, 3},
-                           {128, 128, 16, 2, 2, 4}};
+                           {128, 128, 16, 2, 2, 4}, {128, 128, 32, 2, 2, 4},
+                           {128, 256, 32, 2, 4, 4}, {256, 128, 32, 4, 2, 3}};
   for (const MmaTile& tile : tiles)
     for (const bool turned : {false, true}) {
       CheckGpuProduct({.m = 128, .n = 136, .k = 104, .a_turned = turned, .b_turned = turned}, &tile,
@@ -255,8 +256,8 @@ TEST(Mma, WhatDoesNotFit_IsRefusedByName) {
   const MmaTile fits{64, 64, 32, 2, 2, 3};
   EXPECT_EQ(codegen::MmaTileOf(codegen::MmaAmount(fits)), fits);
   EXPECT_TRUE(status(fits).ok());
-  EXPECT_EQ(status({128, 128, 32, 2, 2, 4}).message(),
-            "MMA: 65536 bytes of shared memory of a block; the target has 49152");
+  EXPECT_EQ(status({128, 256, 64, 2, 4, 4}).message(),
+            "MMA: 196608 bytes of shared memory of a block; the target has 166912");
   EXPECT_EQ(status({128, 128, 16, 4, 4, 2}).message(),
             "MMA: 512 threads of a block; the target has 256");
   EXPECT_TRUE(absl::IsResourceExhausted(status({128, 128, 32, 1, 1, 2})));
@@ -307,12 +308,49 @@ TEST(Mma, TheSearchTriesOrders) {
   EXPECT_EQ(orders(6), (std::set<int64_t>{3, 12}));
 }
 
+// What is chosen without measurement: the largest tile that there is room for, four stages where
+// that leaves as many blocks at once, and smaller tiles where large ones leave a device idle.
+TEST(Mma, TheChoice_FollowsTheRoomOfABlock) {
+  struct Chosen {
+    const char* arch;
+    int64_t shared_bytes_max;  // 0: the kind's
+    int multiprocessors;
+    int64_t m, n;
+    MmaTile tile;
+  };
+  const Chosen cases[] = {
+      {"sm_80", 0, 108, 4096, 4096, {128, 256, 32, 2, 4, 4}},
+      {"sm_80", 0, 108, 8192, 3072, {128, 128, 32, 2, 2, 4}},
+      {"sm_80", 0, 108, 1024, 1024, {64, 64, 32, 2, 2, 4}},
+      {"sm_89", 0, 128, 4096, 4096, {128, 256, 32, 2, 4, 4}},
+      // Three stages of two blocks fit, four do not.
+      {"sm_89", 0, 128, 8192, 768, {128, 128, 32, 2, 2, 3}},
+      // A device that runs code for sm_80, and has no more than an sm_86.
+      {"sm_80", 99 << 10, 84, 4096, 4096, {128, 256, 32, 2, 4, 4}},
+      {"sm_80", 48 << 10, 84, 1024, 1024, {128, 128, 32, 2, 4, 3}},
+  };
+  for (const Chosen& chosen : cases) {
+    SCOPED_TRACE(testing::Message() << chosen.arch << " " << chosen.m << " " << chosen.n);
+    Graph g;
+    const codegen::LoopNest kernel =
+        *codegen::AnalyzeKernel(KernelOf(g, {.m = chosen.m, .n = chosen.n, .k = 4096}));
+    Target target = CudaTarget(chosen.arch, chosen.multiprocessors);
+    if (chosen.shared_bytes_max > 0) target.shared_bytes_max = chosen.shared_bytes_max;
+    const auto plan = codegen::PlanMma(kernel, target, nullptr);
+    ASSERT_TRUE(plan.ok() && plan->has_value());
+    EXPECT_EQ(codegen::MmaAmount((*plan)->tile), codegen::MmaAmount(chosen.tile));
+  }
+}
+
 TEST(Mma, IsAssembledWithoutSpills) {
   const std::string ptxas = FindPtxas();
   if (ptxas.empty()) GTEST_SKIP() << "no ptxas in PATH or OUTBOARD_PTXAS";
   for (const char* const arch : {"sm_80", "sm_90a"})
     for (const MmaTile& tile : {MmaTile{128, 128, 32, 2, 2, 3}, MmaTile{128, 128, 32, 2, 4, 3},
-                                MmaTile{128, 64, 32, 2, 2, 4}, MmaTile{64, 64, 32, 2, 2, 4}})
+                                MmaTile{128, 64, 32, 2, 2, 4}, MmaTile{64, 64, 32, 2, 2, 4},
+                                MmaTile{128, 128, 32, 2, 2, 4}, MmaTile{128, 128, 32, 2, 4, 4},
+                                MmaTile{128, 256, 32, 2, 4, 4}, MmaTile{256, 128, 32, 4, 2, 3},
+                                MmaTile{128, 256, 32, 2, 4, 2}})
       for (const int64_t m : {512, 500})
         for (const bool turned : {false, true}) {
           Graph g;

@@ -412,6 +412,18 @@ TEST(Nvptx, MoreThreadsOrSharedMemoryThanABlockHas_IsRefused) {
   threads.Store(threads.Buffer(DType::kF32, 0, 512), threads.Special(Grid::kThread, 512),
                 threads.Const(DType::kF32, 1));
   EXPECT_TRUE(absl::IsResourceExhausted(Rendered(threads.Take(1)).status()));
+  // The parameters of a launch: more buffers than they have room for.
+  ProgramBuilder wide;
+  for (int slot = 0; slot < 600; ++slot)
+    wide.Store(wide.Buffer(DType::kF32, slot, 1), wide.Int(0), wide.Const(DType::kF32, 1));
+  const absl::Status too_wide = Rendered(wide.Take(600)).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(too_wide));
+  EXPECT_EQ(too_wide.message(),
+            "a kernel of 600 buffers in 1 copy has 4928 bytes of parameters; a launch has 4096");
+  ProgramBuilder fits;
+  for (int slot = 0; slot < limits::kKernelBuffersMax; ++slot)
+    fits.Store(fits.Buffer(DType::kF32, slot, 1), fits.Int(0), fits.Const(DType::kF32, 1));
+  EXPECT_TRUE(Rendered(fits.Take(limits::kKernelBuffersMax)).ok());
   ProgramBuilder shared;
   const ValueId tile = shared.Alloc(Space::kShared, DType::kF32, 1 << 20);
   shared.Store(tile, shared.Int(0), shared.Const(DType::kF32, 1));

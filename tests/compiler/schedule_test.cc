@@ -129,6 +129,44 @@ TEST_F(ScheduleTest, HundredsOfTensorsAreConcatenated) {
   EXPECT_LE(Check({all}).kernels.size(), 20u);
 }
 
+// The parameters of a launch have room for so many addresses: more operands than that are added in
+// several kernels, and kernels that would have more between them stay apart.
+TEST_F(ScheduleTest, KernelsForGpus_HaveTheBuffersOfALaunch) {
+  const auto most = [&](const std::vector<const UOp*>& results, const Target& target) {
+    const auto encoded = ValueOrDie(EncodeGraph(Sink(g, results)));
+    Graph own;
+    const UOp* const sink = ValueOrDie(DecodeGraph(own, encoded.bytes));
+    size_t buffers = 0;
+    for (const auto& kernel : ValueOrDie(schedule::MakeSchedule(own, sink, target)).kernels)
+      buffers = std::max(buffers, kernel.buffers.size());
+    return buffers;
+  };
+  const Target gpu = CudaTarget("sm_80", 108);
+  constexpr int64_t kTensors = 750;
+  std::vector<const UOp*> operands;
+  for (int64_t i = 0; i < kTensors; ++i) operands.push_back(F32(i, {3, 5}));
+  const UOp* chain = operands[0];
+  for (int64_t i = 1; i < kTensors; ++i) chain = Add(g, chain, operands[i]);
+  std::vector<const UOp*> tree = operands;  // by halves
+  while (tree.size() > 1) {
+    for (size_t i = 0; i < tree.size() / 2; ++i) tree[i] = Add(g, tree[2 * i], tree[2 * i + 1]);
+    if (tree.size() % 2 == 1) tree[tree.size() / 2] = tree.back();
+    tree.resize((tree.size() + 1) / 2);
+  }
+  std::vector<const UOp*> norms;  // single numbers, which one kernel computes
+  for (int64_t i = 0; i + 25 <= kTensors; i += 25) {
+    const UOp* sum = operands[i];
+    for (int64_t k = 1; k < 25; ++k) sum = Add(g, sum, operands[i + k]);
+    norms.push_back(Reduce(g, Op::kAdd, Mul(g, sum, sum), {0, 1}));
+  }
+  for (const auto& results : {std::vector<const UOp*>{chain}, {tree[0]}, norms}) {
+    EXPECT_LE(most(results, gpu), size_t{limits::kKernelBuffersMax});
+    EXPECT_GT(most(results, gpu), size_t{limits::kKernelBuffersMax} / 3) << "more than necessary";
+    EXPECT_GT(most(results, TestTarget()), size_t{limits::kKernelBuffersMax})
+        << "a processor's kernels have no such limit";
+  }
+}
+
 TEST_F(ScheduleTest, ElementwiseChainIsOneKernel) {
   const UOp* const x = F32(0, {4, 6});
   const UOp* const y = Alu(g, Op::kMax, Add(g, x, Full(g, ConstFloat(g, DType::kF32, 1), x->shape)),

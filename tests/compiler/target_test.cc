@@ -128,6 +128,7 @@ TEST(Fingerprint, WhateverDecides_IsInIt) {
       [](Target& t) { t.l2_bytes = 1 << 20; },
       [](Target& t) { t.l3_bytes = 0; },
       [](Target& t) { t.shared_bytes = 32 << 10; },
+      [](Target& t) { t.shared_bytes_max = 32 << 10; },
       [](Target& t) { t.bf16 = Bf16Products::kTiles; },
       [](Target& t) { t.fp64 = false; },
       [](Target& t) { t.fp16 = true; },

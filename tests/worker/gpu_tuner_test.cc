@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -25,6 +27,7 @@
 #include "tests/support/temp_folder.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
+#include "worker/executor/launch_watchdog.h"
 #include "worker/tuning/tuner.h"
 
 namespace outboard::worker {
@@ -130,6 +133,8 @@ class GpuTuner : public ::testing::Test {
     for (size_t i = 0; i < want.size(); ++i)
       ASSERT_NEAR(got[i], want[i], 1e-3 * (1 + std::fabs(want[i]))) << i;
   }
+  // Of Opts that are the best in the store, and whose code the driver refuses.
+  void CheckRefused(const UOp* sink, const std::string& refused);
   Tuning TheOnlyOne() {
     std::vector<Tuning> all = ValueOrDie(store_->List());
     EXPECT_EQ(all.size(), 1u);
@@ -183,6 +188,34 @@ TEST_F(GpuTuner, WithColdCaches_TheCachesAreOverwrittenBeforeEachTimedRun) {
       EXPECT_LT(FilledBytes() - before, kBytes);
     EXPECT_GT(runs, 3u);
   }
+}
+
+template <class Function>
+Function* OfFakeNvml(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(dlopen(FAKE_NVML, RTLD_NOW), name));
+}
+
+TEST_F(GpuTuner, Trials_HaveTheClocksThatTheyWereMadeAt) {
+  setenv("OUTBOARD_NVML", FAKE_NVML, 1);
+  OfFakeNvml<void(const char*)>("outboard_fake_nvml_clocks")("1980,1980,1000,1900,1500,1500,1980");
+  Graph g;
+  const UOp* const sink = Product(g, DType::kF32, 8, 16, 8);
+  ExpectRight(Answer(*NewEngine(1), sink), sink);
+  const Tuning found = TheOnlyOne();
+  int timed = 0, throttled = 0, slower = 0;
+  for (const search::Trial& trial : found.trials) {
+    if (!trial.works()) continue;
+    ++timed;
+    EXPECT_EQ(trial.at.power_mw, 402'500);
+    EXPECT_EQ(trial.at.celsius, 58);
+    EXPECT_GE(trial.at.clock_mhz, 1500) << "the time at 1000 MHz was not taken again";
+    throttled += search::IsThrottled(trial.at, 1980);
+    slower += trial.at.clock_mhz == 1900;
+  }
+  EXPECT_EQ(throttled, 1) << "the one that was throttled twice";
+  EXPECT_EQ(slower, 1) << "the one whose second time was taken at 1900 MHz";
+  EXPECT_EQ(OfFakeNvml<int()>("outboard_fake_nvml_readings")(), timed + 2);
+  unsetenv("OUTBOARD_NVML");
 }
 
 TEST_F(GpuTuner, WithoutTime_NothingIsSearched) {
@@ -252,6 +285,60 @@ TEST_F(GpuTuner, ACandidateWithOtherResults_IsStruck) {
       EXPECT_TRUE(!trial.works() || !trial.exact) << "the wrong one counts as one that works";
     }
   EXPECT_EQ(tried, 1);
+}
+
+// Opts that worked when they were measured, and whose code the driver of today does not take.
+TEST_F(GpuTuner, TunedOptsThatTheDriverRefuses_AreStruckAndNotTriedAgain) {
+  Graph g;
+  const UOp* const sink = Product(g, DType::kF32, 8, 16, 8);
+  ExpectRight(Answer(*NewEngine(1), sink), sink);
+  // Plain threads, and a list that is none: each in turn the best that the store knows.
+  for (const bool plain : {true, false}) {
+    SCOPED_TRACE(plain ? "plain" : "with Opts");
+    Tuning known = TheOnlyOne();
+    const auto chosen = std::find_if(
+        known.trials.begin(), known.trials.end(),
+        [&](const search::Trial& trial) { return trial.verified && trial.opts.empty() == plain; });
+    ASSERT_NE(chosen, known.trials.end());
+    chosen->time_ns = 1;
+    chosen->exact = true;
+    ASSERT_TRUE(store_->Add(known.key, known.name, *chosen).ok());
+    CheckRefused(sink, codegen::OptsToString(chosen->opts));
+    if (HasFatalFailure()) return;
+  }
+}
+
+void GpuTuner::CheckRefused(const UOp* sink, const std::string& refused) {
+  const auto trial_of_refused = [&] {
+    for (const search::Trial& trial : TheOnlyOne().trials)
+      if (codegen::OptsToString(trial.opts) == refused) return trial;
+    ADD_FAILURE() << refused << " is not in the store";
+    return search::Trial{};
+  };
+  ASSERT_TRUE(trial_of_refused().works());
+  const size_t trials = TheOnlyOne().trials.size();
+  int broken = 0;
+  compilers()->instead = [&](const KernelSource& source, CompiledKernel& compiled) {
+    if (source.opts != refused) return;
+    ++broken;
+    compiled.object.insert(compiled.object.find("ret;"), "no.such.instruction;\n\t");
+  };
+  // Another process: they are the best it knows. The compiler's own choice runs in their place.
+  compilers()->sources.clear();
+  ExpectRight(Answer(*NewEngine(0), sink), sink);
+  EXPECT_EQ(broken, 1);
+  ASSERT_EQ(compilers()->sources.size(), 2u);
+  EXPECT_EQ(compilers()->sources[1].opts, std::nullopt);
+  EXPECT_FALSE(trial_of_refused().works());
+  EXPECT_FALSE(trial_of_refused().verified);
+  EXPECT_EQ(TheOnlyOne().trials.size(), trials) << "in place of what was known of them";
+  // And a third one, which does not ask for them.
+  compilers()->sources.clear();
+  ExpectRight(Answer(*NewEngine(0), sink), sink);
+  EXPECT_EQ(broken, 1);
+  ASSERT_EQ(compilers()->sources.size(), 1u);
+  EXPECT_NE(compilers()->sources[0].opts, refused);
+  compilers()->instead = nullptr;
 }
 
 const auto kNobody = [] { return false; };
@@ -348,7 +435,57 @@ TEST(GpuTunerDeathTest, ACandidateThatEndsTheProcess_IsNotTriedAgain) {
   }
   EXPECT_GE(struck, 1);
 }
+// A process that meets a candidate without an end is ended at that candidate's deadline, which is
+// far below the bound of a launch. Exits with 4 then.
+int SearchUntilStopped(const std::string& path) {
+  UseFakeDriver();
+  // Two looks of the watchdog, each a sixteenth.
+  LaunchWatchdog watchdog(std::chrono::seconds(32), [](const std::string& line) {
+    const bool at_its_own = line.find("a candidate of a search, ") != line.npos &&
+                            line.find(" was not done after 1.0 s") != line.npos;
+    _exit(at_its_own ? 4 : 5);
+  });
+  Compilers compilers;
+  // The first candidates are compiled together; the compiler's own choice has been timed before.
+  compilers.instead = [&, compiled = 0](const KernelSource&, CompiledKernel&) mutable {
+    constexpr int kOfTheStart = 4;
+    if (++compiled != kOfTheStart + 1) return;
+    using Fault = int (*)(const char*, int);
+    reinterpret_cast<Fault>(dlsym(dlopen(FAKE_CUDA, RTLD_NOW | RTLD_NOLOAD),
+                                  "outboard_fake_cuda_fault"))("endless", 1);
+  };
+  const auto store = ValueOrDie(TuningFile::Open(path));
+  const auto engine = MakeCompiledEngine(&compilers, test::MakeDevice(1 << 26),
+                                         {.store = store.get(),
+                                          .beam = 1,
+                                          .search_seconds_max = kForeverSeconds,
+                                          .launch_watch = &watchdog});
+  Graph g;
+  Answer(*engine, Product(g, DType::kF32, 8, 16, 8));
+  return 0;
+}
+
+TEST(GpuTunerDeathTest, ACandidateWithoutAnEnd_IsStoppedByTheBestTime) {
+  const std::string path = ::testing::TempDir() + "/gpu_tuner_endless.db";
+  std::remove(path.c_str());
+  setenv("GPU_TUNER_ENDLESS", path.c_str(), 1);
+  const std::string program = ::testing::internal::GetArgvs()[0];
+  const int status = std::system((program + " --gtest_filter=GpuTunerDeathTest.DISABLED_Search "
+                                            "--gtest_also_run_disabled_tests > /dev/null 2>&1")
+                                     .c_str());
+  unsetenv("GPU_TUNER_ENDLESS");
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 4);
+  const auto store = ValueOrDie(TuningFile::Open(path));
+  const std::vector<Tuning> all = ValueOrDie(store->List());
+  ASSERT_EQ(all.size(), 1u);
+  ASSERT_GT(all[0].trials.size(), 1u) << "the first has no other to beat";
+  EXPECT_FALSE(all[0].trials.back().works()) << "it would be tried again";
+}
+
 TEST(GpuTunerDeathTest, DISABLED_Search) {
+  if (const char* const path = std::getenv("GPU_TUNER_ENDLESS")) _exit(SearchUntilStopped(path));
+
   if (const char* const path = std::getenv("GPU_TUNER_STORE")) _exit(SearchUntilLost(path));
 }
 

@@ -144,6 +144,9 @@ TEST_F(KernelStoreTest, LinesCarryEntriesToAnotherStore) {
   const auto store = Open();
   ASSERT_TRUE(store->Add(Key('b'), "sum", Made("", 5)).ok());
   ASSERT_TRUE(store->Add(Key('b'), "sum", Made("VECTOR:0:16", 7, false, false)).ok());
+  search::Trial measured = Made("UPCAST:0:2", 6);
+  measured.at = {.clock_mhz = 1980, .power_mw = 402'500, .celsius = 58};
+  ASSERT_TRUE(store->Add(Key('b'), "sum", measured).ok());
   const Tuning tuning = *ValueOrDie(store->Find(Key('b')));
   const std::string line = ValueOrDie(TuningToLine(tuning));
   EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -151,6 +154,7 @@ TEST_F(KernelStoreTest, LinesCarryEntriesToAnotherStore) {
   EXPECT_EQ(read.key.kernel, tuning.key.kernel);
   EXPECT_EQ(read.key.hardware, "here");
   EXPECT_EQ(read.trials, tuning.trials);
+  EXPECT_EQ(read.trials.at(2), measured);
   for (const std::string& bad : std::initializer_list<std::string>{
            "", "{", "[]", "{\"kernel\":\"YQ==\"}", "{\"trials\":7}",
            line.substr(0, line.find(",\"trials\"")) + "}",  // none

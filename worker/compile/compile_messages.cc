@@ -25,6 +25,7 @@ void SetTarget(const Target& target, proto::CompileTarget& message) {
   message.set_block_threads(static_cast<uint32_t>(target.block_threads));
   message.set_multiprocessors(target.multiprocessors);
   message.set_shared_bytes(target.shared_bytes);
+  message.set_shared_bytes_max(target.shared_bytes_max);
   message.set_bf16(static_cast<uint32_t>(target.bf16));
   message.set_fp64(target.fp64);
   message.set_fp16(target.fp16);
@@ -74,7 +75,8 @@ absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request) {
   if (message.block_threads() < 1 || message.block_threads() > kThreadsMost)
     return bad("block_threads", message.block_threads());
   for (const int64_t bytes :
-       {message.l1_bytes(), message.l2_bytes(), message.l3_bytes(), message.shared_bytes()})
+       {message.l1_bytes(), message.l2_bytes(), message.l3_bytes(), message.shared_bytes(),
+        message.shared_bytes_max()})
     if (bytes < 0) return bad("bytes of a memory", bytes);
   if (message.multiprocessors() < 0 || message.multiprocessors() > kThreadsMost)
     return bad("multiprocessors", message.multiprocessors());
@@ -95,6 +97,7 @@ absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request) {
   target.block_threads = message.block_threads();
   target.multiprocessors = message.multiprocessors();
   target.shared_bytes = message.shared_bytes();
+  target.shared_bytes_max = message.shared_bytes_max();
   target.bf16 = static_cast<Bf16Products>(message.bf16());
   target.fp64 = message.fp64();
   target.fp16 = message.fp16();

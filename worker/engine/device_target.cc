@@ -45,6 +45,8 @@ Target CudaTargetOf(const runtime::DeviceProperties& properties) {
   target.block_threads =
       std::min<int64_t>(target.block_threads, std::max<int64_t>(1, properties.work_group_size_max));
   target.shared_bytes = std::min(target.shared_bytes, properties.local_memory_bytes);
+  // Code for sm_80 also runs on devices that have less.
+  target.shared_bytes_max = std::min(target.shared_bytes_max, properties.local_memory_bytes);
   target.fp64 = properties.fp64;
   return target;
 }

@@ -53,6 +53,7 @@ constexpr const char* kDriver[] = {
     "CUDA_VISIBLE_DEVICES",
     "OUTBOARD_CUDA_DRIVER",
     "OUTBOARD_NCCL",
+    "OUTBOARD_NVML",
 };
 
 void Add(std::span<const char* const> names, std::vector<std::string>& environment) {

@@ -1,6 +1,7 @@
 #include "worker/tuning/kernel_measurer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -25,10 +26,23 @@ constexpr int kRunsMin = 3;
 constexpr double kLongSeconds = 0.2;
 // What a first task or run, with cold caches, must be above the limit to be given up on.
 constexpr double kColdFactor = 1.5;
-// Twice the second cache of an H100 (50 MiB), and more than that of any GPU of compute capability
-// 8.0 to 9.0 (RTX 4090: 72 MiB). A small device gives a part of its memory.
-constexpr int64_t kCacheBytesMost = int64_t{100} << 20;
-constexpr int64_t kCacheShare = 8;
+// Twice what the device says that its last cache has; where it says nothing, twice that of an H100
+// (50 MiB). A small device gives a part of its memory.
+constexpr int64_t kCacheBytes = int64_t{50} << 20;
+constexpr int64_t kCacheTimes = 2, kCacheShare = 8;
+// A candidate that takes so much longer than what it has to beat, and this beside, has a loop
+// without an end. What is only slow, such as threads in the place of a matrix unit, is a hundred
+// times slower at most: it is waited for, since a process that ends takes its session along.
+constexpr double kEndlessFactor = 200, kEndlessSeconds = 1;
+
+// When a candidate that has to beat `most_seconds` is no longer waited for: never later than any
+// other launch.
+std::chrono::milliseconds EndlessAfter(const LaunchWatch* watch, double most_seconds) {
+  if (watch == nullptr) return {};
+  const double seconds = kEndlessSeconds + kEndlessFactor * most_seconds;
+  const double bound = std::chrono::duration<double>(watch->bound()).count();
+  return std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, bound) * 1e3));
+}
 
 }  // namespace
 
@@ -105,8 +119,8 @@ absl::StatusOr<const runtime::DeviceKernel*> KernelMeasurer::Loaded(const Compil
 
 absl::StatusOr<double> KernelMeasurer::Time(const runtime::DeviceKernel& kernel,
                                             std::span<const runtime::DeviceAddress> addresses,
-                                            int64_t tasks) {
-  const WatchedWait wait(options_.watch, candidate_, LongestOf(options_.watch, 0));
+                                            int64_t tasks, double most_seconds) {
+  const WatchedWait wait(options_.watch, candidate_, EndlessAfter(options_.watch, most_seconds));
   return device_->Time([&] {
     return tasks == kernel.tasks() ? device_->Launch(kernel, addresses, {})
                                    : device_->LaunchTasks(kernel, addresses, {}, 0, tasks);
@@ -116,12 +130,24 @@ absl::StatusOr<double> KernelMeasurer::Time(const runtime::DeviceKernel& kernel,
 absl::Status KernelMeasurer::Open() {
   if (!options_.cold_caches) return absl::OkStatus();
   const int64_t memory = device_->properties().memory_bytes;  // 0: the host's
+  const int64_t cache = device_->properties().cache_bytes;
+  const int64_t bytes = kCacheTimes * (cache > 0 ? cache : kCacheBytes);
   OB_ASSIGN_OR_RETURN(
       runtime::DeviceBuffer scratch,
-      device_->Allocate(memory > 0 ? std::min(kCacheBytesMost, memory / kCacheShare)
-                                   : kCacheBytesMost));
+      device_->Allocate(memory > 0 ? std::min(bytes, memory / kCacheShare) : bytes));
   scratch_.emplace(std::move(scratch));
   return absl::OkStatus();
+}
+
+void KernelMeasurer::ReadConditions() {
+  conditions_ = {};
+  if (!conditions_status_.ok()) return;
+  const absl::StatusOr<runtime::DeviceState> state = device_->ReadState();
+  conditions_status_ = state.status();
+  if (state.ok())
+    conditions_ = {.clock_mhz = state->clock_mhz,
+                   .power_mw = state->power_mw,
+                   .celsius = state->celsius};
 }
 
 absl::Status KernelMeasurer::ColdCaches() {
@@ -171,7 +197,7 @@ absl::StatusOr<double> KernelMeasurer::Seconds(const CompiledKernel& kernel,
   const int threads = device_->properties().threads;
   if (device_->properties().cuts_tasks && kernel.tasks >= 4 * threads) {
     // One of many tasks: a share of the work, without the others' threads.
-    OB_ASSIGN_OR_RETURN(const double one, Time(*loaded, addresses, 1));
+    OB_ASSIGN_OR_RETURN(const double one, Time(*loaded, addresses, 1, most_seconds));
     const double whole = one * static_cast<double>(kernel.tasks) / threads;
     if (whole > 2 * kColdFactor * most_seconds) return whole;
   }
@@ -179,11 +205,12 @@ absl::StatusOr<double> KernelMeasurer::Seconds(const CompiledKernel& kernel,
   for (int run = 0; run < kRunsMax; ++run) {
     if (total >= kMeasuredSeconds && (run >= kRunsMin || total >= kLongSeconds)) break;
     OB_RETURN_IF_ERROR(ColdCaches());
-    OB_ASSIGN_OR_RETURN(const double seconds, Time(*loaded, addresses, kernel.tasks));
+    OB_ASSIGN_OR_RETURN(const double seconds, Time(*loaded, addresses, kernel.tasks, most_seconds));
     total += seconds;
     least = run == 0 ? seconds : std::min(least, seconds);
     if (least > (run == 0 ? kColdFactor : 1) * most_seconds) break;
   }
+  ReadConditions();
   return least;
 }
 

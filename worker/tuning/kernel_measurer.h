@@ -20,7 +20,9 @@ namespace outboard::worker {
 
 struct MeasurerOptions {
   int batch = 1;                 // candidates that are compiled at a time
-  LaunchWatch* watch = nullptr;  // is told what is waited for; nullptr: nobody
+  // Is told what is waited for, and how long a candidate may take beside what it has to beat;
+  // nullptr: nobody.
+  LaunchWatch* watch = nullptr;
   // Before each timed run as much memory of the device is overwritten as its caches may hold, so
   // that the run finds nothing of its operands there.
   bool cold_caches = false;
@@ -47,7 +49,10 @@ class KernelMeasurer final : public search::Measurer {
   // candidate that these show to be slow is not run completely.
   absl::StatusOr<double> Seconds(const CompiledKernel& kernel, std::span<void* const> buffers,
                                  double most_seconds) override;
+  search::Conditions conditions() const override { return conditions_; }
   absl::Status health() const override { return device_->health(); }
+  // OK, or why the device did not tell its clocks.
+  const absl::Status& conditions_status() const { return conditions_status_; }
 
  private:
   // A slot of the kernel; `memory` has the host's buffer for each copy if the device cannot address
@@ -63,7 +68,10 @@ class KernelMeasurer final : public search::Measurer {
   // The kernel on the device: the last one is kept, since it is timed and compared.
   absl::StatusOr<const runtime::DeviceKernel*> Loaded(const CompiledKernel& kernel);
   absl::StatusOr<double> Time(const runtime::DeviceKernel& kernel,
-                              std::span<const runtime::DeviceAddress> addresses, int64_t tasks);
+                              std::span<const runtime::DeviceAddress> addresses, int64_t tasks,
+                              double most_seconds);
+  // What the device runs at, just after the work whose time was taken.
+  void ReadConditions();
   // Overwrites what the caches hold, where the options ask for it.
   absl::Status ColdCaches();
   // Copies results of kernels back to `buffers`, unless kernels wrote there directly.
@@ -78,6 +86,8 @@ class KernelMeasurer final : public search::Measurer {
   std::unique_ptr<runtime::DeviceKernel> loaded_;   // of loaded_from_
   CompiledKernel loaded_from_;
   std::optional<runtime::DeviceBuffer> scratch_;    // for ColdCaches
+  search::Conditions conditions_;
+  absl::Status conditions_status_;  // an error is for good
   std::vector<Slot> slots_;           // empty: the kernel has no buffers
   std::deque<std::string> expected_;  // not compiled yet
   absl::flat_hash_map<std::string, absl::StatusOr<CompiledKernel>>

@@ -158,6 +158,10 @@ absl::Status Tuner::Search(const UOp* kernel, const std::string& name, const Tun
   OB_ASSIGN_OR_RETURN(const search::BeamResult result,
                       search::Beam(kernel, device, options, std::move(known)));
   if (result.finished) OB_RETURN_IF_ERROR(store_->Finish(key, options_.width));
+  if (options_.report && options.may_end_process && !device.conditions_status().ok() &&
+      !std::exchange(says_no_clocks_, true))
+    std::fprintf(stderr, "search: trials are stored without clocks: %s\n",
+                 std::string(device.conditions_status().message()).c_str());
   if (options_.report)
     std::fprintf(stderr, "search: %5.1f s, %3zu trials%s, %.1f to %.1f us  %s  %s\n",
                  SecondsSince(start), result.trials.size() - known_count,

@@ -87,6 +87,7 @@ class Tuner {
   runtime::Device* device_;
   TunerOptions options_;
   double plan_seconds_ = 0;
+  bool says_no_clocks_ = false;  // it was said
 };
 
 }  // namespace outboard::worker

@@ -21,6 +21,7 @@
 namespace outboard::worker {
 namespace {
 
+using search::Conditions;
 using search::Trial;
 using storage::Database;
 using storage::Statement;
@@ -42,6 +43,10 @@ constexpr const char* kSchema[] = {
     // The opening of the file in which the kernel was last used.
     "ALTER TABLE kernel ADD COLUMN used INTEGER NOT NULL DEFAULT 0;"
     "CREATE INDEX kernel_by_use ON kernel (used);",
+    // What the device ran at.
+    "ALTER TABLE trial ADD COLUMN clock_mhz INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE trial ADD COLUMN power_mw INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE trial ADD COLUMN celsius INTEGER NOT NULL DEFAULT 0;",
 };
 constexpr int64_t kPageBytes = 4096;  // SQLite's
 // A transaction marks so many: a look-up of a step does not wait for the disk.
@@ -50,6 +55,8 @@ constexpr size_t kKernelIdBytes = 32;
 constexpr size_t kTextBytesMax = 4096;
 // Half an hour of a device: more of it says no more.
 constexpr int64_t kCostMostUs = int64_t{1} << 31;
+// Of a clock in MHz, milliwatts or degrees: above is nonsense.
+constexpr int64_t kConditionMax = 100'000'000;
 
 absl::Status Check(const TuningKey& key) {
   if (key.kernel.size() != kKernelIdBytes)
@@ -69,9 +76,15 @@ absl::Status Check(const Trial& trial) {
   return absl::OkStatus();
 }
 
+// As it was written; what cannot be is not known.
+int MakeCondition(int64_t number) {
+  return number < 0 || number > kConditionMax ? 0 : static_cast<int>(number);
+}
+
 // A trial as it was written.
-absl::StatusOr<Trial> MakeTrial(std::string_view opts, int64_t time_ns, bool exact, bool verified) {
-  Trial trial{.time_ns = time_ns, .exact = exact, .verified = verified};
+absl::StatusOr<Trial> MakeTrial(std::string_view opts, int64_t time_ns, bool exact, bool verified,
+                                const Conditions& at) {
+  Trial trial{.time_ns = time_ns, .exact = exact, .verified = verified, .at = at};
   OB_ASSIGN_OR_RETURN(trial.opts, codegen::ParseOpts(opts));
   OB_RETURN_IF_ERROR(Check(trial));
   return trial;
@@ -138,7 +151,7 @@ absl::StatusOr<std::unique_ptr<TuningFile>> TuningFile::Open(const std::string& 
 absl::StatusOr<std::vector<Tuning>> TuningFile::Read(const TuningKey* key) {
   const std::string columns =
       "SELECT k.id, k.kernel, k.search, k.hardware, k.name, k.width, t.opts, t.time_ns, "
-      "t.exact, t.verified, k.used "
+      "t.exact, t.verified, k.used, t.clock_mhz, t.power_mw, t.celsius "
       "FROM kernel k JOIN trial t ON t.kernel = k.id ";
   OB_ASSIGN_OR_RETURN(
       Statement query,
@@ -166,7 +179,10 @@ absl::StatusOr<std::vector<Tuning>> TuningFile::Read(const TuningKey* key) {
     if (tunings.back().trials.size() >= kTrialsMax) continue;
     // What a damaged or hostile file holds is as good as not there.
     absl::StatusOr<Trial> trial =
-        MakeTrial(query.Text(6), query.Int(7), query.Int(8) != 0, query.Int(9) != 0);
+        MakeTrial(query.Text(6), query.Int(7), query.Int(8) != 0, query.Int(9) != 0,
+                  {.clock_mhz = MakeCondition(query.Int(11)),
+                   .power_mw = MakeCondition(query.Int(12)),
+                   .celsius = MakeCondition(query.Int(13))});
     if (trial.ok()) tunings.back().trials.push_back(*std::move(trial));
   }
   std::erase_if(tunings, [](const Tuning& tuning) { return tuning.trials.empty(); });
@@ -254,15 +270,22 @@ absl::Status TuningFile::Add(const TuningKey& key, const std::string& name, cons
       return absl::ResourceExhaustedError(
           absl::StrCat("tuning: a kernel with ", count.Int(0), " trials"));
     OB_ASSIGN_OR_RETURN(Statement insert,
-                        db_->Prepare("INSERT INTO trial (kernel, opts, time_ns, exact, verified) "
-                                     "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kernel, opts) DO UPDATE "
+                        db_->Prepare("INSERT INTO trial (kernel, opts, time_ns, exact, verified, "
+                                     "clock_mhz, power_mw, celsius) "
+                                     "VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+                                     "ON CONFLICT (kernel, opts) DO UPDATE "
                                      "SET time_ns = excluded.time_ns, exact = excluded.exact, "
-                                     "verified = excluded.verified"));
+                                     "verified = excluded.verified, "
+                                     "clock_mhz = excluded.clock_mhz, "
+                                     "power_mw = excluded.power_mw, celsius = excluded.celsius"));
     return insert.Bind(1, row)
         .BindText(2, codegen::OptsToString(trial.opts))
         .Bind(3, trial.time_ns)
         .Bind(4, trial.exact)
         .Bind(5, trial.verified)
+        .Bind(6, trial.at.clock_mhz)
+        .Bind(7, trial.at.power_mw)
+        .Bind(8, trial.at.celsius)
         .Run();
   }, "tuning.add");
 }
@@ -355,10 +378,16 @@ void TrialToWire(const Trial& trial, proto::Trial& message) {
   message.set_time_ns(trial.time_ns);
   message.set_over(!trial.exact);
   message.set_verified(trial.verified);
+  message.set_clock_mhz(trial.at.clock_mhz);
+  message.set_power_mw(trial.at.power_mw);
+  message.set_celsius(trial.at.celsius);
 }
 
 absl::StatusOr<Trial> TrialFromWire(const proto::Trial& trial) {
-  return MakeTrial(trial.opts(), trial.time_ns(), !trial.over(), trial.verified());
+  return MakeTrial(trial.opts(), trial.time_ns(), !trial.over(), trial.verified(),
+                   {.clock_mhz = MakeCondition(trial.clock_mhz()),
+                    .power_mw = MakeCondition(trial.power_mw()),
+                    .celsius = MakeCondition(trial.celsius())});
 }
 
 void TuningToWire(const Tuning& tuning, proto::TunedKernel& message) {

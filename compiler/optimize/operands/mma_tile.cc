@@ -15,7 +15,7 @@ constexpr int64_t kRegisters = 65536;  // of a multiprocessor, from sm_80 on
 constexpr int64_t kThreadRegisters = 255;
 // For addresses, counters and what the epilogue keeps: found with ptxas for all candidates below.
 constexpr int64_t kOtherRegisters = 56;
-constexpr int64_t kStagesMax = 4;
+constexpr int64_t kStagesMin = 2, kStagesMax = 4;
 constexpr int64_t kOrder = 8, kOrderMax = 999;
 
 bool IsPower(int64_t n) { return n > 0 && std::has_single_bit(static_cast<uint64_t>(n)); }
@@ -38,6 +38,11 @@ int64_t RegistersOf(const MmaProduct& product, const MmaTile& tile) {
   if (product.parts == MmaParts::kThree) operands = operands * 2 + 8;
   if (ByteWidth(product.dtype) == 1) operands += 4;
   return sums + operands + kOtherRegisters;
+}
+
+// Of a block. AMD's kernels have what each block has.
+int64_t SharedBytesMaxOf(const Target& target) {
+  return std::max(target.shared_bytes, target.shared_bytes_max);
 }
 
 int64_t SharedBytesOf(const MmaProduct& product, const MmaTile& tile) {
@@ -67,12 +72,14 @@ bool ThreeProductsPay(const Target& target) {
 constexpr int64_t kThreeStepsMin = 48;
 
 // Candidates, with the part of a matrix unit's speed that such a tile reaches: large ones read
-// shared memory less often. Estimated from how many LDMATRIX there are for one MMA; not measured.
+// shared memory less often. Estimated from how many LDMATRIX there are for one MMA, and above 1
+// from the bytes that come from the second cache for it; not measured.
 struct Candidate {
   MmaTile tile;
   double speed;
 };
 constexpr Candidate kCandidates[] = {
+    {{128, 256, 32, 2, 4, 0}, 1.05}, {{256, 128, 32, 4, 2, 0}, 1.05},
     {{128, 128, 32, 2, 2, 0}, 1.0}, {{128, 128, 32, 2, 4, 0}, 0.95}, {{128, 64, 32, 2, 2, 0}, 0.85},
     {{64, 128, 32, 2, 2, 0}, 0.85}, {{64, 64, 32, 2, 2, 0}, 0.7},    {{32, 128, 32, 1, 4, 0}, 0.6},
     {{128, 32, 32, 4, 1, 0}, 0.6},  {{64, 32, 32, 2, 2, 0}, 0.5},    {{32, 64, 32, 2, 2, 0}, 0.5},
@@ -81,6 +88,34 @@ constexpr Candidate kCandidates[] = {
 
 // Their steps are for 16 bits.
 constexpr int64_t kCandidateBytes = 2;
+
+// The blocks that one of NVIDIA's multiprocessors runs at once, by their registers and shared
+// memory: threads and their number are no limit before.
+int64_t BlocksAtOnce(const MmaProduct& product, const MmaTile& tile, const Target& target) {
+  constexpr int64_t kPiece = 8;               // registers of a thread are given out in these
+  constexpr int64_t kBesideBlock = 1 << 10;  // shared memory that each block takes beside its own
+  const int64_t registers = DivideUp(RegistersOf(product, tile), kPiece) * kPiece;
+  const int64_t by_registers = kRegisters / (registers * tile.threads());
+  const int64_t by_memory = (SharedBytesMaxOf(target) + kBesideBlock) /
+                            (SharedBytesOf(product, tile) + kBesideBlock);
+  return std::max<int64_t>(1, std::min(by_registers, by_memory));
+}
+
+// The part of its speed that a unit reaches with the warps of the blocks at once, of so many that
+// one multiprocessor has: while one waits, others multiply. Estimated; not measured.
+double SpeedOfWarps(const MmaProduct& product, const MmaTile& tile, const Target& target,
+                    int64_t blocks) {
+  if (target.kind != TargetKind::kCuda) return 1;
+  const int64_t at_once = std::min(blocks, BlocksAtOnce(product, tile, target));
+  const auto warps = static_cast<double>(tile.warps_down * tile.warps_across * at_once);
+  return warps / (warps + 1);
+}
+
+// And with copies that were begun so many steps before. Estimated; not measured.
+double SpeedOfCopies(const MmaTile& tile) {
+  constexpr double kOfStages[] = {0.9, 0.97, 1};  // from kStagesMin on
+  return kOfStages[tile.stages - kStagesMin];
+}
 
 // Below, threads that each compute a sum are as fast, and nothing is left over of a tile.
 constexpr int64_t kSideMin = 8, kStepsMin = 16;
@@ -142,7 +177,7 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
     return illegal("a warp's part of the tile is no multiple of 16 by 16 by 32 bytes");
   if (product.parts == MmaParts::kThree && product.steps < kThreeStepsMin)
     return illegal("a sum of so few products of f32 would not be within its bound");
-  if (tile.stages < 2 || tile.stages > kStagesMax) return illegal("2 to 4 stages");
+  if (tile.stages < kStagesMin || tile.stages > kStagesMax) return illegal("2 to 4 stages");
   if (tile.order < 0 || tile.order > kOrderMax ||
       (tile.order > 0 && DivideUp(product.rows.count, tile.rows) % tile.order != 0))
     return illegal("the order does not divide the number of tiles below each other");
@@ -157,8 +192,8 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
   const int64_t threads = tile.threads();
   const int64_t bytes = SharedBytesOf(product, tile);
   if (threads > target.block_threads) return room("threads", threads, target.block_threads);
-  if (bytes > target.shared_bytes)
-    return room("bytes of shared memory", bytes, target.shared_bytes);
+  if (bytes > SharedBytesMaxOf(target))
+    return room("bytes of shared memory", bytes, SharedBytesMaxOf(target));
   if (registers > kThreadRegisters)
     return absl::ResourceExhaustedError(absl::StrCat(
         "MMA: about ", registers, " registers of a thread; the target has ", kThreadRegisters));
@@ -183,17 +218,19 @@ std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& ta
     MmaTile tile = candidate.tile;
     tile.steps = tile.steps * kCandidateBytes / ByteWidth(product.dtype);
     tile.warp_threads = ThreadsOf(MatrixUnitOf(target).value_or(MatrixUnit::kMma));
-    for (tile.stages = kStagesMax; tile.stages > 2; --tile.stages)
-      if (SharedBytesOf(product, tile) <= target.shared_bytes) break;
-    if (!CheckMmaTile(product, tile, target).ok()) continue;
     const int64_t blocks = product.batches * DivideUp(product.rows.count, tile.rows) *
                            DivideUp(product.columns.count, tile.columns);
-    const int64_t waves = DivideUp(blocks, MultiprocessorsOf(target));
-    const double time = static_cast<double>(waves) * static_cast<double>(tile.rows * tile.columns) /
-                        candidate.speed;
-    if (best && time >= least) continue;
-    best = tile;
-    least = time;
+    // Of one multiprocessor, one after the other or several at once.
+    const int64_t rounds = DivideUp(blocks, MultiprocessorsOf(target));
+    for (tile.stages = kStagesMax; tile.stages >= kStagesMin; --tile.stages) {
+      if (!CheckMmaTile(product, tile, target).ok()) continue;
+      const double speed = candidate.speed * SpeedOfCopies(tile) *
+                           SpeedOfWarps(product, tile, target, rounds);
+      const double time = static_cast<double>(rounds * tile.rows * tile.columns) / speed;
+      if (best && time >= least) continue;
+      best = tile;
+      least = time;
+    }
   }
   return best;
 }

@@ -60,9 +60,9 @@ int64_t OrderOf(const MmaTile& tile, int64_t down);
 //         RESOURCE_EXHAUSTED  names what there is too little of, with limit and need
 absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const Target& target);
 
-// The tile that takes the least time by our estimate: whole waves of blocks over all
-// multiprocessors, times what a block of that size takes. None where the product is too small for a
-// matrix unit, or nothing fits.
+// The tile that takes the least time by our estimate: the blocks that one of the multiprocessors
+// has, times what a block of that size takes beside the others that run there at once. None where
+// the product is too small for a matrix unit, or nothing fits.
 std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& target);
 
 // Returns the plan that `opts` ask for, or, without `opts`, the one that we choose; none if the

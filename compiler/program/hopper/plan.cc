@@ -278,7 +278,7 @@ struct HopperCandidate {
   int64_t columns;
   double speed;
 };
-constexpr HopperCandidate kCandidates[] = {{256, 1.9}, {128, 1.7}, {64, 1.2}};
+constexpr HopperCandidate kCandidates[] = {{256, 1.9}, {192, 1.83}, {128, 1.7}, {64, 1.2}};
 constexpr int64_t kStepBytesMin = 256;  // two stages: below, the ring never fills
 // What a block takes before its first product and after its last one, and for joining parts, in
 // bytes of k. Estimated: some microseconds.
@@ -478,7 +478,11 @@ bool ComputesRowSums(const UOp* kernel, const Target& target) {
       PlanHopper(*nest, target, nullptr, *plan);
   if (hopper.ok() && hopper->has_value()) return true;
   product.adds_rows = false;
-  return codegen::ChooseMmaTile(product, target) == (*plan)->tile;
+  // What a still larger tile reads less is less than the whole result, which is not read once more.
+  constexpr int64_t kLargeTile = 128 * 128;
+  const codegen::MmaTile& tile = (*plan)->tile;
+  return tile.rows * tile.columns >= kLargeTile ||
+         codegen::ChooseMmaTile(product, target) == tile;
 }
 
 }  // namespace outboard::program

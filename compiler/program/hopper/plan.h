@@ -72,8 +72,8 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const codegen::LoopNest& ke
                                                      Gathers gathers = Gathers::kWhereFaster);
 
 // Whether the kernel, as it is without Opts, is a product beside which its sums of rows
-// (kernel/row_sums.h) are added, in the tile that it would have without them. The schedule makes no
-// others.
+// (kernel/row_sums.h) are added, in the tile that it would have without them or one of 128 x 128.
+// The schedule makes no others.
 bool ComputesRowSums(const UOp* kernel, const Target& target);
 
 // Lowers the plan; what the kernel stores is computed from each sum in the thread that has it.

@@ -58,6 +58,21 @@ bool WaitsInLoop(const program::Program& program) {
   return waits && held <= kRegisters / (2 * program.Extent(Grid::kThread));
 }
 
+// Of eight warps that each keep so many sums of a product there is no second block, for which the
+// assembler would leave room by itself: it would spill half of them.
+bool NeedsAllRegisters(const program::Program& program) {
+  constexpr int64_t kThreads = 256, kSums = 128;
+  int64_t held = 0;
+  bool multiplies = false;
+  for (const Instruction& i : program.code) {
+    multiplies = multiplies || i.code == Code::kMma;
+    if (i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kPrivate))
+      held += i.imm[1];
+  }
+  return multiplies && held >= kSums && program.Extent(Grid::kThread) >= kThreads &&
+         !ComputesScores(program);
+}
+
 bool IsByUnit(const Instruction& i) {
   return i.op == Op::kExp2 && i.imm[0] == static_cast<int64_t>(Rounding::kByUnit);
 }
@@ -168,6 +183,7 @@ void GpuPrinter::MarkKernel(int64_t threads) {
   // While one block waits at the barriers of its loop, another one computes: each may have half of
   // the registers. Products by matrix units say by their tiles how many they need.
   if (WaitsInLoop(program_)) annotate("minctasm", 2);
+  else if (NeedsAllRegisters(program_)) annotate("minctasm", 1);
   if (!HasCopies()) AddMaps();
 }
 
@@ -197,7 +213,11 @@ void GpuPrinter::OpenMemories() {
     if (i.code == Code::kBoxStore) written[program_.maps[at(i.src[2]).imm[0]].slot] = true;
   const bool hopper = std::any_of(program_.code.begin(), program_.code.end(),
                                   [](const Instruction& i) { return program::IsHopper(i.code); });
-  if (hopper) OpenBlockMemory();
+  // What a block has without asking may be declared as arrays. More must not: the assembler refuses
+  // it, and launches ask for it.
+  const bool one_memory = hopper || (target_.kind == TargetKind::kCuda &&
+                                     program_.shared_bytes() > target_.shared_bytes);
+  if (one_memory) OpenBlockMemory();
   for (int slot = 0; slot < program_.buffer_count; ++slot) {
     if (!written[slot]) kernel_->addParamAttr(slot, llvm::Attribute::ReadOnly);
     // LLVM moves accesses of such an argument across barriers, behind which other threads of the
@@ -215,7 +235,7 @@ void GpuPrinter::OpenMemories() {
       for (int64_t k = 0; k < i.imm[1]; ++k) elements.push_back(b_.CreateAlloca(type));
       continue;
     }
-    if (hopper) {
+    if (one_memory) {
       bases_[n] = b_.CreateConstGEP1_64(b_.getInt8Ty(), block_memory_,
                                         static_cast<uint64_t>(program_.SharedOffset(n)));
       continue;

@@ -96,14 +96,23 @@ class Renderer : public NvptxRenderer {
                                     [](const auto& i) { return program::IsHopper(i.code); });
     constexpr int64_t kThreadsMax = 1024;  // of sm_90
     const int64_t threads_max = hopper ? kThreadsMax : target_.block_threads;
-    const int64_t shared_bytes_max = hopper ? kHopperSharedBytesMax : target_.shared_bytes;
+    // So may products by matrix units, whose stages fill it. All others have what every launch has.
+    const bool mma = std::any_of(program.code.begin(), program.code.end(),
+                                 [](const auto& i) { return i.code == program::Code::kMma; });
+    const int64_t by_asking = std::max(target_.shared_bytes, target_.shared_bytes_max);
+    const int64_t shared_bytes_max =
+        hopper ? kHopperSharedBytesMax : mma ? by_asking : target_.shared_bytes;
     out.maps = program.maps;
     if (const int64_t bytes = ParameterBytes(program.copies, program.buffer_count,
                                              static_cast<int64_t>(program.maps.size()));
-        program.copies > 1 && bytes > limits::kParameterBytesMax)
-      return absl::OutOfRangeError(absl::StrCat(program.copies, " copies of a kernel have ", bytes,
-                                                " bytes of parameters; limit ",
-                                                limits::kParameterBytesMax));
+        bytes > limits::kParameterBytesMax) {
+      const std::string need = absl::StrCat(
+          "a kernel of ", program.buffer_count, " buffers in ", program.copies,
+          program.copies > 1 ? " copies" : " copy", " has ", bytes,
+          " bytes of parameters; a launch has ", limits::kParameterBytesMax);
+      if (program.copies > 1) return absl::OutOfRangeError(need);
+      return absl::ResourceExhaustedError(need);
+    }
     if (out.threads[0] > threads_max || out.shared_bytes > shared_bytes_max ||
         out.blocks[0] > kBlocksMax)
       return absl::ResourceExhaustedError(absl::StrCat(

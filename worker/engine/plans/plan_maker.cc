@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "compiler/copies.h"
 #include "compiler/ir/print.h"
+#include "compiler/program/hopper/parts.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
 
@@ -119,10 +120,11 @@ std::vector<absl::StatusOr<CompiledKernel>> PlanMaker::Compile(std::vector<Kerne
 }
 
 // Changes Opts that a driver does not take to others that it may: what the compiler chooses, then
-// plain loops.
+// plain loops. Of plain loops that a search chose, the compiler's choice is what is left.
 // False where there is nothing left.
-static bool TakeSimplerOpts(std::optional<std::string>& opts) {
-  if (opts == "") return false;
+static bool TakeSimplerOpts(bool searched_plain, std::optional<std::string>& opts) {
+  if (opts == "" && !searched_plain) return false;
+  if (!opts.has_value() && searched_plain) return false;
   opts = opts.has_value() ? std::nullopt : std::optional<std::string>("");
   return true;
 }
@@ -224,8 +226,9 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
 void PlanMaker::LoadSimpler(const MissingKernel& kernel, KernelSource& source,
                             runtime::LoadedKernel& loaded) {
   const std::optional<std::string> first = source.opts;
+  const bool searched_plain = kernel.is_tuned && first == "";
   while (!loaded.ok() && !absl::IsResourceExhausted(loaded.status()) &&
-         TakeSimplerOpts(source.opts)) {
+         TakeSimplerOpts(searched_plain, source.opts)) {
     const auto simpler = std::move(compiler_->Compile({&source, 1})[0]);
     if (simpler.ok()) loaded = device_->Load(*simpler);
   }
@@ -297,6 +300,9 @@ schedule::ScheduleOptions PlanMaker::ScheduleOptionsOf() const {
   };
   options.computes_sums = [this](const UOp* kernel) {
     return program::ComputesRowSums(kernel, target_);
+  };
+  options.parts_of_sum = [this](const UOp* kernel) {
+    return program::PartsOfSum(kernel, target_);
   };
   return options;
 }
