@@ -191,8 +191,8 @@ const Fault kClusterFaults[] = {
      "or.pred %p3, %p1, %p2;\n@%p2 exit;", "misuse", "cp.async.bulk"},
     {"MulticastToABlockThatIsNone", kMulticast, "mov.u16 %h1, 3;", "mov.u16 %h1, 7;", "misuse",
      "cp.async.bulk"},
-    {"MulticastToOneBlockTooFew", kMulticast, "mov.u16 %h1, 3;", "mov.u16 %h1, 1;", "endless-wait",
-     "mbarrier.try_wait"},
+    {"MulticastToOneBlockTooFew", kMulticast, "mov.u16 %h1, 3;", "mov.u16 %h1, 1;",
+     "barrier-missed endless-wait", "barrier.cluster.wait"},
     {"MulticastBeforeTheOthersMbarrierIsThere", kMulticast, kFirstBarrier, "bar.sync 0;", "misuse",
      "cp.async.bulk"},
 };
