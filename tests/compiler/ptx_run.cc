@@ -100,7 +100,7 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
     *bank_conflicts = machine.counters().shared_wavefronts - machine.counters().shared_accesses;
   if (counts != nullptr)
     *counts = {machine.counters().shared_accesses, machine.counters().shared_wavefronts,
-               machine.counters().global_sectors};
+               machine.counters().global_sectors, machine.counters().warp_instructions};
   return absl::OkStatus();
 }
 

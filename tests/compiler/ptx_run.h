@@ -13,9 +13,10 @@
 namespace outboard::test {
 
 // What the machine counts: accesses to shared memory by ordinary instructions and the wavefronts
-// that they take, and sectors of 32 bytes of buffers that are read and written.
+// that they take, sectors of 32 bytes of buffers that are read and written, and instructions of
+// warps.
 struct MachineCounts {
-  uint64_t shared_accesses = 0, shared_wavefronts = 0, global_sectors = 0;
+  uint64_t shared_accesses = 0, shared_wavefronts = 0, global_sectors = 0, warp_instructions = 0;
 };
 
 // Every buffer is an allocation of exactly its bytes; of a kernel in several copies there are those
