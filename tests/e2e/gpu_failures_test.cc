@@ -335,8 +335,8 @@ TEST_F(GpuFailures, WhatHasNoInstruction_IsComputedFromWhatHas) {
     EXPECT_NEAR((*powers)[i] / std::exp2(x[i]), 1, 1e-14) << x[i];
 }
 
-// A grid has at most 65,535 blocks along two of its axes.
-TEST_F(GpuFailures, AnAxisLongerThanAGrids_IsDivided) {
+// A grid has at most 65,535 blocks along two of its axes: all lie along the first.
+TEST_F(GpuFailures, MoreRowsThanTheOtherAxesOfAGridTake_LieAlongTheFirst) {
   StartUp(Driver(1));
   const auto session = Connect();
   ASSERT_NE(session, nullptr);

@@ -1,4 +1,4 @@
-// What lies in the device's memory while nobody has it: the addresses of ptx::DeviceMemory are never
+// What lies in the device's memory while nobody has it: addresses of ptx::DeviceMemory are never
 // used twice, the memory behind them is.
 #pragma once
 
