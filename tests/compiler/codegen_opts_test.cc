@@ -269,7 +269,6 @@ TEST(CodegenOpts, LargeOperandsAreCopied) {
             "THREAD:0:3 LOCAL:1:3");
 }
 
-// OUTBOARD_SEED=n repeats kernel n alone; OUTBOARD_KERNELS=n makes n (20,000 in nightly runs).
 // out[i][j] = the sum over `steps` of x[step][i] * y[step][j].
 const UOp* WeightGradient(Graph& g, int64_t rows, int64_t columns, int64_t steps) {
   const UOp *i = Range(g, 0, rows), *j = Range(g, 1, columns), *k = ReduceRange(g, 2, steps);
@@ -306,6 +305,7 @@ TEST(CodegenOpts, FarRowsAreCopied) {
   CheckOpts(odd, opts(odd));
 }
 
+// OUTBOARD_SEED=n repeats kernel n alone; OUTBOARD_KERNELS=n makes n (20,000 in nightly runs).
 TEST(CodegenOpts, RandomKernelsByRandomOpts) {
   const char* const only = std::getenv("OUTBOARD_SEED");
   const char* const count = std::getenv("OUTBOARD_KERNELS");

@@ -92,6 +92,8 @@ std::vector<PlantedMistake> Mistakes() {
       {"more registers than others gave up",
        Changing(Code::kMaxRegisters, 1, imm(240)),
        {Fault::kDivergence, Fault::kEndlessWait}},
+      {"a raise that lowers", Changing(Code::kMaxRegisters, 1, imm(160)), {Fault::kMisuse}},
+      {"a lowering that raises", Changing(Code::kMaxRegisters, 0, imm(176)), {Fault::kMisuse}},
       {"products are in no group",
        Changing(Code::kGroupCommit, 1, Drop),
        {Fault::kAccumulator, Fault::kRace}},

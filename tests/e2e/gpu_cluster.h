@@ -37,6 +37,20 @@ class GpuCluster : public ::testing::Test {
                      std::move(environment));
   }
   std::unique_ptr<Session> Connect() { return cluster_.Connect(); }
+  // A session of another account than Connect's.
+  std::unique_ptr<Session> ConnectOther() {
+    if (other_key_.empty()) {
+      const Ended made = Outboard("key create --account other --data " + cluster_.data());
+      EXPECT_EQ(made.code, 0) << made.err;
+      other_key_ = made.out.substr(0, made.out.find('\n'));
+    }
+    session::SessionOptions options = cluster_.Options();
+    options.key = other_key_;
+    absl::StatusOr<std::unique_ptr<Session>> session = absl::UnknownError("");
+    EXPECT_TRUE(Eventually([&] { return (session = Session::Connect(options)).ok(); }))
+        << session.status();
+    return session.ok() ? *std::move(session) : nullptr;
+  }
   std::string Log() { return cluster_.gateway().err(); }
 
   static bool Contains(absl::string_view text, absl::string_view part) {
@@ -48,6 +62,7 @@ class GpuCluster : public ::testing::Test {
 
   TempFolder folder_;
   Cluster cluster_;
+  std::string other_key_;
 };
 
 }  // namespace outboard::test

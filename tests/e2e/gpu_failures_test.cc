@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -168,6 +169,27 @@ TEST_F(GpuFailures, ADeviceThatIsGone_EndsTheExecutorAndTheSessionGoesOnElsewher
   EXPECT_TRUE(Contains(Log(), "CUDA_ERROR_DEVICE_UNAVAILABLE")) << Log();
 }
 
+// The driver tells a kernel that trapped from one that it gave up itself; so does the log.
+TEST_F(GpuFailures, ATrap_EndsTheExecutorAndTheSessionGoesOnElsewhere) {
+  StartUp(Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=trap:2", "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  EXPECT_TRUE(test::Step(*session).ok()) << session->status() << Log();
+  EXPECT_TRUE(Eventually([&] { return Contains(Log(), "device_failed"); })) << Log();
+  EXPECT_TRUE(Contains(Log(), "CUDA_ERROR_LAUNCH_FAILED")) << Log();
+  EXPECT_FALSE(Contains(Log(), "CUDA_ERROR_LAUNCH_TIMEOUT")) << Log();
+}
+
+TEST_F(GpuFailures, ALaunchThatTheDriverGivesUp_FailsTheRunIfItComesBack) {
+  StartUp(Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=timeout:2"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  const absl::Status status = test::Step(*session);
+  EXPECT_TRUE(session->status().ok()) << session->status();
+  EXPECT_EQ(status.code(), StatusCode::kInternal) << status;
+  EXPECT_TRUE(Contains(status.message(), "CUDA_ERROR_LAUNCH_TIMEOUT")) << status;
+}
+
 TEST_F(GpuFailures, AnErrorThatComesBackInTheReplay_FailsTheRunAndTheSessionLives) {
   StartUp(Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=sticky:2"}));
   const auto session = Connect();
@@ -218,6 +240,66 @@ TEST_F(GpuFailures, AKernelThatDoesNotEndAnywhere_IsAnErrorWithItsName) {
   test::ExpectAsDocumented("A kernel on a GPU does not end, nor on a second one", status);
 }
 
+// ---- a driver that does not begin; a GPU that does not become wiped ---------------------------
+
+TEST_F(GpuFailures, ADriverThatDoesNotBegin_EndsTheExecutorAtItsBound) {
+  std::vector<std::string> environment =
+      Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=start:1", "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"});
+  environment.push_back("OUTBOARD_DEVICE_SECONDS=8");
+  StartUp(environment);
+  EXPECT_TRUE(Eventually([&] { return Contains(Log(), "device_failed device=0"); })) << Log();
+  EXPECT_TRUE(Contains(Log(), "(OUTBOARD_DEVICE_SECONDS)")) << Log();
+}
+
+TEST_F(GpuFailures, AGpuThatDoesNotBecomeWiped_EndsTheExecutorAtItsBound) {
+  std::vector<std::string> environment =
+      Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=endless:1", "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"});
+  environment.push_back("OUTBOARD_DEVICE_SECONDS=8");
+  StartUp(environment);
+  EXPECT_TRUE(Eventually([&] { return Contains(Log(), "device_failed device=0"); })) << Log();
+  EXPECT_TRUE(Contains(Log(), "(OUTBOARD_DEVICE_SECONDS)")) << Log();
+}
+
+// ---- a GPU that fails again and again -----------------------------------------------------------
+
+// Three kernels without an end within an hour, of two accounts: one alone takes no GPU out
+// (docs/decisions/074-a-gpu-for-one-session.md). Every session goes on, on the other GPU.
+TEST_F(GpuFailures, ThreeEndlessKernelsOfTwoAccounts_TakeTheDeviceOutOfService) {
+  std::vector<std::string> environment = Driver(
+      2, {"OUTBOARD_FAKE_CUDA_FAULTS=endless:2", "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"});
+  environment.push_back("OUTBOARD_LAUNCH_SECONDS=2");
+  StartUp(environment);
+  const auto failures = [&] {
+    const std::string log = Log(), word = "event=device_failed";
+    int count = 0;
+    for (size_t at = log.find(word); at != std::string::npos; at = log.find(word, at + 1)) ++count;
+    return count;
+  };
+  for (int failed = 1; failed <= 3; ++failed) {
+    EXPECT_FALSE(Contains(Log(), "device_out_of_service")) << Log();
+    const auto session = failed < 3 ? Connect() : ConnectOther();
+    ASSERT_NE(session, nullptr);
+    EXPECT_TRUE(test::Step(*session).ok()) << session->status() << Log();
+    EXPECT_EQ(failures(), failed) << Log();
+    EXPECT_TRUE(session->Close().ok());
+  }
+  EXPECT_TRUE(Eventually([&] { return Contains(Log(), "device_out_of_service"); })) << Log();
+  EXPECT_TRUE(Contains(Log(), "it has failed 3 times within an hour")) << Log();
+  const std::string page = test::Get(cluster_.last_metrics(), "/metrics");
+  EXPECT_TRUE(Contains(page, "outboard_devices{state=\"out_of_service\"} 1")) << page;
+  // The next ones get the GPU that is left, at once, and wait for it where it is taken.
+  const auto first = Connect();
+  ASSERT_NE(first, nullptr);
+  EXPECT_TRUE(test::Step(*first).ok()) << first->status() << Log();
+  std::unique_ptr<Session> second;
+  std::thread waits([&] { second = ConnectOther(); });
+  EXPECT_TRUE(first->Close().ok());
+  waits.join();
+  ASSERT_NE(second, nullptr);
+  EXPECT_TRUE(test::Step(*second).ok()) << second->status() << Log();
+  EXPECT_EQ(failures(), 3) << Log();
+}
+
 // ---- PTX that the driver refuses ----------------------------------------------------------------
 
 TEST_F(GpuFailures, PtxThatTheDriverRefuses_PlainLoopsRunInstead) {
@@ -253,8 +335,8 @@ TEST_F(GpuFailures, WhatHasNoInstruction_IsComputedFromWhatHas) {
     EXPECT_NEAR((*powers)[i] / std::exp2(x[i]), 1, 1e-14) << x[i];
 }
 
-// A grid has at most 65,535 blocks along two of its axes.
-TEST_F(GpuFailures, AnAxisLongerThanAGrids_IsDivided) {
+// A grid has at most 65,535 blocks along two of its axes: all lie along the first.
+TEST_F(GpuFailures, MoreRowsThanTheOtherAxesOfAGridTake_LieAlongTheFirst) {
   StartUp(Driver(1));
   const auto session = Connect();
   ASSERT_NE(session, nullptr);

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -102,19 +105,75 @@ TEST_F(GpuSessions, LinkedCode_IsTheAccountsNextProcesss) {
       cluster_.StartWorker("--no-idle-search --shared-anyway --metrics-listen 127.0.0.1:0",
                            environment);
   const std::string metrics = cluster_.last_metrics();
-  const auto hits = [&] {
+  const auto lookups = [&](const char* result) {
     const std::string page = test::Get(metrics, "/metrics");
-    const std::string name = "outboard_linked_code_lookups_total{result=\"hit\"} ";
+    const std::string name =
+        std::string("outboard_linked_code_lookups_total{result=\"") + result + "\"} ";
     const size_t at = page.find(name);
     return at == std::string::npos ? -1 : std::atoi(page.c_str() + at + name.size());
   };
-  for (const int expected : {0, 1}) {
-    const auto session = Connect();
+  struct Expected {
+    bool is_other;
+    int hits, misses;
+  };
+  for (const Expected& expected :
+       {Expected{false, 0, 1}, {false, 1, 1}, {true, 1, 2}, {true, 2, 2}, {false, 3, 2}}) {
+    const auto session = expected.is_other ? ConnectOther() : Connect();
     ASSERT_NE(session, nullptr);
     EXPECT_TRUE(test::Step(*session).ok()) << test::Step(*session) << worker->err();
-    EXPECT_EQ(hits(), expected);
+    EXPECT_EQ(lookups("hit"), expected.hits);
+    EXPECT_EQ(lookups("miss"), expected.misses);
     EXPECT_TRUE(session->Close().ok());
   }
+}
+
+// ---- between tenants ----------------------------------------------------------------------------
+
+// What a process had run by a kernel of a session, by the driver's notes: bytes that were cleared,
+// and blocks that had all of the shared memory that a block can have.
+struct Before {
+  uint64_t cleared_bytes = 0, wiping_blocks = 0;
+};
+
+// A GPU's memory, and its multiprocessors, as the tests' driver has them.
+constexpr uint64_t kMemoryBytes = uint64_t{64} << 20, kPageBytes = uint64_t{2} << 20;
+constexpr uint64_t kMultiprocessors = 132, kSharedBytes = 227 << 10;
+
+// Two accounts have the one GPU, one after the other: before the first kernel of each, all memory
+// that is free is cleared, and the registers and shared memory of every multiprocessor are. What
+// the kernel that does it leaves is gpu_leftovers_test's business.
+TEST_F(GpuSessions, BetweenTwoAccounts_TheGpuIsWiped) {
+  const std::string notes = folder_ / "notes";
+  StartUp(Driver(1, {"OUTBOARD_FAKE_CUDA_NOTES=" + notes}));
+  for (const bool is_other : {false, true}) {
+    const auto session = is_other ? ConnectOther() : Connect();
+    ASSERT_NE(session, nullptr);
+    EXPECT_TRUE(test::Step(*session).ok()) << session->status() << Log();
+    EXPECT_TRUE(session->Close().ok());
+  }
+  std::map<int, Before> processes;
+  std::set<int> serving;
+  std::istringstream lines(test::ReadFile(notes));
+  int process = 0;
+  std::string what, name, word;
+  while (lines >> process >> what) {
+    Before& before = processes[process];
+    uint64_t bytes = 0, value = 0, blocks = 0;
+    if (what == "fill") {
+      lines >> bytes >> word >> value;
+      if (!serving.contains(process) && value == 0) before.cleared_bytes += bytes;
+      continue;
+    }
+    ASSERT_EQ(what, "kernel");
+    lines >> name >> word >> blocks >> word >> bytes;
+    if (name == "outboard_scrub") {
+      if (!serving.contains(process) && bytes == kSharedBytes) before.wiping_blocks += blocks;
+    } else if (serving.insert(process).second) {
+      EXPECT_GE(before.cleared_bytes, kMemoryBytes - kPageBytes) << "process " << process;
+      EXPECT_EQ(before.wiping_blocks, kMultiprocessors) << "process " << process;
+    }
+  }
+  EXPECT_EQ(serving.size(), 2u) << test::ReadFile(notes);  // a process of its own each
 }
 
 }  // namespace

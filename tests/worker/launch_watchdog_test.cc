@@ -23,6 +23,16 @@ TEST(LaunchWatchdog, AWaitThatIsTooLong_IsToldWithWhatWasWaitedFor) {
   EXPECT_NE(line.find("OUTBOARD_LAUNCH_SECONDS"), std::string::npos) << line;
 }
 
+TEST(LaunchWatchdog, ABoundOfAnotherVariable_IsNamed) {
+  std::promise<std::string> told;
+  LaunchWatchdog watchdog(
+      milliseconds(10), [&](const std::string& line) { told.set_value(line); },
+      "OUTBOARD_DEVICE_SECONDS");
+  const WatchedWait wait(&watchdog, "the driver", milliseconds(10));
+  const std::string line = told.get_future().get();
+  EXPECT_NE(line.find("(OUTBOARD_DEVICE_SECONDS)"), std::string::npos) << line;
+}
+
 TEST(LaunchWatchdog, WaitsThatEndInTime_AreNot) {
   std::atomic<int> told{0};
   {

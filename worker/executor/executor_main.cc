@@ -50,6 +50,9 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
   if (const char* const seconds = std::getenv("OUTBOARD_LAUNCH_SECONDS"))
     options.launch_seconds_max = std::clamp(std::atof(seconds), kLaunchSecondsLeast,
                                             static_cast<double>(kStepSecondsMost));
+  if (const char* const seconds = std::getenv("OUTBOARD_DEVICE_SECONDS"))
+    options.device_seconds_max = std::clamp(std::atof(seconds), kLaunchSecondsLeast,
+                                            static_cast<double>(kStepSecondsMost));
   if (const char* const beam = std::getenv("BEAM"))
     options.beam = std::clamp(std::atoi(beam), 0, kBeamMost);
   options.beam_cold = IsSet("BEAM_COLD");
@@ -112,6 +115,23 @@ absl::StatusOr<OpenedDevice> OpenDevice(const ExecutorMainOptions& options) {
   return opened;
 }
 
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
+// As OpenDevice; a driver that does not answer ends the process, since nobody else can be told yet.
+absl::StatusOr<OpenedDevice> OpenDeviceInTime(const ExecutorMainOptions& options) {
+  if (!NeedsDriver()) return OpenDevice(options);
+  const std::chrono::milliseconds bound = Milliseconds(options.device_seconds_max);
+  LaunchWatchdog watchdog(
+      bound,
+      [](const std::string& line) { _exit(Complain(absl::UnavailableError(line), kExitNoDevice)); },
+      "OUTBOARD_DEVICE_SECONDS");
+  const WatchedWait wait(&watchdog, "the start of the device's driver, with its memory wiped,",
+                         bound);
+  return OpenDevice(options);
+}
+
 // `tunes`: measurements of kernels are looked up and kept. `launch_watch` may be null.
 std::unique_ptr<Engine> MakeEngine(const ExecutorMainOptions& options,
                                    std::unique_ptr<runtime::Device> device, KernelClient& kernels,
@@ -135,7 +155,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   BeginAsChild();
   ExecutorSockets sockets;   // first: the number of the data socket must be nobody else's
   signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, no more
-  absl::StatusOr<OpenedDevice> opened = OpenDevice(options);
+  absl::StatusOr<OpenedDevice> opened = OpenDeviceInTime(options);
   if (!opened.ok()) return Complain(opened.status(), kExitNoDevice);
   proto::ToExecutor command;
   int kernel_socket = -1;
@@ -156,7 +176,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   std::optional<LaunchWatchdog> launch_watchdog;
   if (!opened->is_processor)
     launch_watchdog.emplace(
-        std::chrono::milliseconds(static_cast<int64_t>(options.launch_seconds_max * 1e3)),
+        Milliseconds(options.launch_seconds_max),
         [&](const std::string& line) {
           TellDeviceTrouble(sockets, proto::DeviceTrouble::LAUNCH_TOO_LONG, line, begun_seq());
           _exit(kExitLaunchTooLong);

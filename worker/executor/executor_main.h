@@ -24,6 +24,9 @@ struct ExecutorMainOptions {
   // OUTBOARD_LAUNCH_SECONDS: a launch on a GPU that takes longer ends it. The largest products that
   // fit into a GPU's memory take some seconds there.
   double launch_seconds_max = 30;
+  // OUTBOARD_DEVICE_SECONDS: a driver that has not begun, or memory that is not wiped, by then ends
+  // it. Drivers that nobody else keeps loaded take some seconds.
+  double device_seconds_max = 120;
   bool reference = false;          // REF=1
   std::string device = "cpu";      // OUTBOARD_DEVICE (runtime/devices.h)
   int debug = 0;                   // DEBUG
@@ -40,7 +43,7 @@ struct ExecutorMainOptions {
 int ExecutorMain(const ExecutorMainOptions& options);
 
 // Reads the options from OUTBOARD_DEVICE, REF, DEBUG, BEAM, NOOPT, FLASH, OUTBOARD_IDLE_SEARCH,
-// OUTBOARD_LAUNCH_SECONDS, OUTBOARD_STEP_SECONDS and VIZ.
+// OUTBOARD_DEVICE_SECONDS, OUTBOARD_LAUNCH_SECONDS, OUTBOARD_STEP_SECONDS and VIZ.
 ExecutorMainOptions ExecutorOptionsFromEnvironment();
 
 }  // namespace outboard::worker

@@ -10,8 +10,12 @@ namespace outboard::worker {
 
 using std::chrono::milliseconds;
 
-LaunchWatchdog::LaunchWatchdog(milliseconds bound, std::function<void(const std::string&)> on_late)
-    : bound_(bound), on_late_(std::move(on_late)), thread_([this] { Watch(); }) {}
+LaunchWatchdog::LaunchWatchdog(milliseconds bound, std::function<void(const std::string&)> on_late,
+                               const char* variable)
+    : bound_(bound),
+      on_late_(std::move(on_late)),
+      variable_(variable),
+      thread_([this] { Watch(); }) {}
 
 LaunchWatchdog::~LaunchWatchdog() {
   {
@@ -44,7 +48,7 @@ void LaunchWatchdog::Watch() {
     const std::string line =
         absl::StrCat(what_, " was not done after ",
                      absl::StrFormat("%.1f s", static_cast<double>(longest_.count()) * 1e-3),
-                     " and was stopped (OUTBOARD_LAUNCH_SECONDS)");
+                     " and was stopped (", variable_, ")");
     lock.unlock();
     on_late_(line);
     return;

@@ -20,9 +20,10 @@ inline constexpr int kExitLaunchTooLong = 77;
 
 class LaunchWatchdog final : public LaunchWatch {
  public:
-  // `on_late` gets a line for people: which launch, and how long it was waited for. It ends the
-  // process; nothing is watched after it.
-  LaunchWatchdog(std::chrono::milliseconds bound, std::function<void(const std::string&)> on_late);
+  // `on_late` gets a line for people: which launch, how long it was waited for, and the `variable`
+  // that sets the bound. It ends the process; nothing is watched after it.
+  LaunchWatchdog(std::chrono::milliseconds bound, std::function<void(const std::string&)> on_late,
+                 const char* variable = "OUTBOARD_LAUNCH_SECONDS");
   ~LaunchWatchdog() override;
 
   std::chrono::milliseconds bound() const override { return bound_; }
@@ -35,6 +36,7 @@ class LaunchWatchdog final : public LaunchWatch {
 
   const std::chrono::milliseconds bound_;
   const std::function<void(const std::string&)> on_late_;
+  const char* const variable_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false, waiting_ = false;

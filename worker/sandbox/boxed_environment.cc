@@ -30,6 +30,7 @@ constexpr const char* kExecutor[] = {
     "BEAM_COLD",
     "FLASH",
     "OUTBOARD_DEVICE",
+    "OUTBOARD_DEVICE_SECONDS",
     "OUTBOARD_IDLE_SEARCH",
     "OUTBOARD_LAUNCH_SECONDS",
     "OUTBOARD_STEP_SECONDS",

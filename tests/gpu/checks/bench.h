@@ -13,18 +13,24 @@
 
 namespace outboard::ptx {
 
+// For the figures (tests/bench/gpu_test_figures.cc); a test that ends early records none as found.
+inline void RecordFaults(size_t planted, size_t found) {
+  testing::Test::RecordProperty("faults_planted", static_cast<int>(planted));
+  testing::Test::RecordProperty("faults_found", static_cast<int>(found));
+}
+
 // A module with one kernel `k`. `parameters` are types, named p0, p1, ...; registers of every kind
-// are declared.
+// are declared. `directives` stand behind the parameters (.maxntid and the like).
 inline std::string KernelText(const std::vector<std::string>& parameters, const std::string& body,
-                              const std::string& data = "") {
+                              const std::string& data = "", const std::string& directives = "") {
   std::string text = absl::StrCat(".version 8.0\n.target sm_90a\n.address_size 64\n", data,
                                   "\n.visible .entry k(");
   for (size_t i = 0; i < parameters.size(); ++i)
     absl::StrAppend(&text, i > 0 ? ", " : "", ".param ", parameters[i], " p", i,
                     parameters[i].find("b8") != std::string::npos ? "[128]" : "");
   absl::StrAppend(
-      &text,
-      ")\n{\n.reg .pred %p<40>;\n.reg .b16 %h<100>;\n.reg .b32 %r<200>;\n.reg .f32 %f<200>;\n"
+      &text, ")\n", directives,
+      "\n{\n.reg .pred %p<40>;\n.reg .b16 %h<100>;\n.reg .b32 %r<200>;\n.reg .f32 %f<200>;\n"
       ".reg .b64 %d<100>;\n.reg .f64 %g<100>;\n",
       body, "\nret;\n}\n");
   return text;

@@ -265,12 +265,6 @@ TEST(Faults, KernelsWithoutAFault_HaveNoReport) {
   EXPECT_EQ(bench.Take<uint32_t>(DeviceMemory::kBase, 1)[0], 1u);
 }
 
-// For the figures (tests/bench/gpu_test_figures.cc); a test that ends early records none as found.
-void RecordFaults(size_t planted, size_t found) {
-  testing::Test::RecordProperty("faults_planted", static_cast<int>(planted));
-  testing::Test::RecordProperty("faults_found", static_cast<int>(found));
-}
-
 TEST(Faults, EachIsFoundAtItsLine) {
   RecordFaults(std::size(kFaults), 0);
   size_t found = 0;
@@ -289,6 +283,21 @@ TEST(Faults, EachIsFoundAtItsLine) {
     ++found;
   }
   RecordFaults(std::size(kFaults), found);
+}
+
+// Results that follow from who was last, though the counter is the same in the end.
+TEST(Faults, RunsThatDiffer_AreReportedBesideIntegerAtomics) {
+  const auto kinds = [](const char* from, const char* to) {
+    const std::string text = absl::StrReplaceAll(TextOf(kLastBlock), {{from, to}});
+    EXPECT_NE(text, TextOf(kLastBlock));
+    return RunOf(text).Kinds();
+  };
+  EXPECT_EQ(kinds("[%d1+20], %r4;", "[%d1+20], %r1;"), "differs");
+  EXPECT_EQ(kinds("[%d1+20], %r4;", "[%d1+20], %r3;"), "");
+  // Floats have no such promise: sums depend on their order.
+  EXPECT_EQ(kinds("[%d1+20], %r4;",
+                  "[%d1+20], %r1;\nred.global.add.f32 [%d1+24], 0f3f800000;"),
+            "");
 }
 
 TEST(Faults, LanesOfAWarp_NeedABarrierToo) {

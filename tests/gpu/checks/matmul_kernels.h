@@ -224,7 +224,8 @@ DONE:
 )",
                           {{"$ZEROS", zeros}, {"$PRODUCTS", products}, {"$STORES", stores}});
   return KernelText({".align 64 .b8", ".align 64 .b8", ".u64", ".u32"}, body,
-                    ".extern .shared .align 1024 .b8 tiles[];");
+                    ".extern .shared .align 1024 .b8 tiles[];",
+                    ".maxntid 256, 1, 1\n.minnctapersm 1");
 }
 
 // The products' operands and expected results, and one launch.

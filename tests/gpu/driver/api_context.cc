@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "tests/gpu/driver/entry.h"
 
@@ -208,6 +210,8 @@ FAKE_API cuDevicePrimaryCtxRetain(void** context, DeviceOrdinal device) {
   if (!Initialised()) return kNotInitialized;
   if (!IsThere(device)) return kInvalidDevice;
   FakeDevice::Get().Use(Visible()[static_cast<size_t>(device)]);
+  if (FakeDevice::Get().Due("start"))
+    while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
   ++primary_references;
   *context = &context_object;
   return FakeDevice::Get().sticky();

@@ -93,6 +93,7 @@ FAKE_API cuMemAlloc_v2(DevicePointer* address, size_t bytes) {
   if (allocated == 0) return kOutOfMemory;
   // Whatever a program reads that it has not written is odd; as garbage, or as a report.
   device.memory().Fill(allocated, 0xaa, bytes, device.fill_aa());
+  if (device.leftovers() != nullptr) device.leftovers()->Give(&device.memory(), allocated, bytes);
   *address = allocated;
   return kSuccess;
 }
@@ -103,7 +104,7 @@ FAKE_API cuMemFree_v2(DevicePointer address) {
   const Result result = device.WaitAll();
   if (result != kSuccess) return result;
   std::lock_guard<std::mutex> lock(device.memory_mutex());
-  return device.memory().Free(address) ? kSuccess : kInvalidValue;
+  return device.Free(address);
 }
 FAKE_API cuMemAllocAsync(DevicePointer* address, size_t bytes, void* stream) {
   if (FakeDevice::Get().StreamOf(stream) == nullptr) return kInvalidHandle;

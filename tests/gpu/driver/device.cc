@@ -27,6 +27,8 @@ ptx::MachineOptions Options() {
     options.seed = std::strtoull(seed, nullptr, 10);
   if (const char* runs = std::getenv("OUTBOARD_FAKE_CUDA_RUNS"))
     options.runs = std::max(1, std::atoi(runs));
+  if (const char* most = std::getenv("OUTBOARD_FAKE_CUDA_INSTRUCTIONS"))
+    options.warp_instructions_max = std::strtoull(most, nullptr, 10);
   options.keeps_leftovers = std::getenv("OUTBOARD_FAKE_CUDA_AA") != nullptr;
   return options;
 }
@@ -47,8 +49,11 @@ FakeDevice::FakeDevice()
   if (const char* version = std::getenv("OUTBOARD_FAKE_CUDA_VERSION"))
     driver_version_ = std::atoi(version);
   fill_aa_ = std::getenv("OUTBOARD_FAKE_CUDA_AA") != nullptr;
+  if (std::getenv("OUTBOARD_FAKE_CUDA_LEFTOVERS") != nullptr)
+    leftovers_ = std::make_unique<Leftovers>(memory_.capacity());
   if (const char* path = std::getenv("OUTBOARD_FAKE_CUDA_REPORTS"))
     report_file_ = OpenReports(path);
+  if (const char* path = std::getenv("OUTBOARD_FAKE_CUDA_NOTES")) note_file_ = OpenReports(path);
   if (const char* faults = std::getenv("OUTBOARD_FAKE_CUDA_FAULTS")) ParseFaults(faults);
   streams_.push_back(std::make_unique<FakeStream>());
   std::thread([this] { Loop(); }).detach();
@@ -245,7 +250,7 @@ Result FakeDevice::RunWork(GraphNode* work) {
     case GraphNode::kAllocate: return kSuccess;
     case GraphNode::kFree: {
       std::lock_guard<std::mutex> lock(memory_mutex_);
-      return memory_.Free(work->target) ? kSuccess : kInvalidValue;
+      return Free(work->target);
     }
     case GraphNode::kGraph:
       for (GraphNode& node : work->nodes) {
@@ -255,6 +260,11 @@ Result FakeDevice::RunWork(GraphNode* work) {
       return kSuccess;
   }
   return kUnknown;
+}
+
+Result FakeDevice::Free(uint64_t address) {
+  if (leftovers_ != nullptr) leftovers_->TakeBack(&memory_, address);
+  return memory_.Free(address) ? kSuccess : kInvalidValue;
 }
 
 Result FakeDevice::RunKernel(GraphNode* work) {
@@ -274,9 +284,17 @@ Result FakeDevice::RunKernel(GraphNode* work) {
   const int resident = machine_.options().resident_blocks;
   if (launch.shared_bytes > kHalfOfShared && blocks <= kMultiprocessors)
     machine_.options().resident_blocks = static_cast<int>(blocks);
-  const absl::Status status =
-      machine_.Launch(*work->function->module->loaded, work->function->code->name, work->launch);
+  const std::string& name = work->function->code->name;
+  absl::Status status;
+  if (Due("trap"))
+    status = absl::AbortedError("kernel " + name + " trapped on demand");
+  else if (Due("timeout"))
+    status = absl::DeadlineExceededError("kernel " + name + " does not end on demand");
+  else
+    status = machine_.Launch(*work->function->module->loaded, name, work->launch);
   machine_.options().resident_blocks = resident;
+  Note("kernel " + name + " blocks " + std::to_string(blocks) + " shared " +
+       std::to_string(launch.shared_bytes));
   const ptx::Counters& now = machine_.counters();
   clock_us_ +=
       kLaunchUs +
@@ -321,6 +339,8 @@ Result FakeDevice::RunFill(GraphNode* work) {
   std::lock_guard<std::mutex> lock(memory_mutex_);
   filled_bytes_ += work->width * static_cast<uint64_t>(work->element_bytes) * work->height;
   const uint64_t row_bytes = work->width * static_cast<uint64_t>(work->element_bytes);
+  Note("fill " + std::to_string(row_bytes * work->height) + " value " +
+       std::to_string(work->value));
   std::vector<uint8_t> row(work->element_bytes == 1 ? 0 : row_bytes);  // a scrub fills gigabytes
   for (size_t i = 0; i < row.size(); ++i)
     row[i] =

@@ -24,6 +24,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "tests/gpu/driver/leftovers.h"
 #include "tests/gpu/driver/types.h"
 #include "tests/gpu/ptx/machine.h"
 
@@ -144,6 +145,8 @@ class FakeDevice {
   std::mutex& memory_mutex() { return memory_mutex_; }
   ptx::DeviceMemory& memory() { return memory_; }
   ptx::Machine& machine() { return machine_; }
+  Leftovers* leftovers() { return leftovers_.get(); }  // nullptr: new memory holds 0xAA
+  Result Free(uint64_t address);                       // under memory_mutex()
   std::map<uint64_t, uint64_t>& pinned() { return pinned_; }  // host ranges, under mutex()
   std::mutex& mutex() { return mutex_; }
   // Ends a capture in all its streams; kCaptureUnjoined if one of them ends in a node that `tail`
@@ -159,6 +162,9 @@ class FakeDevice {
   void Use(int ordinal);
   bool SetFault(const std::string& name, int nth);
   void Report(const std::string& text);
+  // A line of the file OUTBOARD_FAKE_CUDA_NOTES, behind this process's number: what has run, in the
+  // order in which it did.
+  void Note(const std::string& text) const;
   std::vector<std::string> TakeReports(bool clear);
   void CountLink() { ++links_; }
   uint64_t links() const { return links_; }
@@ -197,11 +203,12 @@ class FakeDevice {
   std::mutex memory_mutex_;
   ptx::DeviceMemory memory_;
   ptx::Machine machine_;
+  std::unique_ptr<Leftovers> leftovers_;
 
   std::mutex fault_mutex_;
   std::map<std::string, int> faults_;  // occasions left until it happens
   std::vector<std::string> reports_;
-  int report_file_ = -1;
+  int report_file_ = -1, note_file_ = -1;
   std::atomic<uint64_t> links_{0}, filled_bytes_{0};
   bool fill_aa_ = false;
   int arch_ = 90;

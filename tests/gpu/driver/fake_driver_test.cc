@@ -1,9 +1,15 @@
 // The fake driver through dlopen, as programs load the real one.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/gpu/driver/types.h"
@@ -242,6 +248,173 @@ TEST_F(FakeDriver, NthAllocation_FailsOnDemand) {
   EXPECT_EQ(allocate(&address, 16), kSuccess);
   EXPECT_EQ(allocate(&address, size_t{1} << 40), kOutOfMemory);
   EXPECT_EQ((Call<int(const char*, int)>("outboard_fake_cuda_fault")("unheard-of", 2)), 0);
+}
+
+// ---- what ends a context: each on a driver of its own
+
+// A copy of the library, which has read `variables`: nothing that it does touches the other's.
+class FreshDriver {
+ public:
+  using Variables = std::vector<std::pair<const char*, const char*>>;
+  explicit FreshDriver(const Variables& variables = {}) {
+    std::string name = "/tmp/fake_cuda_XXXXXX";
+    folder_ = mkdtemp(name.data());
+    path_ = folder_ + "/libcuda.so.1";
+    std::filesystem::copy_file(FAKE_CUDA, path_);
+    for (const auto& [key, value] : variables) setenv(key, value, 1);
+    library_ = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    EXPECT_NE(library_, nullptr) << dlerror();
+    EXPECT_EQ(Call<int(unsigned)>("cuInit")(0), kSuccess);
+    for (const auto& [key, value] : variables) unsetenv(key);
+    EXPECT_EQ((Call<int(void**, int)>("cuDevicePrimaryCtxRetain")(&context_, 0)), kSuccess);
+    Enter();
+  }
+  // The library stays: its thread may be in a kernel.
+  ~FreshDriver() { std::filesystem::remove_all(folder_); }
+
+  template <class F>
+  F* Call(const char* name) const {
+    void* found = dlsym(library_, name);
+    EXPECT_NE(found, nullptr) << name;
+    return reinterpret_cast<F*>(found);
+  }
+  void Enter() const {  // a thread
+    EXPECT_EQ(Call<int(void*)>("cuCtxSetCurrent")(context_), kSuccess);
+  }
+  void Fault(const char* name, int nth) const {
+    EXPECT_EQ((Call<int(const char*, int)>("outboard_fake_cuda_fault")(name, nth)), 1) << name;
+  }
+  DevicePointer Allocate(size_t bytes) const {
+    DevicePointer address = 0;
+    EXPECT_EQ((Call<int(DevicePointer*, size_t)>("cuMemAlloc_v2")(&address, bytes)), kSuccess);
+    return address;
+  }
+  std::string Read(DevicePointer address, size_t bytes) const {
+    std::string values(bytes, 0);
+    EXPECT_EQ(
+        (Call<int(void*, DevicePointer, size_t)>("cuMemcpyDtoH_v2")(values.data(), address, bytes)),
+        kSuccess);
+    return values;
+  }
+  void* Kernel(const char* ptx, const char* name) const {
+    void *module = nullptr, *function = nullptr;
+    EXPECT_EQ((Call<int(void**, const void*)>("cuModuleLoadData")(&module, ptx)), kSuccess);
+    EXPECT_EQ(
+        (Call<int(void**, void*, const char*)>("cuModuleGetFunction")(&function, module, name)),
+        kSuccess);
+    return function;
+  }
+  // Of one block of 32 threads.
+  Result Launch(void* function, DevicePointer pointer) const {
+    int n = 32;
+    void* arguments[] = {&pointer, &n};
+    return Call<int(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                    void*, void**, void**)>("cuLaunchKernel")(function, 1, 1, 1, 32, 1, 1, 0,
+                                                              nullptr, arguments, nullptr);
+  }
+
+ private:
+  std::string folder_, path_;
+  void *library_ = nullptr, *context_ = nullptr;
+};
+
+std::string WithLineBefore(const char* line, const char* added) {
+  std::string text = kAddOne;
+  text.insert(text.find(line), added);
+  return text;
+}
+
+// `text` on a driver of its own, at an address that is there.
+Result EndOf(const FreshDriver& driver, const char* text = kAddOne) {
+  const DevicePointer address = driver.Allocate(128);
+  EXPECT_EQ((driver.Call<int(DevicePointer, unsigned, size_t)>("cuMemsetD32_v2")(address, 0, 32)),
+            kSuccess);
+  EXPECT_EQ(driver.Launch(driver.Kernel(text, "add_one"), address), kSuccess);
+  return driver.Call<int()>("cuCtxSynchronize")();
+}
+
+struct EndingFault {
+  const char* name;
+  Result result;
+};
+
+TEST(FakeDriverFaults, EachEndsTheContextWithItsCode) {
+  for (const EndingFault& fault : {EndingFault{"ecc", kEccUncorrectable},
+                                   {"gone", kDeviceUnavailable},
+                                   {"sticky", kIllegalAddress},
+                                   {"trap", kLaunchFailed},
+                                   {"timeout", kLaunchTimeout}}) {
+    SCOPED_TRACE(fault.name);
+    const FreshDriver driver;
+    EXPECT_EQ(EndOf(driver), kSuccess);
+    driver.Fault(fault.name, 2);
+    EXPECT_EQ(EndOf(driver), kSuccess);  // the first of the two
+    EXPECT_EQ(EndOf(driver), fault.result);
+    // For good.
+    DevicePointer address = 0;
+    EXPECT_EQ((driver.Call<int(DevicePointer*, size_t)>("cuMemAlloc_v2")(&address, 16)),
+              fault.result);
+  }
+}
+
+TEST(FakeDriverFaults, ATrapInAKernel_FailsTheLaunch) {
+  const FreshDriver driver;
+  EXPECT_EQ(EndOf(driver, WithLineBefore("  ld.global.f32", "  trap;\n").c_str()), kLaunchFailed);
+}
+
+TEST(FakeDriverFaults, AKernelWithoutAnEnd_TimesOut) {
+  const FreshDriver driver(FreshDriver::Variables{{"OUTBOARD_FAKE_CUDA_INSTRUCTIONS", "10000"}});
+  EXPECT_EQ(EndOf(driver, WithLineBefore("  ld.global.f32", "SPIN:\n  bra SPIN;\n").c_str()),
+            kLaunchTimeout);
+}
+
+// Nothing behind it in its stream runs either; the process can still end.
+TEST(FakeDriverFaults, AnEndlessKernel_IsNeverDone) {
+  const FreshDriver driver;
+  const DevicePointer address = driver.Allocate(128);
+  driver.Fault("endless", 1);
+  EXPECT_EQ(driver.Launch(driver.Kernel(kAddOne, "add_one"), address), kSuccess);
+  void* event = nullptr;
+  ASSERT_EQ((driver.Call<int(void**, unsigned)>("cuEventCreate")(&event, 0)), kSuccess);
+  ASSERT_EQ((driver.Call<int(void*, void*)>("cuEventRecord")(event, nullptr)), kSuccess);
+  // They outlive the test.
+  auto* const waited = new FreshDriver(driver);
+  auto* const done = new std::atomic<bool>(false);
+  std::thread([waited, done] {  // for ever
+    waited->Enter();
+    waited->Call<int()>("cuCtxSynchronize")();
+    *done = true;
+  })
+      .detach();
+  for (int look = 0; look < 20; ++look) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ASSERT_FALSE(*done);
+    ASSERT_EQ(driver.Call<int(void*)>("cuEventQuery")(event), kNotReady);
+  }
+}
+
+// ---- memory that nobody has written
+
+TEST(FakeDriverMemory, NewMemory_IsFullOfAaOnDemand) {
+  const FreshDriver driver(FreshDriver::Variables{{"OUTBOARD_FAKE_CUDA_AA", "1"}});
+  for (const size_t bytes : {size_t{1}, size_t{4096}, size_t{3} << 20})
+    EXPECT_EQ(driver.Read(driver.Allocate(bytes), bytes), std::string(bytes, '\xaa'));
+  // Also what was somebody's before, and in a kernel, which may read it: 0xaaaaaaaa + 1.
+  const DevicePointer address = driver.Allocate(128);
+  EXPECT_EQ(driver.Launch(driver.Kernel(kAddOne, "add_one"), address), kSuccess);
+  float first = 0, expected = 0;
+  std::memcpy(&first, driver.Read(address, 4).data(), 4);
+  std::memcpy(&expected, "\xaa\xaa\xaa\xaa", 4);
+  EXPECT_EQ(first, expected + 1.0f);
+  EXPECT_EQ(driver.Call<int(DevicePointer)>("cuMemFree_v2")(address), kSuccess);
+  EXPECT_EQ(driver.Read(driver.Allocate(128), 128), std::string(128, '\xaa'));
+}
+
+// Without it, whoever reads is reported.
+TEST(FakeDriverMemory, NewMemory_IsNotReadOtherwise) {
+  const FreshDriver driver;
+  EXPECT_EQ(driver.Launch(driver.Kernel(kAddOne, "add_one"), driver.Allocate(128)), kSuccess);
+  EXPECT_EQ(driver.Call<int()>("cuCtxSynchronize")(), kLaunchFailed);
 }
 
 // Last, since nothing runs on the device afterwards.

@@ -43,7 +43,8 @@ void FakeDevice::ParseFaults(const char* text) {
 }
 
 bool FakeDevice::SetFault(const std::string& name, int nth) {
-  for (const char* known : {"alloc", "ecc", "sticky", "gone", "endless", "host", "ptx"}) {
+  for (const char* known : {"alloc", "host", "ptx", "start", "ecc", "sticky", "gone", "endless",
+                            "trap", "timeout"}) {
     if (name != known) continue;
     std::lock_guard<std::mutex> lock(fault_mutex_);
     faults_[name] = nth;
@@ -73,6 +74,12 @@ void FakeDevice::Report(const std::string& text) {
   if (report_file_ < 0) return;
   const std::string line = text + "\n";
   if (write(report_file_, line.data(), line.size()) < 0) report_file_ = -1;
+}
+
+void FakeDevice::Note(const std::string& text) const {
+  if (note_file_ < 0) return;
+  const std::string line = std::to_string(getpid()) + " " + text + "\n";
+  if (write(note_file_, line.data(), line.size()) < 0) abort();  // what is missing says nothing
 }
 
 std::vector<std::string> FakeDevice::TakeReports(bool clear) {

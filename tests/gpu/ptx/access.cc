@@ -106,6 +106,29 @@ bool Execution::Ordered(const Actor& actor, uint32_t who, uint32_t clock) const 
   return foreign != warp.clocks.foreign.end() && clock <= foreign->second[slot];
 }
 
+// When all blocks of a cluster have left: each of them stayed until it knew that the others were
+// done with its shared memory. Whether one left too early in this run depends on who was ahead.
+void Execution::CheckLeftShared(const Cluster& cluster) {
+  if (cluster.blocks.size() == 1) return;
+  for (const Block* block : cluster.blocks) {
+    Clocks known;
+    for (const auto& warp : block->warps) known.Merge(warp->clocks);
+    block->shared->ForShadows([&](uint64_t at, const Shadow& shadow) {
+      const auto check = [&](uint32_t who, uint32_t clock) {
+        if (!status_.ok() || clock < clock_base_ || who >> 12 == block->id) return;
+        const auto foreign = known.foreign.find(who >> 12);
+        const int slot = SlotOf(who & kThreadMask);
+        if (foreign != known.foreign.end() && clock <= foreign->second[slot]) return;
+        Tell(ReportKind::kRace, function_.code.back(), block->warps[0].get(), 0, Space::kShared, at,
+             "the block leaves, and nothing says that another is done with its shared memory", who);
+      };
+      check(shadow.write_who, shadow.write_clock);
+      check(shadow.read_who, shadow.read_clock);
+      check(shadow.other_who, shadow.other_clock);
+    });
+  }
+}
+
 void Execution::CheckRead(const Actor& actor, const Instruction& in, const Place& place,
                           uint64_t bytes) {
   const uint32_t who = actor.warp->block->id << 12 | (actor.atomic ? kAtomicBit : 0) | actor.thread;
@@ -343,7 +366,7 @@ void Execution::Store(Warp* warp, const Instruction& in, uint32_t mask) {
     WriteBytes(LaneActor(warp, lane, atomic), in, place, buffer, static_cast<uint64_t>(bytes));
     if (!status_.ok()) return;
     if (atomic) {
-      used_atomics_ = true;
+      depends_on_order_ = true;
       ReleaseTo(warp, KeyOf(place), in.order == Order::kRelease);
     }
   }
@@ -460,8 +483,15 @@ uint64_t Applied(const Instruction& in, Type type, uint64_t old, uint64_t b, uin
 }
 }  // namespace
 
+// Whether memory is the same afterwards in whatever order threads do so. What each of them reads is
+// not, but a kernel whose results follow from that gives other bits each time.
+static bool AnyOrderGivesTheSame(const Instruction& in) {
+  const auto operation = static_cast<Atomic>(in.mode);
+  return !IsFloat(in.type) && operation != Atomic::kExch && operation != Atomic::kCas;
+}
+
 void Execution::AtomicAccess(Warp* warp, const Instruction& in, uint32_t mask) {
-  used_atomics_ = true;
+  if (!AnyOrderGivesTheSame(in)) depends_on_order_ = true;
   const uint64_t* base = in.a >= 0 ? warp->row(in.a) : nullptr;
   const uint64_t element = static_cast<uint64_t>(BytesOf(in.type));
   const int32_t* list = function_.operands.data() + in.list;

@@ -168,7 +168,17 @@ void Execution::BulkLane(Warp* warp, int lane, const Instruction& in) {
         if (blocks >> rank & 1) {
           if (cluster[rank]->live_warps == 0)
             return misuse(first, "multicasts to a block that has left");
-          copy->targets.push_back(cluster[rank]);
+          // Each of them counts bytes at an mbarrier of its own.
+          Place its = barrier_place;
+          its.owner = cluster[rank];
+          its.region = its.owner->shared.get();
+          if (!its.owner->mbarriers.contains(barrier_offset))
+            return misuse(first, absl::StrCat("multicasts to block ", rank,
+                                              " of the cluster, which has no initialised mbarrier "
+                                              "at this place"));
+          CheckRead(LaneActor(warp, lane, true), in, its, 8);
+          if (!status_.ok()) return;
+          copy->targets.push_back(its.owner);
         }
       if (blocks >> cluster.size() != 0)
         return misuse(first, "multicasts to a block that the cluster does not have");

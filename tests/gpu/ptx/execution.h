@@ -68,7 +68,16 @@ struct Published {
   bool any = false;
 };
 
-enum class Wait : uint8_t { kNone, kLanes, kBarrier, kMbarrier, kCluster, kWarpgroup, kCopies };
+enum class Wait : uint8_t {
+  kNone,
+  kLanes,
+  kBarrier,
+  kMbarrier,
+  kCluster,
+  kWarpgroup,
+  kRegisters,
+  kCopies
+};
 
 struct Group {
   uint32_t mask = 0;
@@ -130,8 +139,10 @@ struct Warp {
   // whether it was written since the last wgmma.fence. Empty where the kernel has no wgmma.
   std::vector<uint64_t> pending_write, pending_read;
   std::vector<uint8_t> unfenced;
-  bool spun = false;  // looked at a barrier in vain in this turn
-  uint64_t inexact = 0;  // MachineOptions
+  int registers = 0;                      // of a thread, once setmaxnreg has asked; 0 before
+  std::vector<uint32_t> register_clocks;  // the warp's at each setmaxnreg
+  bool spun = false;                      // looked at a barrier in vain in this turn
+  uint64_t inexact = 0;                   // MachineOptions
   uint64_t turn_limit = 0;
 
   uint64_t* row(int index) { return rows.get() + static_cast<size_t>(index) * 32; }
@@ -175,10 +186,11 @@ struct PendingProduct {
   uint64_t group = 0;
   std::function<void()> compute;
 };
-// The products of four warps. Group n of each of them is group n of the warpgroup.
+// What four warps do together. Group n of each of them is group n of the warpgroup.
 struct Warpgroup {
   std::deque<PendingProduct> pending;
   std::array<uint64_t, 4> committed = {};
+  std::vector<const Instruction*> register_changes;  // by setmaxnreg, in the order of its warps
 };
 
 struct Cluster {
@@ -200,6 +212,7 @@ struct Block {
   std::map<uint32_t, TransactionBarrier> mbarriers;
   std::array<Warpgroup, 8> warpgroups;
   uint32_t engine_clock = 0;
+  int registers_free = 0;  // the pool of setmaxnreg
   int live_warps = 0;
 };
 
@@ -218,7 +231,8 @@ class Execution {
   Execution(Machine* machine, const LoadedModule& module, const Function& function,
             const LaunchConfig& config, int run);
   absl::Status Run();
-  bool used_atomics() const { return used_atomics_; }
+  // By atomic accesses: results of two runs may differ.
+  bool depends_on_order() const { return depends_on_order_; }
   uint32_t clock_end() const { return clock_end_; }
 
  private:
@@ -239,7 +253,8 @@ class Execution {
   void LeaveLanes(Warp* warp, Group* group, uint32_t lanes);
   void ReportStuck();
   void RemoveDone();
-  void FinishCopies(Block* block);  // bulk.cc: what is still in flight when a block has left
+  void EndClocks(const Block& block);  // the next run's come after them
+  void FinishCopies(Block* block);     // bulk.cc: what is still in flight when a block has left
   void Fail(absl::Status status) {
     if (status_.ok()) status_ = std::move(status);
   }
@@ -292,6 +307,7 @@ class Execution {
   void AcquireFrom(Warp* warp, uint64_t key, bool at_once);
   void ReleaseTo(Warp* warp, uint64_t key, bool with_current);
   static uint64_t KeyOf(const Place& place);
+  void CheckLeftShared(const Cluster& cluster);
 
   // lanes.cc: the warp and the block. Collectives return false if the group has to wait.
   bool HaveLanes(Warp* warp, Group* group, const Instruction& in, uint32_t mask);
@@ -315,6 +331,13 @@ class Execution {
   void CopyCommit(Warp* warp, uint32_t mask);
   void CopyWait(Warp* warp, const Instruction& in, uint32_t mask);
   void LandThreadCopy(Warp* warp, int lane, ThreadCopy* copy, const Instruction& in);
+
+  // wgmma.cc: setmaxnreg
+  bool SetRegisters(Warp* warp, Group* group, const Instruction& in);  // false: it has to wait
+  int RegistersAtEntry() const;
+  bool InStep(Warp* warp, const Instruction& in);
+  void CheckRegisters(Warp* warp, const Instruction& in);
+  void NotByAll(Warp* warp, const Instruction& in);
 
   // mbarriers.cc
   bool Mbarrier(Warp* warp, Group* group, const Instruction& in, uint32_t mask);
@@ -364,7 +387,7 @@ class Execution {
   std::vector<std::unique_ptr<Block>> blocks_;
   uint64_t warp_instructions_ = 0;
   uint64_t progress_ = 0;
-  bool used_atomics_ = false;
+  bool depends_on_order_ = false;
   bool any_waited_ = false;  // by griddepcontrol.wait
   std::unordered_map<uint64_t, std::map<uint32_t, Clocks::Array>> sync_places_;
   uint64_t told_ = 0;

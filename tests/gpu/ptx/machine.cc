@@ -170,6 +170,34 @@ void Machine::Unload(LoadedModule* module) {
   module->globals.clear();
 }
 
+// ---- what blocks leave to those after them
+
+void Execution::TakeShared(Region* shared) const {
+  const std::vector<uint8_t>& left = machine_->leftovers_.shared;
+  std::copy_n(left.begin(), std::min<size_t>(left.size(), shared->bytes()), shared->data.begin());
+  std::fill(shared->state.begin(), shared->state.end(), kWritten);
+}
+
+void Execution::TakeRegisters(Warp* warp) const {
+  const std::vector<uint64_t>& left = machine_->leftovers_.registers;
+  const size_t count = static_cast<size_t>(function_.rows) * 32;
+  const size_t first = static_cast<size_t>(warp->index) * count;
+  for (size_t i = 0; i < count && first + i < left.size(); ++i) warp->rows[i] = left[first + i];
+}
+
+void Execution::LeaveLeftovers(const Block& block) {
+  Leftovers& left = machine_->leftovers_next_;
+  left.shared.resize(std::max<size_t>(left.shared.size(), block.shared->bytes()));
+  std::copy(block.shared->data.begin(), block.shared->data.end(), left.shared.begin());
+  left.registers.resize(Leftovers::kRegisters);
+  const size_t count = static_cast<size_t>(function_.rows) * 32;
+  for (const auto& warp : block.warps) {
+    const size_t first = static_cast<size_t>(warp->index) * count;
+    for (size_t i = 0; i < count && first + i < left.registers.size(); ++i)
+      left.registers[first + i] = warp->rows[i];
+  }
+}
+
 absl::Status Machine::Launch(const LoadedModule& module, const std::string& kernel,
                              const LaunchConfig& config) {
   const auto it = module.module->functions.find(kernel);
@@ -191,7 +219,7 @@ absl::Status Machine::Launch(const LoadedModule& module, const std::string& kern
     if (!status.ok() || reports_.size() > reports_before) break;
     if (run == 0) {
       if (options_.runs > 1) first = Results(memory_);
-    } else if (!execution.used_atomics()) {
+    } else if (!execution.depends_on_order()) {
       const uint64_t address = FirstDifference(memory_, first);
       if (address != 0) {
         Report report;

@@ -44,6 +44,16 @@ class Region {
     return &page.units[offset % kPageBytes / page.unit_bytes];
   }
 
+  // Calls f(offset of a shadow's first byte, shadow) for all that an access has made.
+  template <class F>
+  void ForShadows(F f) const {
+    for (size_t page = 0; page < shadows_.size(); ++page) {
+      if (shadows_[page].units == nullptr) continue;
+      for (uint64_t at = 0; at < kPageBytes; at += shadows_[page].unit_bytes)
+        f(page * kPageBytes + at, shadows_[page].units[at / shadows_[page].unit_bytes]);
+    }
+  }
+
   // Bytes that have been in flight are there, as of `clock` of whoever had them copied.
   void Written(uint64_t offset, uint64_t bytes, uint32_t clock);
 

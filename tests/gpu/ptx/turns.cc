@@ -39,10 +39,12 @@ absl::Status Execution::Run() {
     StartBlocks();
     if (blocks_.empty()) break;
     order.clear();
-    for (const auto& block : blocks_)
+    for (const auto& block : blocks_) {
+      const size_t first = order.size();
       for (const auto& warp : block->warps)
         if (warp->live != 0) order.push_back(warp.get());
-    if (run_ == 1) std::reverse(order.begin(), order.end());
+      if (run_ == 1) std::reverse(order.begin() + static_cast<long>(first), order.end());
+    }
     if (run_ > 1) std::shuffle(order.begin(), order.end(), random_);
     bool moved = false, spinning = false;
     for (Warp* warp : order) {
@@ -70,9 +72,7 @@ absl::Status Execution::Run() {
                        machine_->options_.warp_instructions_max, " instructions of warps")));
     }
   }
-  for (const auto& block : blocks_)
-    for (const auto& warp : block->warps)
-      for (const uint32_t clock : warp->clocks.own) clock_end_ = std::max(clock_end_, clock);
+  for (const auto& block : blocks_) EndClocks(*block);
   if (counting_) machine_->counters_.warp_instructions += warp_instructions_;
   return status_;
 }
@@ -140,8 +140,15 @@ void Execution::StartBlocks() {
       cluster->blocks.push_back(block.get());
       blocks_.push_back(std::move(block));
     }
+    if (run_ == 1) std::reverse(blocks_.end() - size, blocks_.end());
     clusters_.push_back(std::move(cluster));
   }
+}
+
+void Execution::EndClocks(const Block& block) {
+  for (const auto& warp : block.warps)
+    for (const uint32_t clock : warp->clocks.own) clock_end_ = std::max(clock_end_, clock);
+  clock_end_ = std::max(clock_end_, block.engine_clock);
 }
 
 void Execution::RemoveDone() {
@@ -153,43 +160,16 @@ void Execution::RemoveDone() {
       ++c;
       continue;
     }
+    CheckLeftShared(*cluster);
     for (Block* block : cluster->blocks) {
       FinishCopies(block);
-      for (const auto& warp : block->warps)
-        for (const uint32_t clock : warp->clocks.own) clock_end_ = std::max(clock_end_, clock);
-      clock_end_ = std::max(clock_end_, block->engine_clock);
+      EndClocks(*block);
       if (machine_->options_.keeps_leftovers) LeaveLeftovers(*block);
     }
     blocks_.erase(std::remove_if(blocks_.begin(), blocks_.end(),
                                  [&](const auto& block) { return block->cluster == cluster; }),
                   blocks_.end());
     clusters_.erase(clusters_.begin() + static_cast<long>(c));
-  }
-}
-
-void Execution::TakeShared(Region* shared) const {
-  const std::vector<uint8_t>& left = machine_->leftovers_.shared;
-  std::copy_n(left.begin(), std::min<size_t>(left.size(), shared->bytes()), shared->data.begin());
-  std::fill(shared->state.begin(), shared->state.end(), kWritten);
-}
-
-void Execution::TakeRegisters(Warp* warp) const {
-  const std::vector<uint64_t>& left = machine_->leftovers_.registers;
-  const size_t count = static_cast<size_t>(function_.rows) * 32;
-  const size_t first = static_cast<size_t>(warp->index) * count;
-  for (size_t i = 0; i < count && first + i < left.size(); ++i) warp->rows[i] = left[first + i];
-}
-
-void Execution::LeaveLeftovers(const Block& block) {
-  Leftovers& left = machine_->leftovers_next_;
-  left.shared.resize(std::max<size_t>(left.shared.size(), block.shared->bytes()));
-  std::copy(block.shared->data.begin(), block.shared->data.end(), left.shared.begin());
-  left.registers.resize(Leftovers::kRegisters);
-  const size_t count = static_cast<size_t>(function_.rows) * 32;
-  for (const auto& warp : block.warps) {
-    const size_t first = static_cast<size_t>(warp->index) * count;
-    for (size_t i = 0; i < count && first + i < left.registers.size(); ++i)
-      left.registers[first + i] = warp->rows[i];
   }
 }
 
@@ -272,7 +252,7 @@ int Execution::PickGroup(Warp* warp) {
 
 bool Execution::TakeTurn(Warp* warp) {
   // Long turns are fast, short ones mix the warps.
-  uint64_t steps = run_ == 0 ? 512 : run_ == 1 ? 128 : 1 + Random(64);
+  const uint64_t steps = run_ == 0 ? 512 : run_ == 1 ? 128 : 1 + Random(64);
   const uint64_t before = warp_instructions_;
   warp->spun = false;
   warp->turn_limit = warp_instructions_ + steps;
@@ -402,6 +382,7 @@ void Execution::Step(Warp* warp, Group* group, const Instruction& in, uint32_t m
     case Op::kRet:
     case Op::kExit:
       LeaveLanes(warp, group, mask);
+      CheckRegisters(warp, in);
       return CheckAnyWaited(warp, in);
     case Op::kTrap:
       return Fail(absl::AbortedError(
@@ -463,9 +444,7 @@ void Execution::Step(Warp* warp, Group* group, const Instruction& in, uint32_t m
     case Op::kSetmaxnreg:
       SplitGuard(warp, &group, mask);
       if (!HaveLanes(warp, group, in, mask)) return;
-      if (in.offset < 24 || in.offset > 256 || in.offset % 8 != 0)
-        Tell(ReportKind::kMisuse, in, warp, 0, Space::kGeneric, 0,
-             "the number of registers is no multiple of 8 from 24 to 256");
+      if (!SetRegisters(warp, group, in)) return;
       break;
 
     case Op::kCpAsync: CopyAsync(warp, in, mask); break;
@@ -549,6 +528,11 @@ void Execution::ReportStuck() {
           case Wait::kMbarrier:
             Tell(ReportKind::kEndlessWait, in, warp.get(), lane, Space::kShared, group.address,
                  "no arrival or copy is left that could complete this phase");
+            break;
+          case Wait::kRegisters:
+            Tell(ReportKind::kEndlessWait, in, warp.get(), lane, Space::kGeneric, 0,
+                 absl::StrCat("the block's pool has ", block->registers_free,
+                              " registers, and nobody gives more"));
             break;
           case Wait::kWarpgroup:
             Tell(ReportKind::kDivergence, in, warp.get(), lane, Space::kGeneric, 0,

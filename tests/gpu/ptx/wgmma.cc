@@ -1,9 +1,15 @@
-// wgmma: products of four warps with operands in shared memory, which run beside the threads.
+// What four warps do together: wgmma and setmaxnreg.
 //
+// wgmma are products with operands in shared memory, which run beside the threads.
 // Each warp computes its 16 rows of 64. Group n of a warpgroup is complete only when all four warps
 // have committed theirs: a warp that waits for it waits for the others. Early runs compute when a
 // product is issued, late ones when the first warp waits for its group; in between its accumulators
 // belong to it, and so do the bytes it reads.
+//
+// setmaxnreg divides the registers of a block. At entry every thread has as many as the kernel's
+// directives leave it, and the block's pool is empty. A `dec` gives a warp's to the pool; an `inc`
+// waits until the pool has what it needs. All warps of a warpgroup run the same ones, and meet
+// between one and the next (PTX ISA, "setmaxnreg").
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -14,6 +20,10 @@
 
 namespace outboard::ptx {
 namespace {
+
+constexpr int kRegisters = 65536;  // of a multiprocessor
+constexpr int kRegistersLeast = 24, kRegistersMost = 256, kRegistersStep = 8;
+constexpr size_t kWarps = 4;  // of a warpgroup
 
 // A matrix descriptor (PTX ISA, "Matrix Descriptor Format"); offsets in bytes.
 struct Descriptor {
@@ -240,6 +250,91 @@ void Execution::IssueProduct(Warp* warp, const Instruction& in) {
     compute();
   else
     warpgroup.pending.push_back({group, compute});
+}
+
+// ---- registers
+
+// What ptxas 13 gives (`ptxas -v`): .maxnreg, else an equal share of what .minnctapersm leaves a
+// block, but no more than the kernel's largest setmaxnreg names. 0 where it "is unable to determine
+// the register count at entry" and ignores setmaxnreg.
+int Execution::RegistersAtEntry() const {
+  const int threads = std::max(function_.max_threads, function_.required_threads);
+  int registers = function_.registers;
+  if (registers == 0 && threads > 0 && function_.blocks_min > 0)
+    registers = kRegisters / (threads * function_.blocks_min) / kRegistersStep * kRegistersStep;
+  int named = 0;
+  for (const Instruction& in : function_.code)
+    if (in.op == Op::kSetmaxnreg) named = std::max(named, static_cast<int>(in.offset));
+  return std::min(registers, named);
+}
+
+bool Execution::SetRegisters(Warp* warp, Group* group, const Instruction& in) {
+  const auto misuse = [&](std::string what) {
+    Tell(ReportKind::kMisuse, in, warp, 0, Space::kGeneric, 0, std::move(what));
+    return false;
+  };
+  const int named = static_cast<int>(in.offset);
+  if (named < kRegistersLeast || named > kRegistersMost || named % kRegistersStep != 0)
+    return misuse("the number of registers is no multiple of 8 from 24 to 256");
+  if (warp->registers == 0) warp->registers = RegistersAtEntry();
+  if (warp->registers == 0)
+    return misuse(
+        "is ignored: neither .maxnreg nor .maxntid with .minnctapersm says how many registers a "
+        "thread has at entry");
+  if (!InStep(warp, in)) return false;
+  const bool raises = in.mode == 0;
+  if (raises ? named < warp->registers : named > warp->registers)
+    return misuse(absl::StrCat(raises ? "inc" : "dec", " to ", named, " where a thread has ",
+                               warp->registers, " registers"));
+  const int more = (named - warp->registers) * 32;
+  Block* const block = warp->block;
+  if (more > block->registers_free) {
+    group->wait = Wait::kRegisters;
+    return false;
+  }
+  block->registers_free -= more;
+  warp->registers = named;
+  warp->register_clocks.push_back(warp->clock());
+  if (more >= 0) return true;
+  for (const auto& other : block->warps)
+    for (Group& waiting : other->groups)
+      if (waiting.wait == Wait::kRegisters) waiting.wait = Wait::kNone;
+  return true;
+}
+
+// Whether the warpgroup's other warps run this one, too, and are known to have run the one before.
+bool Execution::InStep(Warp* warp, const Instruction& in) {
+  Block* const block = warp->block;
+  std::vector<const Instruction*>& changes =
+      block->warpgroups[static_cast<size_t>(warp->index) / kWarps].register_changes;
+  const size_t step = warp->register_clocks.size();
+  const size_t first = static_cast<size_t>(warp->index) / kWarps * kWarps;
+  for (size_t i = first; i < std::min(first + kWarps, block->warps.size()); ++i) {
+    const Warp& other = *block->warps[i];
+    if (&other == warp) continue;
+    const size_t done = other.register_clocks.size();
+    if (other.live == 0 && done <= step) return NotByAll(warp, in), false;
+    if (step == 0) continue;
+    if (done >= step && other.register_clocks[step - 1] <= warp->clocks.own[other.index]) continue;
+    Tell(ReportKind::kMisuse, in, warp, 0, Space::kGeneric, 0,
+         "the warps of the warpgroup have not met since the setmaxnreg before");
+    return false;
+  }
+  if (step == changes.size()) changes.push_back(&in);
+  if (changes[step] == &in) return true;
+  return NotByAll(warp, in), false;
+}
+
+// When the last lane of a warp has left.
+void Execution::CheckRegisters(Warp* warp, const Instruction& in) {
+  if (warp->live != 0) return;
+  const Warpgroup& group = warp->block->warpgroups[static_cast<size_t>(warp->index) / kWarps];
+  if (group.register_changes.size() > warp->register_clocks.size()) NotByAll(warp, in);
+}
+
+void Execution::NotByAll(Warp* warp, const Instruction& in) {
+  Tell(ReportKind::kDivergence, in, warp, 0, Space::kGeneric, 0,
+       "not all warps of the warpgroup run the same setmaxnreg");
 }
 
 }  // namespace outboard::ptx

@@ -306,6 +306,8 @@ struct Function {
   int local_bytes = 0;
   int max_threads = 0;               // .maxntid, 0 if absent
   int required_threads = 0;          // .reqntid
+  int registers = 0;                 // .maxnreg
+  int blocks_min = 0;                // .minnctapersm
   int cluster[3] = {0, 0, 0};        // .reqnctapercluster
   std::map<int, std::string> lines;  // the text of each line that holds an instruction
 };

@@ -272,8 +272,11 @@ class Parser {
       } else if (name == ".pragma") {
         Next();
         Take(";");
-      } else if (name != ".minnctapersm" && name != ".maxnreg" && name != ".explicitcluster" &&
-                 name != ".maxclusterrank" && name != ".noreturn") {
+      } else if (name == ".maxnreg") {
+        function->registers = static_cast<int>(product);
+      } else if (name == ".minnctapersm") {
+        function->blocks_min = static_cast<int>(product);
+      } else if (name != ".explicitcluster" && name != ".maxclusterrank" && name != ".noreturn") {
         return ErrorAt(line, absl::StrCat("unknown directive '", name, "'"));
       }
     }
