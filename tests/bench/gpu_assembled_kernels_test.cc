@@ -1,0 +1,35 @@
+// Kernels with matrix units, through NVIDIA's assembler: nothing spilled, nothing in a thread's own
+// memory, no product that waits for the one before. Goldens: tests/compiler/golden_assembled_test.
+#include "tests/bench/gpu_assembled_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "tests/compiler/ptx_run.h"
+
+namespace outboard::bench {
+namespace {
+
+class GpuAssembledKernels : public testing::TestWithParam<const char*> {};
+
+TEST_P(GpuAssembledKernels, KeepAllInRegisters) {
+  const std::string ptxas = test::FindPtxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
+  const AssembledKernels all = AssembleAll(MatrixPrograms(), GetParam(), ptxas);
+  std::printf("%s: %d kernels, %d by warpgroups, at most %d registers\n", GetParam(), all.kernels,
+              all.by_warpgroups, static_cast<int>(all.registers_max));
+  EXPECT_GE(all.kernels, 60);
+  EXPECT_EQ(all.assembled, all.kernels) << all.failures;
+  EXPECT_EQ(all.spill_bytes, 0) << all.failures;
+  EXPECT_EQ(all.local_bytes, 0) << all.failures;
+  EXPECT_EQ(all.serialised, 0) << all.failures;
+  EXPECT_EQ(all.by_warpgroups > 0, std::string(GetParam()) == "sm_90a");
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuAssembledKernels,
+                         testing::Values("sm_80", "sm_89", "sm_90", "sm_90a"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace outboard::bench

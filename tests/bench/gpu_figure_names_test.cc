@@ -1,0 +1,148 @@
+// Every figure of GPUs that is promised is reported, or listed as skipped with the reason: without
+// a GPU, and without NVIDIA's assembler.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <set>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/bench/gpu_groups.h"
+#include "tests/bench/gpu_memory_figures.h"
+#include "tests/bench/report.h"
+
+namespace outboard::bench {
+namespace {
+
+struct Listed {
+  std::set<std::string> reported, skipped;
+};
+
+// What `group` prints.
+Listed NamesOf(void (*group)()) {
+  report_json = true;
+  testing::internal::CaptureStdout();
+  group();
+  const std::string said = testing::internal::GetCapturedStdout();
+  constexpr char kStart[] = "{\"figure\": \"";
+  Listed listed;
+  for (const absl::string_view line : absl::StrSplit(said, '\n', absl::SkipEmpty())) {
+    EXPECT_TRUE(absl::StartsWith(line, kStart)) << line;
+    const absl::string_view rest = line.substr(sizeof kStart - 1);
+    const std::string name(rest.substr(0, rest.find('"')));
+    const bool skipped = absl::StrContains(line, "\"skipped\": \"");
+    EXPECT_FALSE(absl::StrContains(line, "\"skipped\": \"\"")) << "without a reason: " << line;
+    EXPECT_TRUE((skipped ? listed.skipped : listed.reported).insert(name).second) << name;
+  }
+  for (const std::string& name : listed.skipped)
+    EXPECT_FALSE(listed.reported.contains(name)) << name << " is reported and skipped";
+  return listed;
+}
+
+// Of one group of scripts/gpu-checks; the goals are beside the names.
+struct GroupNames {
+  const char* group;
+  void (*run)();
+  std::set<std::string> names;
+};
+
+std::set<std::string> DeviceNames() {
+  std::set<std::string> names = {
+      "cuda_matmul_bf16_8192_vs_torch",           // 0.9
+      "cuda_matmul_bf16_8192_vs_torch_nobeam",    // 0.75
+      "cuda_matmul_bf16_8192_mma_sync_vs_torch",  // 0.5
+      "cuda_matmul_fp32_8192_vs_torch",           // 1.5, and
+      "cuda_matmul_fp32_8192_error_vs_torch",     // no larger error
+      "cuda_matmul_fp32_8192_vs_torch_nobeam",
+      "cuda_matmul_fp8_8192_vs_torch",  // 0.8
+      "cuda_matmul_fp8_8192_vs_torch_nobeam",
+      "cuda_graph_us_per_kernel",  // at most 1.6
+      "cuda_host_us_per_step",     // at most 50
+      "cuda_beam_matmul_8192_s",   // at most 20
+      "cuda_upload_gb_per_s",      // 10
+      "cuda_park_gb_per_s",        // 10
+      "cuda_scrub_s",              // at most 1
+      "cuda_snapshot_slowdown",    // at most 1.05
+  };
+  for (const std::string stream : {"elementwise", "reduce", "softmax", "layer_norm", "adamw"}) {
+    names.insert(absl::StrCat("cuda_stream_ratio_", stream));               // 0.92
+    names.insert(absl::StrCat("cuda_stream_", stream, "_vs_torch_compile"));  // 1.1
+  }
+  return names;
+}
+
+TEST(GpuFigureNames, WithoutAGpu_EachIsSkippedByName) {
+  setenv("OUTBOARD_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
+  const GroupNames groups[] = {
+      {"gpu_tests",
+       GpuTestsGroup,
+       {"cuda_device_tests_ratio", "cuda_emulator_conformance", "cuda_sanitizer_errors"}},
+      {"gpu_device", GpuDeviceGroup, DeviceNames()},
+      {"gpu_shapes",
+       GpuShapesGroup,
+       {"cuda_matmul_shapes_vs_torch", "cuda_attention_forward_vs_torch",
+        "cuda_attention_backward_vs_torch", "cuda_attention_backward_equal_bits"}},
+      {"gpu_programs",
+       GpuProgramsGroup,
+       {"cuda_mnist_step_vs_torch", "cuda_mnist_step_vs_torch_eager", "cuda_conv_resnet50_vs_torch",
+        "cuda_conv_resnet50_forward_vs_torch", "cuda_decode_1b5_of_bound",
+        "cuda_decode_1b5_vs_torch_compile"}},
+      {"gpu_steps",
+       GpuStepsGroup,
+       {"cuda_gpt2_124m_step_vs_torch_compile", "cuda_gpt2_124m_step_vs_torch_eager",
+        "cuda_gpt2_124m_mfu"}},
+      {"gpu_service",
+       GpuServiceGroup,
+       {"cuda_step_extra_us", "cuda_first_step_s_mnist_cold", "cuda_first_step_s_mnist_warm",
+        "cuda_first_step_s_gpt2_cold", "cuda_first_step_s_gpt2_warm"}},
+  };
+  for (const GroupNames& group : groups) {
+    const Listed listed = NamesOf(group.run);
+    EXPECT_EQ(listed.skipped, group.names) << group.group;
+    EXPECT_TRUE(listed.reported.empty()) << group.group;
+  }
+}
+
+// Of machine code; the goals are beside the names.
+const std::set<std::string> kOfCode = {
+    "ptx_instructions_per_hmma",              // at most 3.0
+    "ptx_instructions_per_hmma_conv",
+    "ptx_instructions_per_hgmma",             // at most 16
+    "ptx_instructions_per_hgmma_conv",        // at most 16
+    "ptx_instructions_per_hgmma_f32",
+    "ptx_instructions_per_hgmma_f32_across",
+    "ptx_instructions_per_qgmma",
+    "ptx_wgmma_serialised",                   // 0
+    "ptx_attention_instructions_per_hmma_64",
+    "ptx_attention_instructions_per_hmma_128",
+    "ptx_attention_instructions_per_hgmma_64",
+    "ptx_attention_instructions_per_hgmma_128",
+};
+
+// Of the PTX machine, which is always there.
+const std::set<std::string> kOfTheMachine = {
+    "cuda_sectors_ratio_stream",      // at most 1.05
+    "cuda_sectors_ratio_softmax",     // at most 1.05
+    "cuda_sectors_ratio_layer_norm",  // at most 1.05
+    "cuda_sectors_ratio_matmul",      // at most 1.05
+    "cuda_sectors_ratio_matmul_bf16",
+    "cuda_sectors_ratio_conv",        // at most 1.05
+    "cuda_bank_ways_matmul",          // 1.0
+    "cuda_bank_ways_matmul_bf16",
+    "cuda_bank_ways_conv",
+    "cuda_bank_ways_attention",       // 1.0
+    "cuda_attention_causal_part",
+};
+
+TEST(GpuFigureNames, WithoutAnAssembler_WhatTakesOneIsSkippedByName) {
+  for (const char* const tool : {"OUTBOARD_PTXAS", "OUTBOARD_NVDISASM"}) setenv(tool, "", 1);
+  const Listed listed = NamesOf(GpuMemoryFigures);
+  for (const char* const tool : {"OUTBOARD_PTXAS", "OUTBOARD_NVDISASM"}) unsetenv(tool);
+  EXPECT_EQ(listed.skipped, kOfCode);
+  EXPECT_EQ(listed.reported, kOfTheMachine);
+}
+
+}  // namespace
+}  // namespace outboard::bench
