@@ -21,7 +21,7 @@ TEST(GpuDeviceFigures, EachIsMeasured) {
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
   const auto device = ValueOrDie(runtime::MakeDevice(std::string(runtime::kCuda), {}));
   const auto measured = MeasureGpuDevice(*device, {.copy_bytes = 1 << 16,
-                                                   .stream_bytes = 1 << 13,
+                                                   .stream_bytes = 1 << 15,
                                                    .stream_columns = 64,
                                                    .product = 64,
                                                    .kernels = 3,

@@ -10,8 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/bench/gpu_groups.h"
+#include "tests/bench/gpu_kernel_figures.h"
 #include "tests/bench/gpu_memory_figures.h"
 #include "tests/bench/report.h"
+#include "tests/compiler/ptx_run.h"
 
 namespace outboard::bench {
 namespace {
@@ -138,10 +140,26 @@ const std::set<std::string> kOfTheMachine = {
 
 TEST(GpuFigureNames, WithoutAnAssembler_WhatTakesOneIsSkippedByName) {
   for (const char* const tool : {"OUTBOARD_PTXAS", "OUTBOARD_NVDISASM"}) setenv(tool, "", 1);
-  const Listed listed = NamesOf(GpuMemoryFigures);
+  const Listed listed = NamesOf(GpuMemoryFigures), goldens = NamesOf(GpuAssemblerFigures);
   for (const char* const tool : {"OUTBOARD_PTXAS", "OUTBOARD_NVDISASM"}) unsetenv(tool);
   EXPECT_EQ(listed.skipped, kOfCode);
   EXPECT_EQ(listed.reported, kOfTheMachine);
+  EXPECT_EQ(goldens.skipped,
+            (std::set<std::string>{"ptx_assembled_ratio",  // 1
+                                   "ptx_spill_bytes",      // 0
+                                   "ptx_local_bytes",      // 0
+                                   "ptx_wgmma_kernels"}));
+  EXPECT_TRUE(goldens.reported.empty());
+}
+
+TEST(GpuFigureNames, WithAnAssembler_NothingIsSkipped) {
+  if (test::FindPtxas().empty() || test::FindNvdisasm().empty())
+    GTEST_SKIP() << "no ptxas or nvdisasm; scripts/setup --assembler fetches them";
+  const Listed listed = NamesOf(GpuMemoryFigures);
+  std::set<std::string> all = kOfTheMachine;
+  all.insert(kOfCode.begin(), kOfCode.end());
+  EXPECT_EQ(listed.reported, all);
+  EXPECT_TRUE(listed.skipped.empty());
 }
 
 }  // namespace

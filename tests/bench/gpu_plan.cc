@@ -103,13 +103,15 @@ absl::Status GpuPlan::MakeBuffers(const schedule::Schedule& schedule) {
     if (static_cast<size_t>(index) >= places.size()) places.resize(static_cast<size_t>(index) + 1);
     return places[static_cast<size_t>(index)];
   };
-  for (const ScheduledBuffer& buffer : schedule.buffers) {
-    if (buffer.kind != ScheduledBuffer::Kind::kInput) continue;
+  const auto make_input = [&](const ScheduledBuffer& buffer, int64_t slot) -> absl::Status {
     OB_ASSIGN_OR_RETURN(const DeviceAddress own, Memory(buffer.bytes()));
-    place(inputs_, buffer.index) = {own, buffer.bytes()};
-    if (IsFloat(buffer.dtype))
-      OB_RETURN_IF_ERROR(FillDrawn(device_, own, buffer.dtype, buffer.elements));
-  }
+    place(inputs_, slot) = {own, buffer.bytes()};
+    return IsFloat(buffer.dtype) ? FillDrawn(device_, own, buffer.dtype, buffer.elements)
+                                 : absl::OkStatus();
+  };
+  for (const ScheduledBuffer& buffer : schedule.buffers)
+    if (buffer.kind == ScheduledBuffer::Kind::kInput)
+      OB_RETURN_IF_ERROR(make_input(buffer, buffer.index));
   for (const ScheduledBuffer& buffer : schedule.buffers) {
     if (buffer.kind == ScheduledBuffer::Kind::kTemporary) {
       at_.push_back(arena + buffer.index);
@@ -120,6 +122,9 @@ absl::Status GpuPlan::MakeBuffers(const schedule::Schedule& schedule) {
       const int over = index < schedule.over.size() ? schedule.over[index] : schedule::kNoInput;
       DeviceAddress address{};
       if (over != schedule::kNoInput) {
+        // Kernels may read what was there only by the buffer of the result.
+        if (place(inputs_, over).address == DeviceAddress{})
+          OB_RETURN_IF_ERROR(make_input(buffer, over));
         address = place(inputs_, over).address;
       } else {
         OB_ASSIGN_OR_RETURN(address, Memory(buffer.bytes()));
