@@ -104,6 +104,7 @@ void AssembledKernels::Add(const AssembledKernels& other) {
   serialised += other.serialised;
   registers_max = std::max(registers_max, other.registers_max);
   failures += other.failures;
+  spills.insert(other.spills.begin(), other.spills.end());
 }
 
 AssembledKernels AssembleAll(std::span<const GpuProgram> programs, const std::string& arch,
@@ -141,9 +142,8 @@ AssembledKernels AssembleAll(std::span<const GpuProgram> programs, const std::st
       all.warnings += result->warnings;
       all.serialised += result->serialised;
       all.registers_max = std::max(all.registers_max, result->registers);
-      if (result->spill_bytes + result->stack_bytes + result->serialised > 0)
-        absl::StrAppend(&all.failures, name, ": ", result->spill_bytes, " bytes spilled, ",
-                        result->stack_bytes, " on a stack, ", result->registers, " registers\n");
+      if (const int64_t bytes = std::max(result->spill_bytes, result->stack_bytes); bytes > 0)
+        all.spills[name] = bytes;
     }
   }
   return all;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,7 +25,10 @@ struct AssembledKernels {
   int64_t spill_bytes = 0, local_bytes = 0, warnings = 0;  // of all of them
   int64_t registers_max = 0;
   int64_t serialised = 0;  // kernels that wait for products of warpgroups one by one
-  std::string failures;    // names of those that were not assembled, or keep something in memory
+  std::string failures;    // names of those that were not assembled, and why
+  // Bytes that a kernel spills, or has of a thread's own memory if that is more, where there are
+  // any: by "program number for arch".
+  std::map<std::string, int64_t> spills;
 
   void Add(const AssembledKernels& other);
 };

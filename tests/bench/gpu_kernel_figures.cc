@@ -163,14 +163,16 @@ void GpuAssemblerFigures() {
   for (GpuProgram& program : MatrixPrograms()) programs.push_back(std::move(program));
   AssembledKernels all;
   for (const char* const arch : kArchs) all.Add(AssembleAll(programs, arch, ptxas));
-  if (!all.failures.empty()) std::fprintf(stderr, "%s", all.failures.c_str());
+  std::fprintf(stderr, "%s", all.failures.c_str());
+  for (const auto& [name, bytes] : all.spills)
+    std::fprintf(stderr, "%s: %d bytes spilled\n", name.c_str(), static_cast<int>(bytes));
   figures.Report("ptx_assembled_ratio", static_cast<double>(all.assembled) / all.kernels, "", "",
                  absl::StrFormat("%d kernels of the goldens, attention and its gradients, "
                                  "convolutions and theirs, and products of f32, for sm_80, sm_89, "
                                  "sm_90 and sm_90a; %d warnings, at most %d registers",
                                  all.kernels, all.warnings, all.registers_max));
   figures.Report("ptx_spill_bytes", static_cast<double>(all.spill_bytes), "bytes", "",
-                 "of all of these");
+                 absl::StrFormat("of all of these, in %d of them", all.spills.size()));
   figures.Report("ptx_local_bytes", static_cast<double>(all.local_bytes), "bytes", "",
                  "of all of these");
   figures.Report("ptx_wgmma_kernels", all.by_warpgroups, "count", "",

@@ -291,11 +291,13 @@ absl::StatusOr<std::vector<DeviceTimes>> MeasurePrograms(runtime::Device& device
     times.push_back({program.name, seconds, seconds});
   }
   const double end = Now() + trial.search_seconds;
+  double weights = 0;
+  for (const GpuProgram& program : programs) weights += program.weight;
   for (size_t i = 0; trial.search_seconds > 0 && i < programs.size(); ++i) {
     const auto search = [&]() -> absl::StatusOr<double> {
       OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuPlan> plan,
                           GpuPlan::Make(device, target, programs[i].graph));
-      const double share = (end - Now()) / static_cast<double>(programs.size() - i);
+      const double share = (end - Now()) * programs[i].weight / weights;
       if (share <= 0) return absl::DeadlineExceededError("no time is left to search");
       OB_RETURN_IF_ERROR(plan->Search(share, trial.beam_width).status());
       return plan->Seconds(trial.repeats);
@@ -308,6 +310,7 @@ absl::StatusOr<std::vector<DeviceTimes>> MeasurePrograms(runtime::Device& device
       std::fprintf(stderr, "search for %s: %s\n", programs[i].name.c_str(),
                    seconds.status().ToString().c_str());
     }
+    weights -= programs[i].weight;
     if (!device.health().ok()) break;
   }
   return times;

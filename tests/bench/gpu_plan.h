@@ -122,6 +122,7 @@ struct GpuTrial {
 struct GpuProgram {
   std::string name;
   GraphMaker graph;
+  double weight = 1;  // its part of the seconds of the search, beside those of the others
 };
 // Times all programs as the compiler chooses them, then all after BEAM, since a candidate may leave
 // the device of no use: what is not searched then keeps the first time, and `searched` says so.

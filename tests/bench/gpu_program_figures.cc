@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kMnistBatch = 512, kMnistPictures = 60000;
 constexpr int64_t kConvPictures = 32;
+// A step has some twenty kernels, a layer one to three.
+constexpr double kMnistWeight = 20;
 
 int64_t Part(int64_t size, int64_t divisor, int64_t least) {
   return std::max(least, size / divisor);
@@ -95,6 +97,7 @@ absl::StatusOr<std::vector<DeviceTimes>> MeasureGpuPrograms(runtime::Device& dev
                                    Held({pictures}, DType::kU8), Part(kMnistBatch, divisor, 1));
     trainer.Step();
   })};
+  programs[0].weight = kMnistWeight;
   for (const ConvShape& shape : ResNetConvolutions())
     for (const bool gradients : {false, true})
       programs.push_back(
