@@ -113,7 +113,8 @@ absl::Status AddBankWays(const char* arch, int64_t width, bool backward,
   options.scores = schedule::ScorePolicy::kRecompute;
   OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule,
                       schedule::MakeSchedule(g, sink, target, {}, options));
-  bool matrix_units = false;
+  const char* const unit = arch == kArches[1] ? "wgmma.mma_async" : "mma.sync";
+  bool by_unit = false;
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     OB_ASSIGN_OR_RETURN(const CompiledKernel kernel,
                         CompileKernel(schedule.kernels[k].ast, {.target = target}));
@@ -126,7 +127,7 @@ absl::Status AddBankWays(const char* arch, int64_t width, bool backward,
     test::MachineCounts counts;
     OB_RETURN_IF_ERROR(test::RunOnPtxMachine(kernel, buffers, {}, /*seed=*/1,
                                              /*bank_conflicts=*/nullptr, &counts));
-    matrix_units = matrix_units || absl::StrContains(kernel.object, "mma");
+    by_unit = by_unit || absl::StrContains(kernel.object, unit);
     if (counts.shared_accesses == 0) continue;
     const double ways = static_cast<double>(counts.shared_wavefronts) /
                         static_cast<double>(counts.shared_accesses);
@@ -135,7 +136,7 @@ absl::Status AddBankWays(const char* arch, int64_t width, bool backward,
     figures.bank_ways_of = absl::StrCat(arch, ", heads of ", width,
                                         backward ? ", with gradients" : "", ", kernel ", k);
   }
-  if (!matrix_units) return absl::InternalError("attention without matrix units");
+  if (!by_unit) return absl::InternalError(absl::StrCat("attention for ", arch, " without ", unit));
   return absl::OkStatus();
 }
 

@@ -1,8 +1,8 @@
 // Writing one token after the other with a model of GPT-2's kind and 1.5 thousand million
 // parameters (GPT-2 XL: Radford et al., 2019) on the CUDA device that is there, one text at a time,
 // bf16: the embedding, norms, products, attention over a cache of keys and values, and the product
-// with the vocabulary, in a worker's engine. cuda_decode_1b5_of_bound, cuda_decode_1b5_vs_torch_compile
-// (torch_gpu.py in the same run).
+// with the vocabulary, in a worker's engine. cuda_decode_1b5_of_bound and, by torch_gpu.py in the
+// same run, cuda_decode_1b5_vs_torch_compile.
 #pragma once
 
 #include <cstdint>

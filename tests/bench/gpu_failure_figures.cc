@@ -13,7 +13,7 @@ constexpr char kFigure[] = "cuda_failure_cases_ratio";
 // The tests of the table in docs/gpu-workers.md: a driver that fails on demand; a process that does
 // not die; candidates of a search.
 constexpr char kPrograms[] =
-    "e2e\\.gpu_failures_test$|worker\\.(executor_host|gpu_tuner)_test$";
+    "^[a-z0-9]+\\.(gpu_failures|executor_host|gpu_tuner)_test$";
 constexpr const char* kSuites[] = {"GpuFailures.", "DeviceEndTest.", "GpuTuner.",
                                    "GpuTunerDeathTest."};
 
