@@ -359,7 +359,7 @@ class Measurement {
     for (const ProductCase& product : kProducts) {
       if (!IsPossible(product)) continue;
       const DeviceTimes& time = TimeOf(product.name);
-      Figure(absl::StrCat("cuda_", product.name, "_", sizes_.product, "_tflops"),
+      Figure(absl::StrCat("cuda_", product.name, "_8192_tflops"),
              2 * n * n * n / time.seconds / 1e12, "TFLOP/s",
              absl::StrCat(Searched(time), "; ", 2 * n * n * n / time.seconds_nobeam / 1e12,
                           " without"));
@@ -376,7 +376,7 @@ class Measurement {
                           plan->Search(is_first ? sizes_.beam_seconds : ShareOfSearch(),
                                        sizes_.beam_width));
       if (is_first)
-        Figure(absl::StrCat("cuda_beam_matmul_", sizes_.product, "_s"), Now() - begin, "s",
+        Figure("cuda_beam_matmul_8192_s", Now() - begin, "s",
                absl::StrCat(search.finished ? "" : "stopped; ", search.trials,
                             " trials, compiled one by one in this process; ",
                             codegen::OptsToString(plan->opts()[0].value_or(

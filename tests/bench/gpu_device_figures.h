@@ -44,6 +44,7 @@ struct DeviceMeasured {
 // `bytes`, or half of the device's memory if that is less. torch_gpu.py has the same.
 int64_t StreamRows(int64_t matrices, int64_t columns, int64_t bytes, int64_t memory_bytes);
 
+// Names are those of the whole sizes.
 // Times: "matmul_{bf16,fp32,fp8}" (fp8 from sm_89 on), "matmul_bf16_mma_sync", which is bf16 by
 // mma.sync alone, and "stream_*".
 // `device` is a CUDA device that nobody uses.

@@ -39,7 +39,7 @@ TEST(GpuDeviceFigures, EachIsMeasured) {
   for (const char* const name :
        {"cuda_upload_gb_per_s", "cuda_park_gb_per_s", "cuda_scrub_s", "cuda_snapshot_slowdown",
         "cuda_stream_ratio_adamw", "cuda_graph_us_per_kernel", "cuda_host_us_per_step",
-        "cuda_beam_matmul_64_s", "cuda_matmul_bf16_mma_sync_64_tflops"})
+        "cuda_beam_matmul_8192_s", "cuda_matmul_bf16_mma_sync_8192_tflops"})
     EXPECT_TRUE(names.contains(name)) << name;
   std::set<std::string> times;
   for (const DeviceTimes& time : measured->times) {

@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <functional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +19,7 @@
 #include "tests/bench/gpu_memory_figures.h"
 #include "tests/bench/report.h"
 #include "tests/compiler/ptx_run.h"
+#include "tests/support/temp_folder.h"
 
 namespace outboard::bench {
 namespace {
@@ -23,7 +29,7 @@ struct Listed {
 };
 
 // What `group` prints.
-Listed NamesOf(void (*group)()) {
+Listed NamesOf(const std::function<void()>& group) {
   report_json = true;
   testing::internal::CaptureStdout();
   group();
@@ -46,7 +52,7 @@ Listed NamesOf(void (*group)()) {
 // Of one group of scripts/gpu-checks; the goals are beside the names.
 struct GroupNames {
   const char* group;
-  void (*run)();
+  std::function<void()> run;
   std::set<std::string> names;
 };
 
@@ -72,38 +78,84 @@ std::set<std::string> DeviceNames() {
     names.insert(absl::StrCat("cuda_stream_ratio_", stream));               // 0.92
     names.insert(absl::StrCat("cuda_stream_", stream, "_vs_torch_compile"));  // 1.1
   }
+  for (const std::string type : {"bf16", "bf16_mma_sync", "fp32", "fp8"})
+    names.insert(absl::StrCat("cuda_matmul_", type, "_8192_tflops"));
   return names;
 }
 
-TEST(GpuFigureNames, WithoutAGpu_EachIsSkippedByName) {
-  setenv("OUTBOARD_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
-  const GroupNames groups[] = {
-      {"gpu_tests",
-       GpuTestsGroup,
-       {"cuda_device_tests_ratio", "cuda_emulator_conformance", "cuda_sanitizer_errors"}},
-      {"gpu_device", GpuDeviceGroup, DeviceNames()},
+// Those whose sizes may be small.
+std::vector<GroupNames> SizedGroups(GroupSize size) {
+  return {
+      {"gpu_device", [=] { GpuDeviceGroup(size); }, DeviceNames()},
       {"gpu_shapes",
-       GpuShapesGroup,
+       [=] { GpuShapesGroup(size); },
        {"cuda_matmul_shapes_vs_torch", "cuda_attention_forward_vs_torch",
         "cuda_attention_backward_vs_torch", "cuda_attention_backward_equal_bits"}},
       {"gpu_programs",
-       GpuProgramsGroup,
+       [=] { GpuProgramsGroup(size); },
        {"cuda_mnist_step_vs_torch", "cuda_mnist_step_vs_torch_eager", "cuda_conv_resnet50_vs_torch",
         "cuda_conv_resnet50_forward_vs_torch", "cuda_decode_1b5_of_bound",
         "cuda_decode_1b5_vs_torch_compile"}},
       {"gpu_steps",
-       GpuStepsGroup,
+       [=] { GpuStepsGroup(size); },
        {"cuda_gpt2_124m_step_vs_torch_compile", "cuda_gpt2_124m_step_vs_torch_eager",
         "cuda_gpt2_124m_mfu"}},
+  };
+}
+
+void ExpectAllSkipped() {
+  setenv("OUTBOARD_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
+  std::vector<GroupNames> groups = SizedGroups(GroupSize::kWhole);
+  const std::vector<GroupNames> others = {
+      {"gpu_tests",
+       GpuTestsGroup,
+       {"cuda_device_tests_ratio", "cuda_emulator_conformance", "cuda_sanitizer_errors"}},
       {"gpu_service",
        GpuServiceGroup,
        {"cuda_step_extra_us", "cuda_first_step_s_mnist_cold", "cuda_first_step_s_mnist_warm",
         "cuda_first_step_s_gpt2_cold", "cuda_first_step_s_gpt2_warm"}},
   };
+  groups.insert(groups.end(), others.begin(), others.end());
   for (const GroupNames& group : groups) {
     const Listed listed = NamesOf(group.run);
     EXPECT_EQ(listed.skipped, group.names) << group.group;
     EXPECT_TRUE(listed.reported.empty()) << group.group;
+  }
+}
+
+// In a process of its own: a driver is looked for once in each.
+TEST(GpuFigureNamesDeathTest, WithoutAGpu_EachIsSkippedByName) {
+  const auto check = [] {
+    ExpectAllSkipped();
+    std::_Exit(testing::Test::HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(check(), testing::ExitedWithCode(0), "");
+}
+
+// On the tests' own driver, with a PyTorch that takes a second for everything.
+TEST(GpuFigureNames, WithAGpu_EachIsReported) {
+  const test::TempFolder folder;
+  std::ofstream(folder / "torch_gpu.py")
+      << "import subprocess, sys\n"
+      << "names = subprocess.run([sys.executable, '" << OUTBOARD_BENCH_SOURCES
+      << "/torch_gpu.py', '--names', sys.argv[1]], capture_output=True, text=True)\n"
+      << "print(*(name + ' 1.0' for name in names.stdout.split()), sep='\\n')\n";
+  for (const auto& [name, value] : {std::pair("OUTBOARD_CUDA_DRIVER", std::string(FAKE_CUDA)),
+                                    {"OUTBOARD_FAKE_CUDA_RUNS", "1"},
+                                    {"OUTBOARD_FAKE_CUDA_MIB", "64"},
+                                    {"OUTBOARD_GPU_SEARCH_SECONDS", "4"},
+                                    {"OUTBOARD_TORCH_PYTHON", "python3"},
+                                    {"OUTBOARD_BENCH_SOURCES", folder.path()}})
+    setenv(name, value.c_str(), 1);
+  for (const GroupNames& group : SizedGroups(GroupSize::kSmall)) {
+    const Listed listed = NamesOf(group.run);
+    std::set<std::string> all = group.names;
+    // The peak of this device is not known.
+    if (all.erase("cuda_gpt2_124m_mfu") > 0)
+      EXPECT_EQ(listed.skipped, (std::set<std::string>{"cuda_gpt2_124m_mfu"}));
+    else
+      EXPECT_TRUE(listed.skipped.empty()) << group.group << " skips " << *listed.skipped.begin();
+    EXPECT_EQ(listed.reported, all) << group.group;
   }
 }
 

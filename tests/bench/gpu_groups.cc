@@ -151,6 +151,37 @@ void ReportConformance(Group& group, runtime::Device& device) {
 
 constexpr char kOfMatmul[] = "_8192_vs_torch";
 
+GpuTrial TrialOf(GroupSize size, double search_seconds) {
+  GpuTrial trial{.search_seconds = search_seconds};
+  if (size == GroupSize::kSmall) trial.repeats = 1;
+  return trial;
+}
+
+int64_t DivisorOf(GroupSize size) { return size == GroupSize::kSmall ? int64_t{1} << 20 : 1; }
+
+std::vector<std::string> DeviceNames() {
+  std::vector<std::string> names = {
+      "cuda_scrub_s",
+      "cuda_upload_gb_per_s",
+      "cuda_park_gb_per_s",
+      "cuda_snapshot_slowdown",
+      "cuda_graph_us_per_kernel",
+      "cuda_host_us_per_step",
+      "cuda_beam_matmul_8192_s",
+      "cuda_matmul_bf16_8192_mma_sync_vs_torch",
+      "cuda_matmul_fp32_8192_error_vs_torch"};
+  for (const std::string stream : {"elementwise", "reduce", "softmax", "layer_norm", "adamw"}) {
+    names.push_back(absl::StrCat("cuda_stream_ratio_", stream));
+    names.push_back(absl::StrCat("cuda_stream_", stream, "_vs_torch_compile"));
+  }
+  for (const std::string type : {"bf16", "fp32", "fp8"})
+    for (const std::string way : {"", "_nobeam"})
+      names.push_back(absl::StrCat("cuda_matmul_", type, kOfMatmul, way));
+  for (const std::string type : {"bf16", "bf16_mma_sync", "fp32", "fp8"})
+    names.push_back(absl::StrCat("cuda_matmul_", type, "_8192_tflops"));
+  return names;
+}
+
 // What is compared with PyTorch in the group of the device.
 void CompareWithTorch(Group& group, const DeviceMeasured& measured, const Seconds& torch) {
   constexpr char kMmaSync[] = "_mma_sync";
@@ -181,31 +212,23 @@ void CompareWithTorch(Group& group, const DeviceMeasured& measured, const Second
 
 }  // namespace
 
-void GpuDeviceGroup() {
-  std::vector<std::string> names = {
-      "cuda_scrub_s",
-      "cuda_upload_gb_per_s",
-      "cuda_park_gb_per_s",
-      "cuda_snapshot_slowdown",
-      "cuda_graph_us_per_kernel",
-      "cuda_host_us_per_step",
-      "cuda_beam_matmul_8192_s",
-      "cuda_matmul_bf16_8192_mma_sync_vs_torch",
-      "cuda_matmul_fp32_8192_error_vs_torch"};
-  for (const std::string stream : {"elementwise", "reduce", "softmax", "layer_norm", "adamw"}) {
-    names.push_back(absl::StrCat("cuda_stream_ratio_", stream));
-    names.push_back(absl::StrCat("cuda_stream_", stream, "_vs_torch_compile"));
-  }
-  for (const std::string type : {"bf16", "fp32", "fp8"})
-    for (const std::string way : {"", "_nobeam"})
-      names.push_back(absl::StrCat("cuda_matmul_", type, kOfMatmul, way));
-  Group group(std::move(names));
+void GpuDeviceGroup(GroupSize size) {
+  Group group(DeviceNames());
   auto device = group.Open();
   if (device == nullptr) return;
   // Half of it for the product of bf16 alone.
   const double search = SearchSeconds() / 2;
-  const auto measured =
-      MeasureGpuDevice(*device, {.beam_seconds = search, .search_seconds = search});
+  DeviceSizes sizes;
+  if (size == GroupSize::kSmall)
+    sizes = {.copy_bytes = 1 << 16,
+             .stream_bytes = 1 << 15,
+             .stream_columns = 64,
+             .product = 64,
+             .kernels = 3,
+             .repeats = 1,
+             .beam_width = 1};
+  sizes.beam_seconds = sizes.search_seconds = search;
+  const auto measured = MeasureGpuDevice(*device, sizes);
   if (!measured.ok()) return group.Failed(measured.status());
   group.Lacks(measured->failed.empty() ? "a device without products of 8-bit floats"
                                        : measured->failed);
@@ -214,13 +237,13 @@ void GpuDeviceGroup() {
   CompareWithTorch(group, *measured, TorchSeconds("device"));
 }
 
-void GpuShapesGroup() {
+void GpuShapesGroup(GroupSize size) {
   Group group({"cuda_matmul_shapes_vs_torch", "cuda_attention_forward_vs_torch",
                "cuda_attention_backward_vs_torch", "cuda_attention_backward_equal_bits"});
   auto device = group.Open();
   if (device == nullptr) return;
   const auto measured =
-      MeasureModelShapes(*device, {.search_seconds = SearchSeconds()}, /*divisor=*/1);
+      MeasureModelShapes(*device, TrialOf(size, SearchSeconds()), DivisorOf(size));
   if (!measured.ok()) return group.Failed(measured.status());
   device.reset();
   group.Add("cuda_attention_backward_equal_bits",
@@ -237,16 +260,18 @@ void GpuShapesGroup() {
                 "geometric mean of medians of whole steps, forward and gradients");
 }
 
-void GpuProgramsGroup() {
+void GpuProgramsGroup(GroupSize size) {
   Group group({"cuda_mnist_step_vs_torch", "cuda_mnist_step_vs_torch_eager",
                "cuda_conv_resnet50_vs_torch", "cuda_conv_resnet50_forward_vs_torch",
                "cuda_decode_1b5_of_bound", "cuda_decode_1b5_vs_torch_compile"});
   auto device = group.Open();
   if (device == nullptr) return;
   const double search = SearchSeconds() / 2;
-  const auto times = MeasureGpuPrograms(*device, {.search_seconds = search}, /*divisor=*/1);
+  const auto times = MeasureGpuPrograms(*device, TrialOf(size, search), DivisorOf(size));
   device.reset();
-  const DecodeModel model;
+  DecodeModel model;
+  if (size == GroupSize::kSmall)
+    model = {.layers = 1, .width = 32, .heads = 2, .vocabulary = 64, .context = 16, .tokens = 3};
   const auto decode = MeasureDecode(model, search);
   if (!decode.ok()) group.Failed(decode.status());
   if (!times.ok()) group.Failed(times.status());
@@ -281,11 +306,21 @@ void GpuProgramsGroup() {
                                Group::SearchedOf(*times, prefix)));
 }
 
-void GpuStepsGroup() {
+void GpuStepsGroup(GroupSize size) {
   Group group({"cuda_gpt2_124m_step_vs_torch_compile", "cuda_gpt2_124m_step_vs_torch_eager",
                "cuda_gpt2_124m_mfu"});
   if (group.Open() == nullptr) return;
-  const std::vector<GptStep> steps = Gpt2Steps();
+  std::vector<GptStep> steps = Gpt2Steps();
+  if (size == GroupSize::kSmall)
+    for (GptStep& step : steps) {
+      step.options = {.vocabulary = 64,
+                      .layers = 1,
+                      .width = 32,
+                      .heads = 2,
+                      .context = 16,
+                      .products = step.options.products};
+      step.batch = 1;
+    }
   const double search = SearchSeconds() / 2;
   const auto times = MeasureGptStep(steps[0], kGptSteps, search);
   // Before PyTorch, which may take all of the time that is left.

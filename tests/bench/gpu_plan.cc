@@ -290,16 +290,18 @@ absl::StatusOr<std::vector<DeviceTimes>> MeasurePrograms(runtime::Device& device
     OB_ASSIGN_OR_RETURN(const double seconds, plan->Seconds(trial.repeats));
     times.push_back({program.name, seconds, seconds});
   }
-  const double end = Now() + trial.search_seconds;
-  double weights = 0;
+  double left = trial.search_seconds, weights = 0;  // of the searches alone
   for (const GpuProgram& program : programs) weights += program.weight;
   for (size_t i = 0; trial.search_seconds > 0 && i < programs.size(); ++i) {
     const auto search = [&]() -> absl::StatusOr<double> {
+      if (left <= 0) return absl::DeadlineExceededError("no time is left to search");
       OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuPlan> plan,
                           GpuPlan::Make(device, target, programs[i].graph));
-      const double share = (end - Now()) * programs[i].weight / weights;
-      if (share <= 0) return absl::DeadlineExceededError("no time is left to search");
-      OB_RETURN_IF_ERROR(plan->Search(share, trial.beam_width).status());
+      const double begin = Now();
+      const auto done = plan->Search(left * programs[i].weight / weights, trial.beam_width);
+      left -= Now() - begin;
+      OB_RETURN_IF_ERROR(done.status());
+      if (done->searched == 0) return absl::DeadlineExceededError("too little time to search");
       return plan->Seconds(trial.repeats);
     };
     const absl::StatusOr<double> seconds = search();

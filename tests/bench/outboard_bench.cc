@@ -249,10 +249,10 @@ int Main(int argc, char** argv) {
                                      {"gpu_amd", GpuAmdFigures, true},              // of gpu
                                      {"gpu_memory", GpuMemoryFigures, true},        // of gpu
                                      {"gpu_machine", GpuTestFigures, true},         // of gpu
-                                     {"gpu_device", GpuDeviceGroup},
-                                     {"gpu_shapes", GpuShapesGroup},
-                                     {"gpu_programs", GpuProgramsGroup},
-                                     {"gpu_steps", GpuStepsGroup},
+                                     {"gpu_device", [] { GpuDeviceGroup(); }},
+                                     {"gpu_shapes", [] { GpuShapesGroup(); }},
+                                     {"gpu_programs", [] { GpuProgramsGroup(); }},
+                                     {"gpu_steps", [] { GpuStepsGroup(); }},
                                      {"gpu_service", GpuServiceGroup},
                                      {"gpu_tests", GpuTestsGroup},
                                      {"training", TrainingFigures},
