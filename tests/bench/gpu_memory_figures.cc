@@ -60,8 +60,9 @@ void Attention() {
   const auto attention = MeasureGpuAttention();
   if (!attention.ok()) return figures.Lacks(std::string(attention.status().message()));
   figures.Report("cuda_bank_ways_attention", attention->bank_ways, "", "",
-                 absl::StrCat(kWays, "; the most of forward by mma.sync and by warpgroups and of both "
-                                     "with gradients, heads of 64 and 128: ",
+                 absl::StrCat(kWays,
+                              "; the most of forward by mma.sync and by warpgroups and of both "
+                              "with gradients, heads of 64 and 128: ",
                               attention->bank_ways_of));
   figures.Report("cuda_attention_causal_part", attention->causal_part, "", "",
                  "of the matrix instructions, with four tiles of rows; 0.625 is the least");
