@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 
@@ -19,8 +20,11 @@ struct GpuAttentionFigures {
   std::optional<double> instructions_per_hgmma_whole, instructions_per_hgmma_cut;
   std::optional<int64_t> spill_bytes, registers;  // the largest of all
   bool serialised = false;  // products by warpgroups that the assembler waits for one by one
-  // Wavefronts of an access to shared memory: 1 is none that waits for a bank.
+  // Wavefronts of an access to shared memory, the most of all kernels below: 1 is none that waits
+  // for a bank. Forward and with gradients, for sm_90 and, where forward is by warpgroups, sm_90a;
+  // heads of 64 and 128.
   double bank_ways = 0;
+  std::string bank_ways_of;  // that kernel
   // Matrix instructions that a causal mask leaves, of those without a mask.
   double causal_part = 0;
   double compile_ms = 0;  // from the kernel to PTX, heads of 64

@@ -14,7 +14,7 @@ TEST(GpuAttentionFigures, AreWithinTheirBounds) {
   std::printf(
       "compiled in %.1f ms; %.3f wavefronts an access to shared memory; a causal mask leaves %.3f",
       figures->compile_ms, figures->bank_ways, figures->causal_part);
-  EXPECT_EQ(figures->bank_ways, 1.0);
+  EXPECT_EQ(figures->bank_ways, 1.0) << figures->bank_ways_of;
   // Four tiles of rows and as many of steps, of which ten of sixteen are seen.
   EXPECT_DOUBLE_EQ(figures->causal_part, 10.0 / 16);
   if (figures->registers)

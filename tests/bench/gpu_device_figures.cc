@@ -3,23 +3,22 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/encoding.h"
 #include "compiler/optimize/opt.h"
-#include "compiler/schedule/schedule.h"
-#include "compiler/search/beam.h"
 #include "tests/bench/gpu_plan.h"
-#include "worker/compile/in_process_compiler.h"
+#include "tests/bench/report.h"
 #include "worker/engine/device_target.h"
-#include "worker/tuning/kernel_measurer.h"
 
 namespace outboard::bench {
 namespace {
@@ -107,6 +106,47 @@ constexpr int kFp8Capability = 89;  // sm_89: the first with products of 8-bit f
 
 // ---- figures
 
+// Rows of a product whose error is computed, spread over all of them.
+constexpr int64_t kErrorRows = 16;
+
+// The largest difference from sums in f64, by the sum of the terms' magnitudes: of x times w, both
+// n x n and positive, for some rows.
+double LargestError(const std::string& x, const std::string& w, const std::string& got,
+                    int64_t n) {
+  const auto at = [n](const std::string& matrix, int64_t row, int64_t column) {
+    float value = 0;
+    std::memcpy(&value, matrix.data() + (row * n + column) * 4, sizeof value);
+    return static_cast<double>(value);
+  };
+  double most = 0;
+  std::vector<double> sums(static_cast<size_t>(n));
+  for (int64_t i = 0; i < std::min(kErrorRows, n); ++i) {
+    const int64_t row = i * n / std::min(kErrorRows, n);
+    std::fill(sums.begin(), sums.end(), 0);
+    for (int64_t k = 0; k < n; ++k) {
+      const double term = at(x, row, k);
+      for (int64_t column = 0; column < n; ++column)
+        sums[static_cast<size_t>(column)] += term * at(w, k, column);
+    }
+    for (int64_t column = 0; column < n; ++column) {
+      const double sum = sums[static_cast<size_t>(column)];
+      const double error = std::abs(at(got, row, column) - sum) / sum;
+      if (!(error <= most)) most = error;  // also where it is no number
+    }
+  }
+  return most;
+}
+
+struct ProductCase {
+  const char* name;
+  DType dtype;
+  bool by_mma_sync = false;  // alone, on a device that multiplies by warpgroups
+};
+constexpr ProductCase kProducts[] = {{"matmul_bf16", DType::kBF16},
+                                     {"matmul_bf16_mma_sync", DType::kBF16, true},
+                                     {"matmul_fp32", DType::kF32},
+                                     {"matmul_fp8", DType::kF8E4M3}};
+
 class Measurement {
  public:
   Measurement(runtime::Device& device, const DeviceSizes& sizes)
@@ -114,9 +154,15 @@ class Measurement {
 
   absl::StatusOr<DeviceMeasured> Run() {
     for (const auto part : {&Measurement::Scrub, &Measurement::Copies, &Measurement::Snapshot,
-                            &Measurement::Streams, &Measurement::Launches, &Measurement::Products,
-                            &Measurement::Search})
+                            &Measurement::Streams, &Measurement::Launches, &Measurement::Products})
       OB_RETURN_IF_ERROR((this->*part)());
+    // Last: a candidate may leave the device of no use.
+    if (const absl::Status searched = Search(); !searched.ok()) {
+      measured_.failed = std::string(searched.message());
+      std::fprintf(stderr, "search: %s\n", searched.ToString().c_str());
+    }
+    StreamRatios();
+    ProductFigures();
     return std::move(measured_);
   }
 
@@ -137,8 +183,8 @@ class Measurement {
   absl::Status Copies() {
     const std::string from(static_cast<size_t>(sizes_.copy_bytes), 'x');
     const auto giga = static_cast<double>(sizes_.copy_bytes) / 1e9;
-    double up = 0, down = 0;
-    for (int i = 0; i < 5; ++i) {
+    std::vector<double> up, down;
+    for (int i = 0; i < kRepeatsLeast; ++i) {
       OB_ASSIGN_OR_RETURN(const DeviceBuffer buffer, device_.AllocateForUpload(sizes_.copy_bytes));
       OB_RETURN_IF_ERROR(device_.Synchronize());
       const double begin = Now();
@@ -152,17 +198,19 @@ class Measurement {
                                             return absl::OkStatus();
                                           }));
       if (bytes != from.size()) return absl::DataLossError("a download is too short");
-      up = std::max(up, giga / (between - begin));
-      down = std::max(down, giga / (Now() - between));
+      up.push_back(giga / (between - begin));
+      down.push_back(giga / (Now() - between));
     }
-    Figure("cuda_upload_gb_per_s", up, "GB/s", "through pinned pieces; at least 10 are wanted");
-    Figure("cuda_park_gb_per_s", down, "GB/s", "without the disk; at least 10 are wanted");
+    Figure("cuda_upload_gb_per_s", Quantile(up, 0.5), "GB/s",
+           "through pinned pieces; at least 10 are wanted");
+    Figure("cuda_park_gb_per_s", Quantile(down, 0.5), "GB/s",
+           "without the disk; at least 10 are wanted");
     return absl::OkStatus();
   }
 
   // Steps while a second thread reads what none of them writes, to steps alone.
   absl::Status Snapshot() {
-    OB_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> steps, StreamPlan(kStreams[0]));
+    OB_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> steps, StreamPlan(kStreams[0], 1));
     OB_ASSIGN_OR_RETURN(const DeviceBuffer held, device_.Allocate(sizes_.copy_bytes));
     OB_RETURN_IF_ERROR(device_.Fill(held.address(), 1, sizes_.copy_bytes));
     const auto run = [&]() -> absl::StatusOr<double> {
@@ -194,34 +242,67 @@ class Measurement {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::unique_ptr<Plan>> StreamPlan(const Stream& stream) {
-    return Plan::Make(device_, target_, [&](Graph& g) {
-      return stream.graph(g, sizes_.stream_rows, sizes_.stream_columns);
-    });
+  int64_t RowsOf(const Stream& stream) const {
+    return StreamRows(stream.matrices, sizes_.stream_columns, sizes_.stream_bytes,
+                      device_.properties().memory_bytes);
+  }
+  double BytesOf(const Stream& stream) const {
+    return static_cast<double>(stream.matrices * RowsOf(stream) * sizes_.stream_columns * 4);
+  }
+
+  // Of a share of the rows; with these Opts, if there are any.
+  absl::StatusOr<std::unique_ptr<Plan>> StreamPlan(const Stream& stream, int64_t divisor,
+                                                   std::span<const Plan::Opts> opts = {}) {
+    const int64_t rows = std::max<int64_t>(1, RowsOf(stream) / divisor);
+    return Plan::Make(
+        device_, target_,
+        [&](Graph& g) { return SentProgram{stream.graph(g, rows, sizes_.stream_columns)}; }, opts);
   }
 
   absl::Status Streams() {
-    const int64_t bytes = sizes_.stream_rows * sizes_.stream_columns * 4;
-    OB_ASSIGN_OR_RETURN(const double copied,
-                        CopiedBytesPerSecond(device_, bytes, sizes_.repeats));
+    const int64_t memory = device_.properties().memory_bytes;
+    const int64_t copied = memory == 0 ? sizes_.stream_bytes / 2
+                                       : std::min(sizes_.stream_bytes / 2, memory / 4);
+    OB_ASSIGN_OR_RETURN(copied_, CopiedBytesPerSecond(device_, copied, sizes_.repeats));
     for (const Stream& stream : kStreams) {
-      OB_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan, StreamPlan(stream));
+      OB_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan, StreamPlan(stream, 1));
       OB_ASSIGN_OR_RETURN(const double seconds, plan->Seconds(sizes_.repeats));
-      Figure(absl::StrCat("cuda_stream_ratio_", stream.name),
-             static_cast<double>(stream.matrices * bytes) / seconds / copied, "ratio",
-             "to a copy within the device, without BEAM; at least 0.92 is wanted");
-      measured_.times.push_back({absl::StrCat("stream_", stream.name, "_nobeam"), seconds});
+      measured_.times.push_back({absl::StrCat("stream_", stream.name), seconds, seconds});
     }
     return absl::OkStatus();
+  }
+
+  void StreamRatios() {
+    for (const Stream& stream : kStreams) {
+      const DeviceTimes& time = TimeOf(absl::StrCat("stream_", stream.name));
+      const double bytes = BytesOf(stream);
+      const bool smaller = bytes < static_cast<double>(sizes_.stream_bytes);
+      Figure(absl::StrCat("cuda_stream_ratio_", stream.name), bytes / time.seconds / copied_,
+             "ratio",
+             absl::StrCat("of ", bytes / (1 << 30), " GiB", smaller ? ", half of the memory" : "",
+                          ", to a copy within the device, ", Searched(time), "; ",
+                          bytes / time.seconds_nobeam / copied_,
+                          " without BEAM; at least 0.92 is wanted"));
+    }
+  }
+
+  static const char* Searched(const DeviceTimes& time) {
+    return time.searched ? "after BEAM" : "without BEAM";
+  }
+
+  DeviceTimes& TimeOf(const std::string& name) {
+    return *std::find_if(measured_.times.begin(), measured_.times.end(),
+                         [&](const DeviceTimes& time) { return time.name == name; });
   }
 
   absl::Status Launches() {
     OB_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> small,
                         Plan::Make(device_, target_, [](Graph& g) {
-                          return Sink(g, {Add(g, Matrix(g, 0, 8, 32), Matrix(g, 1, 8, 32))});
+                          return SentProgram{
+                              Sink(g, {Add(g, Matrix(g, 0, 8, 32), Matrix(g, 1, 8, 32))})};
                         }));
-    double least = 0, host = 0;
-    for (int i = 0; i < sizes_.repeats; ++i) {
+    std::vector<double> all, host;
+    for (int i = 0; i <= std::max(sizes_.repeats, kRepeatsLeast); ++i) {
       OB_RETURN_IF_ERROR(device_.Synchronize());
       const double begin = Now();
       OB_RETURN_IF_ERROR(small->Queue(sizes_.kernels));
@@ -229,66 +310,133 @@ class Measurement {
       OB_RETURN_IF_ERROR(device_.Synchronize());
       const double seconds = Now() - begin;
       if (i == 0) continue;  // one by one, before there is a graph
-      least = least == 0 ? seconds : std::min(least, seconds);
-      host = host == 0 ? queued : std::min(host, queued);
+      all.push_back(seconds);
+      host.push_back(queued);
     }
-    Figure("cuda_graph_us_per_kernel", least * 1e6 / sizes_.kernels, "us",
+    Figure("cuda_graph_us_per_kernel", Quantile(all, 0.5) * 1e6 / sizes_.kernels, "us",
            absl::StrCat("of ", sizes_.kernels, " small kernels in one graph; at most 1.6"));
-    Figure("cuda_host_us_per_step", host * 1e6, "us",
+    Figure("cuda_host_us_per_step", Quantile(host, 0.5) * 1e6, "us",
            absl::StrCat("to queue the same graph of ", sizes_.kernels, " kernels; at most 50"));
     return absl::OkStatus();
   }
 
+  bool IsPossible(const ProductCase& product) const {  // else reported as skipped
+    return ByteWidth(product.dtype) > 1 ||
+           device_.properties().compute_capability >= kFp8Capability;
+  }
+
+  absl::StatusOr<std::unique_ptr<Plan>> ProductPlan(const ProductCase& product) {
+    Target target = target_;
+    // Without warpgroups; a device of another kind has none anyway.
+    if (product.by_mma_sync && target.arch == "sm_90a") target.arch = "sm_90";
+    return Plan::Make(device_, target, [&](Graph& g) {
+      return SentProgram{Product(g, product.dtype, sizes_.product)};
+    });
+  }
+
   absl::Status Products() {
-    const auto n = static_cast<double>(sizes_.product);
-    for (const auto& [name, dtype] :
-         {std::pair("bf16", DType::kBF16), {"fp32", DType::kF32}, {"fp8", DType::kF8E4M3}}) {
-      if (ByteWidth(dtype) == 1 && device_.properties().compute_capability < kFp8Capability)
-        continue;  // reported as skipped
-      OB_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan,
-                          Plan::Make(device_, target_, [&, type = dtype](Graph& g) {
-                            return Product(g, type, sizes_.product);
-                          }));
+    for (const ProductCase& product : kProducts) {
+      if (!IsPossible(product)) continue;
+      OB_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan, ProductPlan(product));
       OB_ASSIGN_OR_RETURN(const double seconds, plan->Seconds(sizes_.repeats));
-      Figure(absl::StrCat("cuda_matmul_", name, "_", sizes_.product, "_tflops"),
-             2 * n * n * n / seconds / 1e12, "TFLOP/s", "without BEAM");
-      measured_.times.push_back({absl::StrCat("matmul_", name, "_nobeam"), seconds});
+      measured_.times.push_back({product.name, seconds, seconds});
+      if (product.dtype == DType::kF32) OB_RETURN_IF_ERROR(MeasureError(*plan));
     }
     return absl::OkStatus();
   }
 
-  absl::Status Search() {
-    Graph g;
-    OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule,
-                        schedule::MakeSchedule(g, Product(g, DType::kBF16, sizes_.product),
-                                               target_));
-    if (schedule.kernels.size() != 1) return absl::InternalError("a product of several kernels");
-    const UOp* const kernel = schedule.kernels[0].ast;
-    worker::InProcessCompiler compiler({.target = target_});
-    OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel));
-    worker::KernelMeasurer measurer(std::move(encoded.bytes), &compiler, &device_, {});
-    OB_RETURN_IF_ERROR(measurer.Open());
-    const double begin = Now();
-    search::BeamOptions options{.width = sizes_.beam_width,
-                                .stop = [&] { return Now() - begin > sizes_.beam_seconds; },
-                                .target = target_};
-    OB_ASSIGN_OR_RETURN(const search::BeamResult result,
-                        search::Beam(kernel, measurer, options));
-    Figure(absl::StrCat("cuda_beam_matmul_", sizes_.product, "_s"), Now() - begin, "s",
-           absl::StrCat(result.finished ? "" : "stopped; ", result.trials.size(),
-                        " trials, compiled one by one in this process; ",
-                        codegen::OptsToString(result.best.opts)));
-    measured_.times.push_back({"matmul_bf16", static_cast<double>(result.best.time_ns) / 1e9});
+  absl::Status MeasureError(Plan& plan) {
+    OB_ASSIGN_OR_RETURN(const std::string x, plan.Input(0));
+    OB_ASSIGN_OR_RETURN(const std::string w, plan.Input(1));
+    OB_ASSIGN_OR_RETURN(const std::vector<std::string> results, plan.Results());
+    measured_.fp32_error =
+        std::max(measured_.fp32_error, LargestError(x, w, results[0], sizes_.product));
     return absl::OkStatus();
   }
+
+  void ProductFigures() {
+    const auto n = static_cast<double>(sizes_.product);
+    for (const ProductCase& product : kProducts) {
+      if (!IsPossible(product)) continue;
+      const DeviceTimes& time = TimeOf(product.name);
+      Figure(absl::StrCat("cuda_", product.name, "_8192_tflops"),
+             2 * n * n * n / time.seconds / 1e12, "TFLOP/s",
+             absl::StrCat(Searched(time), "; ", 2 * n * n * n / time.seconds_nobeam / 1e12,
+                          " without"));
+    }
+  }
+
+  absl::Status Search() {
+    for (const ProductCase& product : kProducts) {
+      if (!IsPossible(product)) continue;
+      const bool is_first = &product == &kProducts[0];
+      OB_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan, ProductPlan(product));
+      const double begin = Now();
+      OB_ASSIGN_OR_RETURN(const PlanSearch search,
+                          plan->Search(is_first ? sizes_.beam_seconds : ShareOfSearch(),
+                                       sizes_.beam_width));
+      if (is_first)
+        Figure("cuda_beam_matmul_8192_s", Now() - begin, "s",
+               absl::StrCat(search.finished ? "" : "stopped; ", search.trials,
+                            " trials, compiled one by one in this process; ",
+                            codegen::OptsToString(plan->opts()[0].value_or(
+                                std::vector<codegen::Opt>())),
+                            "; at most 20 are wanted"));
+      DeviceTimes& time = TimeOf(product.name);
+      OB_ASSIGN_OR_RETURN(time.seconds, plan->Seconds(sizes_.repeats));
+      time.searched = search.searched > 0;
+      if (product.by_mma_sync) OB_RETURN_IF_ERROR(CheckMmaSync(*plan));
+      if (product.dtype == DType::kF32) OB_RETURN_IF_ERROR(MeasureError(*plan));
+    }
+    for (const Stream& stream : kStreams) {
+      // A part of the rows: results of all would take longer to compare than to compute.
+      OB_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> part, StreamPlan(stream, kStreamParts));
+      OB_ASSIGN_OR_RETURN(const PlanSearch search,
+                          part->Search(ShareOfSearch(), sizes_.beam_width));
+      const auto whole = StreamPlan(stream, 1, part->opts());
+      if (!whole.ok()) {  // Opts that only the part can have
+        std::fprintf(stderr, "stream_%s: %s\n", stream.name,
+                     whole.status().ToString().c_str());
+        continue;
+      }
+      DeviceTimes& time = TimeOf(absl::StrCat("stream_", stream.name));
+      OB_ASSIGN_OR_RETURN(time.seconds, (*whole)->Seconds(sizes_.repeats));
+      time.searched = search.searched > 0;
+    }
+    return absl::OkStatus();
+  }
+
+  // Of the products but the first, and the streams.
+  double ShareOfSearch() const {
+    return sizes_.search_seconds /
+           static_cast<double>(std::size(kProducts) - 1 + std::size(kStreams));
+  }
+
+  static absl::Status CheckMmaSync(const Plan& plan) {
+    for (const Plan::Opts& opts : plan.opts())
+      if (opts.has_value() && absl::StrContains(codegen::OptsToString(*opts), "WGMMA"))
+        return absl::InternalError("a product by mma.sync alone has an Opt WGMMA");
+    return absl::OkStatus();
+  }
+
+  static constexpr int64_t kStreamParts = 16;
 
   runtime::Device& device_;
   const DeviceSizes& sizes_;
   const Target target_;
   DeviceMeasured measured_;
+  double copied_ = 0;  // bytes a second
 };
 
 }  // namespace
+
+int64_t StreamRows(int64_t matrices, int64_t columns, int64_t bytes, int64_t memory_bytes) {
+  const int64_t row = matrices * columns * 4;
+  int64_t rows = 1;
+  while (rows * row < bytes) rows *= 2;
+  while (memory_bytes > 0 && rows > 1 && rows * row > memory_bytes / 2) rows /= 2;
+  return rows;
+}
 
 absl::StatusOr<DeviceMeasured> MeasureGpuDevice(runtime::Device& device, const DeviceSizes& sizes) {
   if (device.properties().form != CompiledKernel::Form::kPtx)

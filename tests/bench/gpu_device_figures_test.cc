@@ -6,8 +6,11 @@
 
 #include <set>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "runtime/devices.h"
+#include "tests/support/command_output.h"
 
 namespace outboard::bench {
 namespace {
@@ -18,13 +21,16 @@ TEST(GpuDeviceFigures, EachIsMeasured) {
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
   const auto device = ValueOrDie(runtime::MakeDevice(std::string(runtime::kCuda), {}));
   const auto measured = MeasureGpuDevice(*device, {.copy_bytes = 1 << 16,
-                                                   .stream_rows = 8,
+                                                   .stream_bytes = 1 << 15,
                                                    .stream_columns = 64,
                                                    .product = 64,
                                                    .kernels = 3,
                                                    .repeats = 2,
-                                                   .beam_width = 1});
+                                                   .beam_width = 1,
+                                                   .beam_seconds = 20,
+                                                   .search_seconds = 8});
   ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_EQ(measured->failed, "");
   std::set<std::string> names;
   for (const DeviceFigure& figure : measured->figures) {
     EXPECT_GT(figure.value, 0) << figure.name;
@@ -33,15 +39,33 @@ TEST(GpuDeviceFigures, EachIsMeasured) {
   for (const char* const name :
        {"cuda_upload_gb_per_s", "cuda_park_gb_per_s", "cuda_scrub_s", "cuda_snapshot_slowdown",
         "cuda_stream_ratio_adamw", "cuda_graph_us_per_kernel", "cuda_host_us_per_step",
-        "cuda_beam_matmul_64_s"})
+        "cuda_beam_matmul_8192_s", "cuda_matmul_bf16_mma_sync_8192_tflops"})
     EXPECT_TRUE(names.contains(name)) << name;
   std::set<std::string> times;
   for (const DeviceTimes& time : measured->times) {
     EXPECT_GT(time.seconds, 0) << time.name;
-    EXPECT_TRUE(times.insert(time.name).second) << time.name;
+    EXPECT_GT(time.seconds_nobeam, 0) << time.name;
+    EXPECT_TRUE(time.searched) << time.name;
+    if (time.name != "matmul_bf16_mma_sync") times.insert(time.name);
   }
-  for (const char* const name : {"matmul_bf16", "matmul_bf16_nobeam", "matmul_fp8_nobeam"})
-    EXPECT_TRUE(times.contains(name)) << name;
+  // Of f32 by three products of TF32: some bits less than 24.
+  EXPECT_GT(measured->fp32_error, 0);
+  EXPECT_LT(measured->fp32_error, 1e-5);
+  const absl::StatusOr<std::string> said = test::OutputOf(
+      absl::StrCat("python3 ", OUTBOARD_BENCH_SOURCES, "/torch_gpu.py --names device"));
+  ASSERT_TRUE(said.ok()) << said.status();
+  times.insert("matmul_fp32_error");
+  EXPECT_EQ((std::set<std::string>(absl::StrSplit(*said, '\n', absl::SkipEmpty()))), times);
+}
+
+TEST(GpuDeviceFigures, AStreamHasItsBytes_OrHalfOfTheMemory) {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  EXPECT_EQ(StreamRows(1, 4096, 4 * kGiB, 80 * kGiB), 1 << 18);
+  EXPECT_EQ(StreamRows(2, 4096, 4 * kGiB, 80 * kGiB), 1 << 17);
+  EXPECT_EQ(StreamRows(3, 4096, 4 * kGiB, 80 * kGiB), 1 << 17);
+  EXPECT_EQ(StreamRows(7, 4096, 4 * kGiB, 80 * kGiB), 1 << 16);
+  EXPECT_EQ(StreamRows(7, 4096, 4 * kGiB, 8 * kGiB), 1 << 15);
+  EXPECT_EQ(StreamRows(1, 4096, 4 * kGiB, 0), 1 << 18) << "where the memory is not known";
 }
 
 }  // namespace

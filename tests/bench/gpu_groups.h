@@ -5,10 +5,18 @@
 
 namespace outboard::bench {
 
-void GpuDeviceGroup();    // copies, streams of memory, launches, large products, the search
-void GpuShapesGroup();    // products and attention in the shapes of models
-void GpuProgramsGroup();  // a step of MNIST, layers of ResNet-50, a decoded token
-void GpuStepsGroup();     // training steps of GPT-2 124M
+// How large what a group measures is: whole, or small, which shows that all of it is reported and
+// nothing else, on the tests' own driver. Names are those of the whole.
+enum class GroupSize { kWhole, kSmall };
+
+// Copies, streams of memory, launches, large products, the search.
+void GpuDeviceGroup(GroupSize size = GroupSize::kWhole);
+// Products and attention in the shapes of models.
+void GpuShapesGroup(GroupSize size = GroupSize::kWhole);
+// A step of MNIST, layers of ResNet-50, a decoded token.
+void GpuProgramsGroup(GroupSize size = GroupSize::kWhole);
+// Training steps of GPT-2 124M.
+void GpuStepsGroup(GroupSize size = GroupSize::kWhole);
 void GpuServiceGroup();   // what a step costs through gateway and worker, and first steps
 void GpuTestsGroup();     // the tests on the device, and the PTX machine against it
 

@@ -19,8 +19,9 @@
 #include "compiler/copies.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
+#include "tests/bench/figure_list.h"
+#include "tests/bench/gpu_assembled_kernels.h"
 #include "tests/bench/report.h"
-#include "tests/compiler/golden_kernels.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/schedule_programs.h"
 
@@ -125,27 +126,6 @@ bool MultipliesByWarpgroups(const CompiledKernel& kernel) {
   return absl::StrContains(kernel.object, "wgmma.mma_async");
 }
 
-// The kernels of a program for one GPU; those that cannot be compiled are counted and named.
-std::vector<CompiledKernel> KernelsOf(const test::Program& program, const Target& target,
-                                      int& refused) {
-  Graph recording;
-  const UOp* const sink = test::RecordProgram(recording, program, test::Size::kReal);
-  const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(recording, sink, target));
-  Compiler compiler({.target = target});
-  std::vector<CompiledKernel> kernels;
-  for (const schedule::ScheduledKernel& scheduled : schedule.kernels) {
-    absl::StatusOr<CompiledKernel> kernel = compiler.Compile(scheduled.ast);
-    if (!kernel.ok()) {
-      ++refused;
-      std::fprintf(stderr, "%s for %s: %s\n", program.name.c_str(), target.arch.c_str(),
-                   kernel.status().ToString().c_str());
-    } else if (kernel->tasks > 0) {
-      kernels.push_back(*std::move(kernel));
-    }
-  }
-  return kernels;
-}
-
 }  // namespace
 
 void GpuCompileFigures() {
@@ -174,40 +154,29 @@ void GpuCompileFigures() {
 }
 
 void GpuAssemblerFigures() {
+  FigureList figures(
+      {"ptx_assembled_ratio", "ptx_spill_bytes", "ptx_local_bytes", "ptx_wgmma_kernels"});
   const std::string ptxas = test::FindPtxas();
-  if (ptxas.empty()) {
-    for (const char* figure : {"ptx_assembled_ratio", "ptx_spill_bytes", "ptx_local_bytes"})
-      ReportSkipped(figure, "there is no ptxas; scripts/setup --assembler fetches it");
-    return;
-  }
-  int kernels = 0, assembled = 0, refused = 0, by_warpgroups = 0;
-  int64_t spill_bytes = 0, local_bytes = 0, registers_max = 0, warnings = 0;
-  absl::flat_hash_set<std::string> known;
-  for (const char* const arch : kArchs)
-    for (const test::GoldenKernel& golden : test::GoldenKernels()) {
-      const test::Program program = {golden.name, [&](test::Size) { realize(golden.results()); }};
-      for (const CompiledKernel& kernel :
-           KernelsOf(program, CudaTarget(arch, kMultiprocessors), refused)) {
-        if (!known.insert(kernel.object).second) continue;
-        ++kernels;
-        by_warpgroups += MultipliesByWarpgroups(kernel);
-        const auto result = test::AssembleKernel(ptxas, kernel.object, arch);
-        if (!result.ok()) continue;
-        ++assembled;
-        spill_bytes += result->spill_bytes;
-        local_bytes += result->stack_bytes;
-        warnings += result->warnings;
-        registers_max = std::max(registers_max, result->registers);
-      }
-    }
-  Report("ptx_assembled_ratio", static_cast<double>(assembled) / (kernels + refused), "", "",
-         absl::StrFormat("%d golden kernels for sm_80, sm_89, sm_90 and sm_90a; %d warnings, at "
-                         "most %d registers",
-                         kernels + refused, warnings, registers_max));
-  Report("ptx_spill_bytes", static_cast<double>(spill_bytes), "bytes", "", "of all of these");
-  Report("ptx_local_bytes", static_cast<double>(local_bytes), "bytes", "", "of all of these");
-  Report("ptx_wgmma_kernels", by_warpgroups, "count", "",
-         "of all of these those that multiply by warpgroups");
+  if (ptxas.empty())
+    return figures.Lacks("there is no ptxas; scripts/setup --assembler fetches it");
+  std::vector<GpuProgram> programs = GoldenPrograms();
+  for (GpuProgram& program : MatrixPrograms()) programs.push_back(std::move(program));
+  AssembledKernels all;
+  for (const char* const arch : kArchs) all.Add(AssembleAll(programs, arch, ptxas));
+  std::fprintf(stderr, "%s", all.failures.c_str());
+  for (const auto& [name, bytes] : all.spills)
+    std::fprintf(stderr, "%s: %d bytes spilled\n", name.c_str(), static_cast<int>(bytes));
+  figures.Report("ptx_assembled_ratio", static_cast<double>(all.assembled) / all.kernels, "", "",
+                 absl::StrFormat("%d kernels of the goldens, attention and its gradients, "
+                                 "convolutions and theirs, and products of f32, for sm_80, sm_89, "
+                                 "sm_90 and sm_90a; %d warnings, at most %d registers",
+                                 all.kernels, all.warnings, all.registers_max));
+  figures.Report("ptx_spill_bytes", static_cast<double>(all.spill_bytes), "bytes", "",
+                 absl::StrFormat("of all of these, in %d of them", all.spills.size()));
+  figures.Report("ptx_local_bytes", static_cast<double>(all.local_bytes), "bytes", "",
+                 "of all of these");
+  figures.Report("ptx_wgmma_kernels", all.by_warpgroups, "count", "",
+                 "of all of these those that multiply by warpgroups");
 }
 
 }  // namespace outboard::bench

@@ -1,62 +1,125 @@
 #include "tests/bench/gpu_memory_figures.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "tests/bench/figure_list.h"
 #include "tests/bench/gpu_attention_figures.h"
+#include "tests/bench/gpu_conv_figures.h"
 #include "tests/bench/gpu_hopper_figures.h"
 #include "tests/bench/gpu_matmul_figures.h"
 #include "tests/bench/gpu_sector_figures.h"
-#include "tests/bench/report.h"
 
 namespace outboard::bench {
-
 namespace {
 
 constexpr char kNoTools[] = "no ptxas or nvdisasm; scripts/setup --assembler fetches them";
+constexpr char kSectors[] = "of 32 bytes, to the least; at most 1.05 are wanted";
+constexpr char kWays[] = "phases of an access to shared memory; 1 is wanted";
 
-void ProductsByWarpgroups() {
-  const auto product = MeasureGpuHopper();
-  if (!product.ok() || !product->instructions_per_hgmma)
-    return ReportSkipped("ptx_instructions_per_hgmma",
-                         product.ok() ? kNoTools : std::string(product.status().message()));
-  Report("ptx_instructions_per_hgmma", *product->instructions_per_hgmma, "count", "",
-         "in the main loop, the most of all products by warpgroups but of f32 and 8-bit floats; "
-         "at most 16 are wanted");
-  if (product->instructions_per_hgmma_f32)
-    Report("ptx_instructions_per_hgmma_f32", *product->instructions_per_hgmma_f32, "count", "",
-           "in the main loop of products of f32 by three of TF32; at most 18");
-  if (product->instructions_per_hgmma_f32_across)
-    Report("ptx_instructions_per_hgmma_f32_across", *product->instructions_per_hgmma_f32_across,
-           "count", "", "the same of a left side that is stored across the steps; at most 21");
-  if (product->instructions_per_qgmma)
-    Report("ptx_instructions_per_qgmma", *product->instructions_per_qgmma, "count", "",
-           "in the main loop of products of 8-bit floats by warpgroups; 16 of them add in f32");
-  Report("ptx_wgmma_serialised", static_cast<double>(*product->serialised), "count", "",
-         "of these products; 0 are wanted");
+// A number that takes the assembler or the disassembler.
+void ReportCode(FigureList& figures, const std::string& name, const std::optional<double>& value,
+                const std::string& note) {
+  if (!value) return figures.Skip(name, kNoTools);
+  figures.Report(name, *value, "count", "", note);
 }
 
-}  // namespace
-
-namespace {
+void ProductsByWarpgroups() {
+  FigureList figures({"ptx_instructions_per_hgmma", "ptx_instructions_per_hgmma_f32",
+                      "ptx_instructions_per_hgmma_f32_across", "ptx_instructions_per_qgmma",
+                      "ptx_wgmma_serialised"});
+  const auto product = MeasureGpuHopper();
+  if (!product.ok()) return figures.Lacks(std::string(product.status().message()));
+  ReportCode(figures, "ptx_instructions_per_hgmma", product->instructions_per_hgmma,
+             "in the main loop, the most of all products by warpgroups but of f32 and 8-bit "
+             "floats, which have 18, 21 and 32 by names of their own, as attention has; at most "
+             "16 are wanted");
+  ReportCode(figures, "ptx_instructions_per_hgmma_f32", product->instructions_per_hgmma_f32,
+             "in the main loop of products of f32 by three of TF32, with the additions of sums in "
+             "f32; at most 18");
+  ReportCode(figures, "ptx_instructions_per_hgmma_f32_across",
+             product->instructions_per_hgmma_f32_across,
+             "the same of a left side that is stored across the steps; at most 21");
+  ReportCode(figures, "ptx_instructions_per_qgmma", product->instructions_per_qgmma,
+             "in the main loop of products of 8-bit floats by warpgroups, 16 of which add in f32; "
+             "at most 32");
+  if (product->serialised)
+    figures.Report("ptx_wgmma_serialised", static_cast<double>(*product->serialised), "count", "",
+                   "of these products; 0 are wanted");
+  figures.Lacks(kNoTools);
+}
 
 void Attention() {
+  FigureList figures({"cuda_bank_ways_attention", "cuda_attention_causal_part",
+                      "ptx_attention_instructions_per_hmma_64",
+                      "ptx_attention_instructions_per_hmma_128",
+                      "ptx_attention_instructions_per_hgmma_64",
+                      "ptx_attention_instructions_per_hgmma_128"});
   const auto attention = MeasureGpuAttention();
-  if (!attention.ok())
-    return ReportSkipped("cuda_bank_ways_attention", std::string(attention.status().message()));
-  Report("cuda_bank_ways_attention", attention->bank_ways, "", "",
-         "phases of an access to shared memory; 1 is wanted");
-  Report("cuda_attention_causal_part", attention->causal_part, "", "",
-         "of the matrix instructions, with four tiles of rows; 0.625 is the least");
-  if (!attention->instructions_per_hmma_64)
-    return ReportSkipped("ptx_attention_instructions_per_hmma_64", kNoTools);
-  Report("ptx_attention_instructions_per_hmma_64", *attention->instructions_per_hmma_64, "count",
-         "", "in the main loop, heads of 64");
-  Report("ptx_attention_instructions_per_hmma_128", *attention->instructions_per_hmma_128, "count",
-         "", "in the main loop, heads of 128");
-  Report("ptx_attention_instructions_per_hgmma_64", *attention->instructions_per_hgmma_64, "count",
-         "", "in the main loop by warpgroups, heads of 64");
-  Report("ptx_attention_instructions_per_hgmma_128", *attention->instructions_per_hgmma_128,
-         "count", "", "in the main loop by warpgroups, heads of 128");
+  if (!attention.ok()) return figures.Lacks(std::string(attention.status().message()));
+  figures.Report("cuda_bank_ways_attention", attention->bank_ways, "", "",
+                 absl::StrCat(kWays,
+                              "; the most of forward by mma.sync and by warpgroups and of both "
+                              "with gradients, heads of 64 and 128: ",
+                              attention->bank_ways_of));
+  figures.Report("cuda_attention_causal_part", attention->causal_part, "", "",
+                 "of the matrix instructions, with four tiles of rows; 0.625 is the least");
+  ReportCode(figures, "ptx_attention_instructions_per_hmma_64",
+             attention->instructions_per_hmma_64, "in the main loop, heads of 64; at most 8");
+  ReportCode(figures, "ptx_attention_instructions_per_hmma_128",
+             attention->instructions_per_hmma_128, "in the main loop, heads of 128; at most 7");
+  ReportCode(figures, "ptx_attention_instructions_per_hgmma_64",
+             attention->instructions_per_hgmma_64,
+             "in the main loop by warpgroups, heads of 64; at most 44");
+  ReportCode(figures, "ptx_attention_instructions_per_hgmma_128",
+             attention->instructions_per_hgmma_128,
+             "in the main loop by warpgroups, heads of 128; at most 36");
+}
+
+void Sectors() {
+  FigureList figures({"cuda_sectors_ratio_stream", "cuda_sectors_ratio_softmax",
+                      "cuda_sectors_ratio_layer_norm", "cuda_sectors_ratio_matmul",
+                      "cuda_bank_ways_matmul"});
+  const auto measured = GpuSectorFigures();
+  if (!measured.ok()) return figures.Lacks(std::string(measured.status().message()));
+  for (const SectorFigure& figure : *measured)
+    figures.Report(figure.name, figure.value, "", "",
+                   figure.name.find("bank") == std::string::npos ? kSectors : kWays);
+}
+
+void Products() {
+  FigureList figures({"cuda_sectors_ratio_matmul_bf16", "cuda_bank_ways_matmul_bf16",
+                      "cuda_sectors_ratio_conv", "cuda_bank_ways_conv", "ptx_instructions_per_hmma",
+                      "ptx_instructions_per_hmma_conv"});
+  const auto product = MeasureGpuMatmul();
+  if (!product.ok()) return figures.Lacks(std::string(product.status().message()));
+  figures.Report("cuda_sectors_ratio_matmul_bf16", product->sectors_ratio, "", "", kSectors);
+  figures.Report("cuda_bank_ways_matmul_bf16", product->bank_ways, "", "", kWays);
+  figures.Report("cuda_sectors_ratio_conv", product->conv_sectors_ratio, "", "", kSectors);
+  figures.Report("cuda_bank_ways_conv", product->conv_bank_ways, "", "", kWays);
+  ReportCode(figures, "ptx_instructions_per_hmma", product->instructions_per_hmma,
+             "in the main loop of a product of bf16 matrices of 8,192; at most 3.0 are wanted");
+  ReportCode(figures, "ptx_instructions_per_hmma_conv", product->conv_instructions_per_hmma,
+             "the same of a convolution of 64 by 64 channels, 3 x 3: half as many products a step, "
+             "and 16 instructions for the place and the borders of each of six copies; 3.0 is "
+             "wanted of products alone");
+}
+
+// By warpgroups, which sm_90a takes where that is faster.
+void Convolutions() {
+  constexpr char kFigure[] = "ptx_instructions_per_hgmma_conv";
+  FigureList figures({kFigure});
+  const auto ways = MeasureGpuConvolutions();
+  if (!ways.ok()) return figures.Lacks(std::string(ways.status().message()));
+  std::optional<double> most;
+  for (const ConvFigure& way : *ways)
+    if (way.by_warpgroups && way.instructions_per_product)
+      most = std::max(most.value_or(0), *way.instructions_per_product);
+  ReportCode(figures, kFigure, most,
+             "in the main loop of a convolution by warpgroups, the most of forward and both "
+             "gradients; a loop of its own gathers; at most 16 are wanted");
 }
 
 }  // namespace
@@ -64,27 +127,9 @@ void Attention() {
 void GpuMemoryFigures() {
   ProductsByWarpgroups();
   Attention();
-  constexpr char kSectors[] = "of 32 bytes, to the least; at most 1.05 are wanted";
-  constexpr char kWays[] = "phases of an access to shared memory; 1 is wanted";
-  if (const auto figures = GpuSectorFigures(); !figures.ok()) {
-    ReportSkipped("cuda_sectors_ratio", std::string(figures.status().message()));
-  } else {
-    for (const SectorFigure& figure : *figures)
-      Report(figure.name, figure.value, "", "",
-             figure.name.find("bank") == std::string::npos ? kSectors : kWays);
-  }
-  const auto product = MeasureGpuMatmul();
-  if (!product.ok())
-    return ReportSkipped("ptx_instructions_per_hmma", std::string(product.status().message()));
-  Report("cuda_sectors_ratio_matmul_bf16", product->sectors_ratio, "", "", kSectors);
-  Report("cuda_bank_ways_matmul_bf16", product->bank_ways, "", "", kWays);
-  Report("cuda_sectors_ratio_conv", product->conv_sectors_ratio, "", "", kSectors);
-  Report("cuda_bank_ways_conv", product->conv_bank_ways, "", "", kWays);
-  if (!product->instructions_per_hmma) return ReportSkipped("ptx_instructions_per_hmma", kNoTools);
-  Report("ptx_instructions_per_hmma", *product->instructions_per_hmma, "count", "",
-         "in the main loop of a product of bf16 matrices of 8,192; at most 3.0 are wanted");
-  Report("ptx_instructions_per_hmma_conv", *product->conv_instructions_per_hmma, "count", "",
-         "the same of a convolution of 64 by 64 channels, 3 x 3; at most 3.0 are wanted");
+  Sectors();
+  Products();
+  Convolutions();
 }
 
 }  // namespace outboard::bench

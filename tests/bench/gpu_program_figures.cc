@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "client/examples/mnist.h"
-#include "tests/bench/gpu_plan.h"
 #include "tests/compiler/schedule_programs.h"
 #include "worker/engine/device_target.h"
 
@@ -16,7 +15,8 @@ namespace {
 
 constexpr int64_t kMnistBatch = 512, kMnistPictures = 60000;
 constexpr int64_t kConvPictures = 32;
-constexpr int64_t kLayers = 48, kWidth = 1600, kBf16Bytes = 2;  // of 1.5 thousand million
+// A step has some twenty kernels, a layer one to three.
+constexpr double kMnistWeight = 20;
 
 int64_t Part(int64_t size, int64_t divisor, int64_t least) {
   return std::max(least, size / divisor);
@@ -24,71 +24,102 @@ int64_t Part(int64_t size, int64_t divisor, int64_t least) {
 
 Tensor Held(const Dims& dims, DType dtype) { return Tensor::zeros(dims, dtype).state_(); }
 
+GpuProgram Program(const std::string& name, std::function<void()> run) {
+  return {name, [name, run = std::move(run)](Graph& g) {
+            SentProgram sent;
+            sent.sink = test::RecordProgram(g, {name, [&](test::Size) { run(); }},
+                                            test::Size::kReal, &sent.donated);
+            return sent;
+          }};
+}
+
+// The layer, and where `gradients` both of its gradients.
+void Convolution(const ConvShape& shape, int64_t divisor, bool gradients) {
+  const int64_t channels = Part(shape.channels, divisor, 3),
+                side = Part(shape.side, divisor, shape.kernel),
+                filters = Part(shape.filters, divisor, 8);
+  Tensor x = Held({Part(kConvPictures, divisor, 1), channels, side, side}, DType::kBF16);
+  Tensor w = Held({filters, channels, shape.kernel, shape.kernel}, DType::kBF16);
+  if (gradients) {
+    x.requires_grad_();
+    w.requires_grad_();
+  }
+  const Tensor y = x.conv2d(w, {}, {.stride = shape.stride, .padding = shape.kernel / 2});
+  std::vector<Tensor> results = {y};
+  if (gradients)
+    for (const Tensor& gradient : y.gradient({x, w}, Held(y.shape(), DType::kBF16)))
+      results.push_back(gradient);
+  realize(results);
+}
+
 }  // namespace
 
 std::string ConvShape::Name() const {
-  return absl::StrCat("conv_", channels, "x", side, "x", filters, "_", kernel, "_", stride);
+  return absl::StrCat(channels, "x", side, "x", filters, "_", kernel, "_", stride);
 }
 
 std::vector<ConvShape> ResNetConvolutions() {
-  return {{3, 224, 64, 7, 2},    {64, 56, 64, 1, 1},   {64, 56, 64, 3, 1},   {64, 56, 256, 1, 1},
-          {256, 56, 128, 1, 1},  {128, 56, 128, 3, 2}, {128, 28, 512, 1, 1}, {256, 28, 256, 3, 2},
-          {256, 14, 1024, 1, 1}, {512, 14, 512, 3, 2}, {512, 7, 2048, 1, 1}};
+  return {{3, 224, 64, 7, 2, 1},
+          // 56 x 56, three blocks
+          {64, 56, 64, 1, 1, 1},
+          {256, 56, 64, 1, 1, 2},
+          {64, 56, 64, 3, 1, 3},
+          {64, 56, 256, 1, 1, 4},
+          // to 28 x 28, four blocks
+          {256, 56, 128, 1, 1, 1},
+          {128, 56, 128, 3, 2, 1},
+          {128, 28, 512, 1, 1, 4},
+          {256, 56, 512, 1, 2, 1},
+          {512, 28, 128, 1, 1, 3},
+          {128, 28, 128, 3, 1, 3},
+          // to 14 x 14, six blocks
+          {512, 28, 256, 1, 1, 1},
+          {256, 28, 256, 3, 2, 1},
+          {256, 14, 1024, 1, 1, 6},
+          {512, 28, 1024, 1, 2, 1},
+          {1024, 14, 256, 1, 1, 5},
+          {256, 14, 256, 3, 1, 5},
+          // to 7 x 7, three blocks
+          {1024, 14, 512, 1, 1, 1},
+          {512, 14, 512, 3, 2, 1},
+          {512, 7, 2048, 1, 1, 3},
+          {1024, 14, 2048, 1, 2, 1},
+          {2048, 7, 512, 1, 1, 2},
+          {512, 7, 512, 3, 1, 2}};
 }
 
-absl::StatusOr<DeviceMeasured> MeasureGpuPrograms(runtime::Device& device, int repeats,
-                                                  int64_t divisor) {
-  const Target target = worker::TargetOfDevice(device.properties());
-  DeviceMeasured measured;
-  const auto time = [&](const std::string& name, std::function<void()> run) -> absl::Status {
-    const test::Program program = {name, [run = std::move(run)](test::Size) { run(); }};
-    OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuPlan> plan,
-                        GpuPlan::Make(device, target, [&](Graph& g) {
-                          return test::RecordProgram(g, program, test::Size::kReal);
-                        }));
-    OB_ASSIGN_OR_RETURN(const double seconds, plan->Seconds(repeats));
-    measured.times.push_back({name, seconds});
-    return absl::OkStatus();
-  };
-  OB_RETURN_IF_ERROR(time("mnist_step", [&] {
+absl::StatusOr<std::vector<DeviceTimes>> MeasureGpuPrograms(runtime::Device& device,
+                                                            const GpuTrial& trial,
+                                                            int64_t divisor) {
+  std::vector<GpuProgram> programs = {Program("mnist_step", [=] {
     const int64_t pictures = Part(kMnistPictures, divisor, 4);
     examples::MnistTrainer trainer(Held({pictures, 1, 28, 28}, DType::kU8),
                                    Held({pictures}, DType::kU8), Part(kMnistBatch, divisor, 1));
     trainer.Step();
-  }));
+  })};
+  programs[0].weight = kMnistWeight;
   for (const ConvShape& shape : ResNetConvolutions())
-    OB_RETURN_IF_ERROR(time(shape.Name(), [&] {
-      const int64_t channels = Part(shape.channels, divisor, 3),
-                    side = Part(shape.side, divisor, shape.kernel),
-                    filters = Part(shape.filters, divisor, 8);
-      const Tensor x =
-          Held({Part(kConvPictures, divisor, 1), channels, side, side}, DType::kBF16);
-      const Tensor w = Held({filters, channels, shape.kernel, shape.kernel}, DType::kBF16);
-      x.conv2d(w, {}, {.stride = shape.stride, .padding = shape.kernel / 2}).realize();
-    }));
-  const int64_t layers = Part(kLayers, divisor, 1), width = Part(kWidth, divisor, 16);
-  OB_RETURN_IF_ERROR(time("decode_1b5", [&] {
-    Tensor x = Held({1, width}, DType::kBF16);
-    for (int64_t layer = 0; layer < layers; ++layer) {
-      const Tensor three = x.matmul(Held({width, 3 * width}, DType::kBF16));
-      const Tensor mixed = three.slice(1, 0, width) + three.slice(1, width, 2 * width) +
-                           three.slice(1, 2 * width, 3 * width);
-      x = x + mixed.matmul(Held({width, width}, DType::kBF16));
-      const Tensor up = x.matmul(Held({width, 4 * width}, DType::kBF16)).relu();
-      x = x + up.matmul(Held({4 * width, width}, DType::kBF16));
-    }
-    x.realize();
-  }));
-  OB_ASSIGN_OR_RETURN(
-      const double copied,
-      CopiedBytesPerSecond(device, Part(int64_t{1} << 30, divisor, 1 << 10), repeats));
-  const auto weights = static_cast<double>(layers * 12 * width * width * kBf16Bytes);
-  measured.figures.push_back(
-      {"cuda_decode_1b5_of_bound", "ratio",
-       "products of 48 layers of width 1,600, a token, bf16, without attention and BEAM; of the "
-       "rate of a copy within the device; at least 0.6 is wanted",
-       weights / copied / measured.times.back().seconds});
-  return measured;
+    for (const bool gradients : {false, true})
+      programs.push_back(
+          Program(absl::StrCat(gradients ? "conv_step_" : "conv_forward_", shape.Name()),
+                  [=] { Convolution(shape, divisor, gradients); }));
+  return MeasurePrograms(device, worker::TargetOfDevice(device.properties()), programs, trial);
+}
+
+double ConvolutionsRatio(const std::vector<DeviceTimes>& ours,
+                         const std::map<std::string, double>& torch, const std::string& prefix,
+                         double DeviceTimes::*seconds) {
+  double sum = 0, theirs = 0;
+  for (const ConvShape& shape : ResNetConvolutions()) {
+    const std::string name = absl::StrCat(prefix, shape.Name());
+    const auto peer = torch.find(name);
+    const auto time = std::find_if(ours.begin(), ours.end(),
+                                   [&](const DeviceTimes& one) { return one.name == name; });
+    if (peer == torch.end() || time == ours.end() || !((*time).*seconds > 0)) return 0;
+    theirs += shape.count * peer->second;
+    sum += shape.count * (*time).*seconds;
+  }
+  return theirs / sum;
 }
 
 }  // namespace outboard::bench

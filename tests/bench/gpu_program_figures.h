@@ -1,10 +1,10 @@
-// Whole programs on the CUDA device that is there, against PyTorch's in the same run
-// (torch_gpu.py): cuda_mnist_step_vs_torch, cuda_conv_resnet50_vs_torch,
-// cuda_decode_1b5_vs_torch_compile and cuda_decode_1b5_of_bound. Kernels alone, without BEAM, with
-// neither gateway nor worker.
+// Programs on the CUDA device that is there, against PyTorch's in the same run (torch_gpu.py):
+// cuda_mnist_step_vs_torch and cuda_conv_resnet50_vs_torch. Kernels alone, with neither gateway nor
+// worker.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,20 +14,28 @@
 
 namespace outboard::bench {
 
+// A layer that convolves.
 struct ConvShape {
   int64_t channels, side, filters, kernel, stride;  // square pictures, padding kernel / 2
-  std::string Name() const;                         // "conv_256x56x64_1_1"
+  int count;                                        // such layers of the network
+  std::string Name() const;                         // "256x56x128_1_1"
 };
-// Of ResNet-50 (He et al., 2015), one of each kind of its layers; 32 pictures, bf16.
+// All convolutions of ResNet-50 (He et al., 2015; strides in the 3 x 3 ones, as in PyTorch): 53, of
+// 23 kinds. 32 pictures, bf16.
 std::vector<ConvShape> ResNetConvolutions();
 
-// Times: "mnist_step" (512 pictures, f32), those of ResNetConvolutions, and "decode_1b5": one token
-// by the products of 48 layers of width 1,600, bf16, without attention over the tokens before,
-// which is little beside them while these are few. One figure: cuda_decode_1b5_of_bound, by the
-// time that a copy within the device takes to move as many bytes. Sizes are divided by `divisor`,
-// for tests; names are those of the whole sizes.
+// Times: "mnist_step" (512 pictures, f32), and of each of ResNetConvolutions "conv_forward_" and
+// "conv_step_", which is with both gradients. Sizes are divided by `divisor`, for tests; names are
+// those of the whole sizes.
 // Errors: those of the device
-absl::StatusOr<DeviceMeasured> MeasureGpuPrograms(runtime::Device& device, int repeats,
-                                                  int64_t divisor);
+absl::StatusOr<std::vector<DeviceTimes>> MeasureGpuPrograms(runtime::Device& device,
+                                                            const GpuTrial& trial,
+                                                            int64_t divisor);
+
+// PyTorch's seconds for all convolutions of the network by ours: of times whose names begin with
+// `prefix`, each as often as the network has such layers. 0 where one of them has no peer.
+double ConvolutionsRatio(const std::vector<DeviceTimes>& ours,
+                         const std::map<std::string, double>& torch, const std::string& prefix,
+                         double DeviceTimes::*seconds = &DeviceTimes::seconds);
 
 }  // namespace outboard::bench

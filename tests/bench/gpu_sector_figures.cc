@@ -149,10 +149,12 @@ absl::StatusOr<std::vector<SectorFigure>> GpuSectorFigures() {
     figures.push_back(
         {absl::StrCat("cuda_sectors_ratio_", c.name),
          static_cast<double>(counters.global_sectors) / (c.least_bytes / kSectorBytes)});
-    if (c.name == "matmul" && counters.shared_accesses > 0)
-      figures.push_back(
-          {"cuda_bank_ways_matmul", static_cast<double>(counters.shared_wavefronts) /
-                                        static_cast<double>(counters.shared_accesses)});
+    if (c.name != "matmul") continue;
+    if (counters.shared_accesses == 0)
+      return absl::InternalError("a large product does not use the memory that a block shares");
+    figures.push_back(
+        {"cuda_bank_ways_matmul", static_cast<double>(counters.shared_wavefronts) /
+                                      static_cast<double>(counters.shared_accesses)});
   }
   return figures;
 }

@@ -53,5 +53,27 @@ TEST(GpuTestFigures, TestsOnTheDevice_AreCounted) {
   EXPECT_FALSE(faulty.failed.empty());
 }
 
+// A stand-in for compute-sanitizer, which runs nothing.
+TEST(GpuTestFigures, TheSanitizersSummariesAreAdded) {
+  const test::TempFolder folder;
+  const std::string program = folder / "compute-sanitizer";
+  const auto says = [&](const std::string& script) {
+    std::ofstream(program) << "#!/bin/bash\n" << script;
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    setenv("OUTBOARD_COMPUTE_SANITIZER", program.c_str(), 1);
+    return RunTestsUnderSanitizer();
+  };
+  SanitizerRuns runs = says(
+      "[[ $2 == memcheck ]] && echo '========= ERROR SUMMARY: 2 errors' ||\n"
+      "  echo '========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)'\n");
+  EXPECT_EQ(runs.lacks, "");
+  EXPECT_EQ(runs.errors, 5);
+  runs = says("echo '========= ERROR SUMMARY: 0 errors'\n");
+  EXPECT_EQ(runs.lacks, "compute-sanitizer --tool racecheck ended without a summary");
+  setenv("OUTBOARD_COMPUTE_SANITIZER", "", 1);
+  EXPECT_NE(RunTestsUnderSanitizer().lacks, "");
+  unsetenv("OUTBOARD_COMPUTE_SANITIZER");
+}
+
 }  // namespace
 }  // namespace outboard::bench

@@ -50,59 +50,66 @@ std::string AttentionCase::Name(bool backward) const {
 std::vector<AttentionCase> ModelAttention() {
   std::vector<AttentionCase> cases;
   for (const int64_t width : {64, 128})
-    for (const int64_t rows : {1024, 4096, 16384})
+    for (const int64_t rows : {1024, 2048, 4096, 8192, 16384})
       for (const bool causal : {false, true}) cases.push_back({width, rows, causal});
   return cases;
 }
 
-absl::StatusOr<std::vector<DeviceTimes>> MeasureModelShapes(runtime::Device& device, int repeats,
-                                                            int64_t divisor) {
+absl::StatusOr<ShapesMeasured> MeasureModelShapes(runtime::Device& device, const GpuTrial& trial,
+                                                  int64_t divisor) {
   const Target target = worker::TargetOfDevice(device.properties());
-  std::vector<DeviceTimes> times;
-  const auto seconds_of =
-      [&](const std::function<const UOp*(Graph&)>& graph) -> absl::StatusOr<double> {
-    OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuPlan> plan,
-                        GpuPlan::Make(device, target, graph));
-    return plan->Seconds(repeats);
-  };
-  for (const ProductShape& shape : ModelProducts()) {
-    OB_ASSIGN_OR_RETURN(const double seconds, seconds_of([&](Graph& g) {
-                          return Product(g, Part(shape.rows, divisor, 64),
-                                         Part(shape.steps, divisor, 64),
-                                         Part(shape.columns, divisor, 64));
-                        }));
-    times.push_back({shape.Name(), seconds});
-  }
-  for (const AttentionCase& one : ModelAttention()) {
-    test::AttentionShape shape = {.queries = Part(one.rows, divisor, 32),
-                                  .keys = Part(one.rows, divisor, 32),
-                                  .width = one.width,
-                                  .causal = one.causal,
-                                  .dtype = DType::kBF16};
-    shape.heads = Part(kColumns / one.width, divisor, 1);
-    shape.batch = Part(kTokens / one.rows, divisor, 1);
-    double both[2] = {};
+  std::vector<GpuProgram> programs;
+  for (const ProductShape& shape : ModelProducts())
+    programs.push_back({shape.Name(), [=](Graph& g) {
+                          return SentProgram{Product(g, Part(shape.rows, divisor, 64),
+                                                     Part(shape.steps, divisor, 64),
+                                                     Part(shape.columns, divisor, 64))};
+                        }});
+  std::vector<GpuProgram> steps;  // with gradients
+  for (const AttentionCase& one : ModelAttention())
     for (const bool backward : {false, true}) {
-      shape.backward = backward;
-      OB_ASSIGN_OR_RETURN(both[backward], seconds_of([&](Graph& g) {
-                            return test::AttentionGraph(g, shape);
-                          }));
+      test::AttentionShape shape = {.queries = Part(one.rows, divisor, 32),
+                                    .keys = Part(one.rows, divisor, 32),
+                                    .width = one.width,
+                                    .causal = one.causal,
+                                    .backward = backward,
+                                    .dtype = DType::kBF16};
+      shape.heads = Part(kColumns / one.width, divisor, 1);
+      shape.batch = Part(kTokens / one.rows, divisor, 1);
+      programs.push_back({one.Name(backward), [shape](Graph& g) {
+                            return SentProgram{test::AttentionGraph(g, shape)};
+                          }});
+      if (backward) steps.push_back(programs.back());
     }
-    times.push_back({one.Name(false), both[0]});
-    times.push_back({one.Name(true), both[1] - both[0]});
+  ShapesMeasured measured;
+  for (const GpuProgram& step : steps) {
+    OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuPlan> plan,
+                        GpuPlan::Make(device, target, step.graph));
+    std::vector<std::string> first;
+    bool equal = true;
+    for (int run = 0; run < kEqualRuns; ++run) {
+      OB_RETURN_IF_ERROR(plan->Queue());
+      OB_ASSIGN_OR_RETURN(std::vector<std::string> results, plan->Results());
+      if (run == 0) first = std::move(results);
+      else equal = equal && results == first;
+    }
+    ++measured.steps;
+    measured.equal += equal ? 1 : 0;
+    if (!equal) absl::StrAppend(&measured.unequal, " ", step.name);
   }
-  return times;
+  OB_ASSIGN_OR_RETURN(measured.times, MeasurePrograms(device, target, programs, trial));
+  return measured;
 }
 
 double MeanRatio(const std::vector<DeviceTimes>& ours, const std::map<std::string, double>& torch,
-                 const std::string& prefix) {
+                 const std::string& prefix, double DeviceTimes::*seconds) {
   double logs = 0;
   int count = 0;
   for (const DeviceTimes& time : ours) {
     if (!absl::StartsWith(time.name, prefix)) continue;
     const auto theirs = torch.find(time.name);
-    if (theirs == torch.end() || !(time.seconds > 0) || !(theirs->second > 0)) return 0;
-    logs += std::log(theirs->second / time.seconds);
+    if (theirs == torch.end() || !(time.*seconds > 0) || !(theirs->second > 0)) return 0;
+    logs += std::log(theirs->second / (time.*seconds));
     ++count;
   }
   return count == 0 ? 0 : std::exp(logs / count);

@@ -30,15 +30,25 @@ struct AttentionCase {
 // Heads of 64 and 128, 1,024 to 16,384 rows, causal and not, bf16.
 std::vector<AttentionCase> ModelAttention();
 
-// Each size is divided by `divisor` (at least 1): for tests. Of attention's backward pass the time
-// is that of both passes less that of the first. Names are those of the whole sizes.
+// Times of all shapes, and whether gradients are the same each time.
+struct ShapesMeasured {
+  // Of attention_backward_* the time is that of a whole step: forward, and all three gradients.
+  std::vector<DeviceTimes> times;
+  // Of such steps those whose results are the same bits in every one of kEqualRuns runs, and the
+  // names of the others.
+  size_t steps = 0, equal = 0;
+  std::string unequal;
+};
+inline constexpr int kEqualRuns = 4;
+
+// Each size is divided by `divisor` (at least 1): for tests. Names are those of the whole sizes.
 // Errors: those of the device
-absl::StatusOr<std::vector<DeviceTimes>> MeasureModelShapes(runtime::Device& device, int repeats,
-                                                            int64_t divisor);
+absl::StatusOr<ShapesMeasured> MeasureModelShapes(runtime::Device& device, const GpuTrial& trial,
+                                                  int64_t divisor);
 
 // The geometric mean of PyTorch's seconds by ours, over the times whose name begins with `prefix`;
-// 0 where one of them has no peer, or there is none.
+// 0 where one of them has no peer, or there is none. `seconds`: which of ours.
 double MeanRatio(const std::vector<DeviceTimes>& ours, const std::map<std::string, double>& torch,
-                 const std::string& prefix);
+                 const std::string& prefix, double DeviceTimes::*seconds = &DeviceTimes::seconds);
 
 }  // namespace outboard::bench

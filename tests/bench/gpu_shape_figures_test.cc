@@ -29,11 +29,14 @@ TEST(GpuShapeFigures, EachIsMeasured) {
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
   const auto device = ValueOrDie(runtime::MakeDevice(std::string(runtime::kCuda), {}));
-  const auto times = MeasureModelShapes(*device, /*repeats=*/1, /*divisor=*/1 << 20);
-  ASSERT_TRUE(times.ok()) << times.status();
+  const auto measured = MeasureModelShapes(*device, {.repeats = 1}, /*divisor=*/1 << 20);
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_EQ(measured->steps, ModelAttention().size());
+  EXPECT_EQ(measured->equal, measured->steps) << measured->unequal;
   std::set<std::string> names;
-  for (const DeviceTimes& time : *times) {
+  for (const DeviceTimes& time : measured->times) {
     EXPECT_GT(time.seconds, 0) << time.name;
+    EXPECT_FALSE(time.searched) << time.name;
     EXPECT_TRUE(names.insert(time.name).second) << time.name;
   }
   EXPECT_EQ(names, OurNames());
@@ -47,8 +50,10 @@ TEST(GpuShapeFigures, PyTorchsSideHasTheSame) {
 }
 
 TEST(GpuShapeFigures, AMeanLacksNothing) {
-  const std::vector<DeviceTimes> ours = {{"a_1", 1}, {"a_2", 2}, {"b", 1}};
+  const std::vector<DeviceTimes> ours = {{"a_1", 1, 2}, {"a_2", 2, 4}, {"b", 1, 1}};
   EXPECT_DOUBLE_EQ(MeanRatio(ours, {{"a_1", 2}, {"a_2", 16}}, "a_"), 4);
+  EXPECT_DOUBLE_EQ(
+      MeanRatio(ours, {{"a_1", 2}, {"a_2", 16}}, "a_", &DeviceTimes::seconds_nobeam), 2);
   EXPECT_EQ(MeanRatio(ours, {{"a_1", 2}}, "a_"), 0) << "a_2 has no peer";
   EXPECT_EQ(MeanRatio(ours, {}, "c"), 0);
 }

@@ -3,18 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "client/session/current_session.h"
 #include "client/tensor/error.h"
-#include "runtime/devices.h"
-#include "tests/support/executor_link.h"
-#include "worker/compile/in_process_compiler.h"
-#include "worker/engine/compiled_engine.h"
-#include "worker/engine/device_target.h"
+#include "tests/bench/gpu_engine_session.h"
+#include "tests/bench/report.h"
 
 namespace outboard::bench {
 namespace {
@@ -30,21 +27,43 @@ Tensor Text(const GptStep& step) {
   return Tensor::randint({tokens}, 0, step.options.vocabulary).cast(DType::kI32);
 }
 
-absl::StatusOr<double> Train(const GptStep& step, int steps) {
+class Training {
+ public:
+  explicit Training(const GptStep& step)
+      : name_(step.name), trainer_(Text(step), step.options, step.batch, kLearningRate) {}
+
+  absl::StatusOr<double> Seconds(int steps) {
+    for (int i = 0; i < kWarmSteps; ++i) trainer_.Step();
+    OB_RETURN_IF_ERROR(SessionIfConnected()->Sync());
+    std::vector<double> rounds;
+    for (int round = 0; round < kRounds; ++round) {
+      const auto begin = std::chrono::steady_clock::now();
+      Tensor loss;
+      for (int i = 0; i < steps; ++i) loss = trainer_.Step();
+      const double value = loss.item();
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+      if (!std::isfinite(value))
+        return absl::InternalError(absl::StrCat("a loss of ", name_, " is ", value));
+      rounds.push_back(taken.count() / steps);
+    }
+    return Quantile(rounds, 0.5);
+  }
+
+ private:
+  const std::string name_;
+  examples::GptTrainer trainer_;
+};
+
+absl::StatusOr<SessionTimes> Train(const GptStep& step, int steps, GpuEngineSession& session,
+                                double search_seconds) {
   try {
     Tensor::manual_seed(1);
-    examples::GptTrainer trainer(Text(step), step.options, step.batch, kLearningRate);
-    for (int i = 0; i < kWarmSteps; ++i) trainer.Step();
-    OB_RETURN_IF_ERROR(SessionIfConnected()->Sync());
-    const auto begin = std::chrono::steady_clock::now();
-    Tensor loss;
-    for (int i = 0; i < steps; ++i) loss = trainer.Step();
-    const double value = loss.item();
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    if (!std::isfinite(value))
-      return absl::InternalError(absl::StrCat("after ", kWarmSteps + steps, " steps of ", step.name,
-                                              " the loss is ", value));
-    return taken.count() / steps;
+    Training training(step);
+    OB_ASSIGN_OR_RETURN(const double nobeam, training.Seconds(steps));
+    SessionTimes times = {nobeam, nobeam};
+    session.SearchAndMeasure(step.name, search_seconds, times,
+                             [&] { return training.Seconds(steps); });
+    return times;
   } catch (const Error& error) {
     return absl::InternalError(absl::StrCat(step.name, ": ", error.what()));
   }
@@ -62,20 +81,9 @@ std::vector<GptStep> Gpt2Steps() {
   return {{"gpt2_step", gpt2, 8}, {"gpt2_step_32", gpt2, 32}};
 }
 
-absl::StatusOr<double> MeasureGptStep(const GptStep& step, int steps) {
-  OB_ASSIGN_OR_RETURN(auto device, runtime::MakeDevice(std::string(runtime::kCuda), {}));
-  worker::InProcessCompiler compiler({.target = worker::TargetOfDevice(device->properties())});
-  OB_ASSIGN_OR_RETURN(
-      auto session,
-      Session::ConnectLink(std::make_unique<test::ExecutorLink>(
-                               worker::MakeCompiledEngine(&compiler, std::move(device), {})),
-                           session::SessionOptions{}));
-  SetSession(std::move(session));
-  const absl::StatusOr<double> seconds = Train(step, steps);
-  const absl::Status closed = CloseSession().status();
-  SetSession(nullptr);
-  if (seconds.ok() && !closed.ok()) return closed;
-  return seconds;
+absl::StatusOr<SessionTimes> MeasureGptStep(const GptStep& step, int steps, double search_seconds) {
+  OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuEngineSession> session, GpuEngineSession::Open());
+  return Train(step, steps, *session, search_seconds);
 }
 
 double ModelFlops(const GptStep& step) {

@@ -1,7 +1,7 @@
 // Training steps of GPT-2 124M (Radford et al., 2019) on the CUDA device that is there: bf16
 // products, weights of f32, AdamW, as worker's engine runs them, but in this process:
 // cuda_gpt2_124m_step_vs_torch_compile, cuda_gpt2_124m_step_vs_torch_eager (torch_gpu.py in the
-// same run) and cuda_gpt2_124m_mfu. Without BEAM.
+// same run) and cuda_gpt2_124m_mfu.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "client/examples/gpt.h"
 #include "runtime/device.h"
-#include "tests/bench/gpu_device_figures.h"
+#include "tests/bench/gpu_engine_session.h"
 
 namespace outboard::bench {
 
@@ -24,10 +24,14 @@ struct GptStep {
 // "gpt2_step" (8 passages) and "gpt2_step_32".
 std::vector<GptStep> Gpt2Steps();
 
-// Seconds of one step, the mean of `steps` of them, after two others: the device's work and that of
-// its host, which overlap. The loss is read once, at the end, and has to be a number.
+// Seconds of one step: the median of kRounds rounds, each the mean of `steps` of them, after two
+// others; then the same after BEAM of the kernels that take most time, for `search_seconds`: the
+// device's work and that of its host, which overlap. The loss is read at the end of a round, and
+// has to be a number.
 // Errors: those of the session and the device; INTERNAL  the loss is none
-absl::StatusOr<double> MeasureGptStep(const GptStep& step, int steps);
+inline constexpr int kRounds = 5;
+absl::StatusOr<SessionTimes> MeasureGptStep(const GptStep& step, int steps,
+                                            double search_seconds);
 
 // Floating-point operations that one step is counted as: 6 for each weight of a product and token
 // (forward and backward), and 12 x width x context for each layer and token for attention without

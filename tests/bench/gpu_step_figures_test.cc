@@ -26,9 +26,11 @@ TEST(GpuStepFigures, AStepIsMeasured) {
                   .context = 16,
                   .products = step.options.products};
   step.batch = 1;
-  const auto seconds = MeasureGptStep(step, /*steps=*/1);
-  ASSERT_TRUE(seconds.ok()) << seconds.status();
-  EXPECT_GT(*seconds, 0);
+  const auto times = MeasureGptStep(step, /*steps=*/1, /*search_seconds=*/2);
+  ASSERT_TRUE(times.ok()) << times.status();
+  EXPECT_GT(times->seconds, 0);
+  EXPECT_GT(times->seconds_nobeam, 0);
+  EXPECT_GT(times->searched, 0u);
 }
 
 // 2 x 16 tokens of one layer of width 4 and 8 words: 12 x 16 + 32 weights in products.

@@ -4,33 +4,42 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/bench/cloud.h"
-#include "tests/bench/report.h"
+#include "tests/bench/figure_list.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::bench {
 namespace {
 
 // ctest's entries: operators and whole graphs on the CUDA device over the tests' own driver, and
-// kernels alone on its machine.
+// kernels alone on its machine: plain ones, random Opts, matrix units, warpgroups, attention, sums
+// of rows, decoding.
 constexpr char kOnTheMachine[] =
     "(operator_table_test|ops_test|reference_op_test|random_graph_test|engine_test|repeat_test|"
-    "device_test)\\.([0-9]+\\.)?cuda$|nvptx_test$|codegen_test\\.sm_";
+    "group_kernels_test|device_test)\\.([0-9]+\\.)?cuda$|codegen_test\\.sm_|"
+    "compiler\\.(nvptx_test|thread_plan_test|copies_test|mma_(f32_|split_)?test|"
+    "hopper_(conv|device|f32|kernel|product|program|spec)_test|row_sums_test|"
+    "online_(exponential|hopper|mma)_test|decode_(attention|kernels)_test)$";
 constexpr char kFaultTests[] = "ptx_faults_test$";
 
 // Those of kOnTheMachine whose entries end with cuda, as programs.
 constexpr const char* kOnADevice[] = {"device_test",       "engine_test", "repeat_test",
                                       "reference_op_test", "ops_test",    "random_graph_test",
                                       "operator_table_test"};
-constexpr int kSecondsOfAProgram = 150, kSecondsOfAll = 450;
+constexpr int kSecondsOfAProgram = 150, kSecondsOfAll = 400;
+constexpr int kSecondsOfATool = 60;  // of compute-sanitizer
 
 struct TestResults {
   bool ran = false;
@@ -81,33 +90,85 @@ TestResults RunTests(const std::string& regex) {
   return results;
 }
 
+std::string TestsFolder() {
+  const char* const named = std::getenv("OUTBOARD_TESTS_FOLDER");
+  return named != nullptr ? named : OUTBOARD_BENCH_BUILD "/tests";
+}
+
+// Empty where there is none.
+std::string FindSanitizer() {
+  if (const char* const named = std::getenv("OUTBOARD_COMPUTE_SANITIZER"); named != nullptr)
+    return named;
+  const char* const path = std::getenv("PATH");
+  const std::string folders = absl::StrCat(path == nullptr ? "" : path, ":/usr/local/cuda/bin");
+  for (const absl::string_view folder : absl::StrSplit(folders, ':')) {
+    const std::string file = absl::StrCat(folder, "/compute-sanitizer");
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return "";
+}
+
+// The number that a tool's summary has after `start`; nullopt where it says nothing.
+std::optional<int64_t> CountAfter(const std::string& said, const std::string& start) {
+  const size_t at = said.rfind(start);
+  if (at == std::string::npos) return std::nullopt;
+  const size_t begin = at + start.size(), end = said.find_first_not_of("0123456789", begin);
+  int64_t count = 0;
+  if (!absl::SimpleAtoi(said.substr(begin, end - begin), &count)) return std::nullopt;
+  return count;
+}
+
 }  // namespace
 
-void GpuTestFigures() {
-  const TestResults tests = RunTests(kOnTheMachine), faults = RunTests(kFaultTests);
-  if (!tests.ran || !faults.ran) {
-    for (const char* figure : {"cuda_operators_ratio", "cuda_random_kernels", "cuda_reports",
-                               "cuda_planted_faults_found"})
-      ReportSkipped(figure, "there are no tests in this build (OUTBOARD_TESTS)");
-    return;
+SanitizerRuns RunTestsUnderSanitizer() {
+  SanitizerRuns runs;
+  const std::string sanitizer = FindSanitizer(), program = TestsFolder() + "/device_test";
+  if (sanitizer.empty()) {
+    runs.lacks = "there is no compute-sanitizer (CUDA toolkit; OUTBOARD_COMPUTE_SANITIZER)";
+  } else if (access(program.c_str(), X_OK) != 0) {
+    runs.lacks = "device_test is not built";
   }
+  for (const auto& [tool, summary] : {std::pair("memcheck", "ERROR SUMMARY: "),
+                                      {"racecheck", "RACECHECK SUMMARY: "}}) {
+    if (!runs.lacks.empty()) break;
+    const std::string said = OutputOf(absl::StrCat(
+        "OUTBOARD_DEVICE=cuda OUTBOARD_KERNEL_STORE= timeout --foreground ", kSecondsOfATool, " '",
+        sanitizer, "' --tool ", tool, " --print-limit 5 '", program, "' 2>&1 || true"));
+    if (const std::optional<int64_t> errors = CountAfter(said, summary); errors.has_value())
+      runs.errors += *errors;
+    else
+      runs.lacks = absl::StrCat("compute-sanitizer --tool ", tool, " ended without a summary");
+    if (runs.errors > 0) std::fprintf(stderr, "%s\n", said.c_str());
+  }
+  return runs;
+}
+
+void GpuTestFigures() {
+  FigureList figures({"cuda_operators_ratio", "cuda_random_kernels", "cuda_reports",
+                      "cuda_planted_faults_found"});
+  const TestResults tests = RunTests(kOnTheMachine), faults = RunTests(kFaultTests);
+  if (!tests.ran || !faults.ran)
+    return figures.Lacks("there are no tests in this build (OUTBOARD_TESTS)");
   // An entry that ended without a word counts as one test that failed.
   const int64_t failed = std::max(tests.failed, tests.entries_failed);
-  Report("cuda_operators_ratio",
-         static_cast<double>(tests.passed) / static_cast<double>(tests.passed + failed), "", "",
-         absl::StrCat(tests.passed + failed, " tests on the PTX machine, ", failed, " failed; ",
-                      tests.skipped, " more are skipped by name"));
-  Report("cuda_random_kernels", static_cast<double>(tests.Sum("random_kernels")), "count", "",
-         "on the PTX machine in this run; at least 500 are wanted");
-  Report("cuda_reports", static_cast<double>(tests.reports), "count", "",
-         "races, missing waits and the like in these tests");
-  Report("cuda_planted_faults_found", static_cast<double>(faults.Sum("faults_found")), "count", "",
-         absl::StrCat("of ", faults.Sum("faults_planted"), " that ptx_faults_test plants"));
+  figures.Report("cuda_operators_ratio",
+                 static_cast<double>(tests.passed) / static_cast<double>(tests.passed + failed), "",
+                 "",
+                 absl::StrCat(tests.passed + failed, " tests on the PTX machine, ", failed,
+                              " failed; ", tests.skipped, " more are skipped by name"));
+  figures.Report("cuda_random_kernels", static_cast<double>(tests.Sum("random_kernels")), "count",
+                 "",
+                 "programs and random Opts, on the PTX machine in this run; at least 500 with "
+                 "random Opts are wanted");
+  figures.Report("cuda_reports", static_cast<double>(tests.reports), "count", "",
+                 "races, missing waits and the like in these tests");
+  figures.Report("cuda_planted_faults_found", static_cast<double>(faults.Sum("faults_found")),
+                 "count", "",
+                 absl::StrCat("of ", faults.Sum("faults_planted"), " that ptx_faults_test plants"));
 }
 
 TestsOnDevice RunTestsOnDevice(const std::string& only) {
-  const char* const named = std::getenv("OUTBOARD_TESTS_FOLDER");
-  const std::string folder = named != nullptr ? named : OUTBOARD_BENCH_BUILD "/tests";
+  const std::string folder = TestsFolder();
   const test::TempFolder results_folder;
   TestsOnDevice all;
   const auto begin = std::chrono::steady_clock::now();

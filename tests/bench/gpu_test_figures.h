@@ -20,4 +20,12 @@ struct TestsOnDevice {
 // `only`: one of them, for tests.
 TestsOnDevice RunTestsOnDevice(const std::string& only = "");
 
+struct SanitizerRuns {
+  int64_t errors = 0;  // of memory, and races in shared memory
+  std::string lacks;   // why there is no number; empty: there is one
+};
+// device_test under NVIDIA's compute-sanitizer, as memcheck and as racecheck: the program that
+// OUTBOARD_COMPUTE_SANITIZER names, else the one in PATH or in /usr/local/cuda/bin.
+SanitizerRuns RunTestsUnderSanitizer();
+
 }  // namespace outboard::bench

@@ -19,9 +19,13 @@
 #include "tests/bench/estimate_figures.h"
 #include "tests/bench/first_step_figures.h"
 #include "tests/bench/flood_figures.h"
+#include "tests/bench/gpu_amd_figures.h"
 #include "tests/bench/gpu_failure_figures.h"
 #include "tests/bench/gpu_figures.h"
 #include "tests/bench/gpu_groups.h"
+#include "tests/bench/gpu_kernel_figures.h"
+#include "tests/bench/gpu_memory_figures.h"
+#include "tests/bench/gpu_test_figures.h"
 #include "tests/bench/group_figures.h"
 #include "tests/bench/install_figures.h"
 #include "tests/bench/kernel_figures.h"
@@ -240,10 +244,15 @@ int Main(int argc, char** argv) {
                                      {"stream", StreamFigures},
                                      {"functions", FunctionFigures},
                                      {"gpu", GpuFigures},
-                                     {"gpu_device", GpuDeviceGroup},
-                                     {"gpu_shapes", GpuShapesGroup},
-                                     {"gpu_programs", GpuProgramsGroup},
-                                     {"gpu_steps", GpuStepsGroup},
+                                     {"gpu_compile", GpuCompileFigures, true},      // of gpu
+                                     {"gpu_assembled", GpuAssemblerFigures, true},  // of gpu
+                                     {"gpu_amd", GpuAmdFigures, true},              // of gpu
+                                     {"gpu_memory", GpuMemoryFigures, true},        // of gpu
+                                     {"gpu_machine", GpuTestFigures, true},         // of gpu
+                                     {"gpu_device", [] { GpuDeviceGroup(); }},
+                                     {"gpu_shapes", [] { GpuShapesGroup(); }},
+                                     {"gpu_programs", [] { GpuProgramsGroup(); }},
+                                     {"gpu_steps", [] { GpuStepsGroup(); }},
                                      {"gpu_service", GpuServiceGroup},
                                      {"gpu_tests", GpuTestsGroup},
                                      {"training", TrainingFigures},

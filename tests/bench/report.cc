@@ -10,13 +10,27 @@ namespace outboard::bench {
 
 bool report_json = false;
 
+namespace {
+
+// What others have said, as a part of a JSON string.
+std::string Escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out.push_back('\\');
+    out.push_back(static_cast<unsigned char>(c) < ' ' ? ' ' : c);
+  }
+  return out;
+}
+
+}  // namespace
+
 void Report(const std::string& figure, double value, const std::string& unit,
             const std::string& peer, const std::string& note) {
   if (report_json)
     absl::PrintF(
         "{\"figure\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"peer\": \"%s\", \"note\": "
         "\"%s\"}\n",
-        figure, value, unit, peer, note);
+        figure, value, unit, Escaped(peer), Escaped(note));
   else
     absl::PrintF("%-32s %12.6g %-10s %s%s\n", figure, value, unit,
                  peer.empty() ? "" : "(" + peer + ") ", note);
@@ -25,7 +39,7 @@ void Report(const std::string& figure, double value, const std::string& unit,
 
 void ReportSkipped(const std::string& figure, const std::string& why) {
   if (report_json)
-    absl::PrintF("{\"figure\": \"%s\", \"skipped\": \"%s\"}\n", figure, why);
+    absl::PrintF("{\"figure\": \"%s\", \"skipped\": \"%s\"}\n", figure, Escaped(why));
   else
     absl::PrintF("%-32s %12s %s\n", figure, "skipped", why);
   std::fflush(stdout);

@@ -7,22 +7,28 @@
 Parts, each the peer of a group of scripts/bench: device (gpu_device_figures.cc), shapes (gpu_shape_figures.cc), programs
 (gpu_program_figures.cc), steps (gpu_step_figures.cc).
 """
+import statistics
 import sys
 import time
 
 SHAPES = [(8192, 768, 2304), (8192, 768, 768), (8192, 768, 3072), (8192, 3072, 768), (4096, 4096, 12288),
           (4096, 4096, 4096), (4096, 4096, 11008), (4096, 11008, 4096)]
-ATTENTION = [(width, rows, causal) for width in (64, 128) for rows in (1024, 4096, 16384) for causal in (False, True)]
+ATTENTION = [(width, rows, causal) for width in (64, 128) for rows in (1024, 2048, 4096, 8192, 16384)
+             for causal in (False, True)]
 TOKENS, WIDTH = 16384, 2048
-# Channels, side, filters, kernel and stride of layers of ResNet-50.
-CONVOLUTIONS = [(3, 224, 64, 7, 2), (64, 56, 64, 1, 1), (64, 56, 64, 3, 1), (64, 56, 256, 1, 1), (256, 56, 128, 1, 1),
-                (128, 56, 128, 3, 2), (128, 28, 512, 1, 1), (256, 28, 256, 3, 2), (256, 14, 1024, 1, 1),
-                (512, 14, 512, 3, 2), (512, 7, 2048, 1, 1)]
+# Channels, side, filters, kernel and stride of every kind of ResNet-50's convolutions.
+CONVOLUTIONS = [(3, 224, 64, 7, 2), (64, 56, 64, 1, 1), (256, 56, 64, 1, 1), (64, 56, 64, 3, 1), (64, 56, 256, 1, 1),
+                (256, 56, 128, 1, 1), (128, 56, 128, 3, 2), (128, 28, 512, 1, 1), (256, 56, 512, 1, 2),
+                (512, 28, 128, 1, 1), (128, 28, 128, 3, 1), (512, 28, 256, 1, 1), (256, 28, 256, 3, 2),
+                (256, 14, 1024, 1, 1), (512, 28, 1024, 1, 2), (1024, 14, 256, 1, 1), (256, 14, 256, 3, 1),
+                (1024, 14, 512, 1, 1), (512, 14, 512, 3, 2), (512, 7, 2048, 1, 1), (1024, 14, 2048, 1, 2),
+                (2048, 7, 512, 1, 1), (512, 7, 512, 3, 1)]
 PICTURES, MNIST_BATCH, MNIST_PICTURES = 32, 512, 60000
-LAYERS, LAYER_WIDTH = 48, 1600  # of a model of 1.5 thousand million parameters
-ROWS, COLUMNS, PRODUCT, REPEATS = 1 << 16, 4096, 8192, 20
+# Of a model of 1.5 thousand million parameters (GPT-2 XL), and of its last tokens, which are written in each round.
+LAYERS, LAYER_WIDTH, LAYER_HEADS, WORDS, CACHE, TOKENS_WRITTEN = 48, 1600, 25, 50257, 1024, 64
+STREAM_BYTES, COLUMNS, PRODUCT, REPEATS, ROUNDS = 4 << 30, 4096, 8192, 20, 5
 GPT2 = {"vocabulary": 50257, "layers": 12, "width": 768, "heads": 12, "context": 1024}
-GPT2_BATCH, GPT2_TOKENS, GPT2_STEPS = 8, 1_000_000, 10
+GPT2_BATCH, GPT2_TOKENS, GPT2_STEPS = 8, 1_000_000, 4
 
 
 def shape_name(m, k, n):
@@ -33,16 +39,17 @@ def attention_name(way, width, rows, causal):
     return f"attention_{way}_{width}_{rows}{'_causal' if causal else ''}"
 
 
-def conv_name(channels, side, filters, kernel, stride):
-    return f"conv_{channels}x{side}x{filters}_{kernel}_{stride}"
+def conv_name(way, channels, side, filters, kernel, stride):
+    return f"conv_{way}_{channels}x{side}x{filters}_{kernel}_{stride}"
 
 
 NAMES = {
-    "device": [f"matmul_{name}" for name in ("bf16", "fp32", "fp8")] +
+    "device": [f"matmul_{name}" for name in ("bf16", "fp32", "fp32_error", "fp8")] +
               [f"stream_{name}" for name in ("elementwise", "reduce", "softmax", "layer_norm", "adamw")],
     "shapes": [shape_name(*shape) for shape in SHAPES] +
               [attention_name(way, *case) for case in ATTENTION for way in ("forward", "backward")],
-    "programs": ["mnist_step", "mnist_step_eager", *(conv_name(*shape) for shape in CONVOLUTIONS), "decode_1b5"],
+    "programs": ["mnist_step", "mnist_step_eager", "decode_1b5",
+                 *(conv_name(way, *shape) for shape in CONVOLUTIONS for way in ("forward", "step"))],
     "steps": ["gpt2_step_eager", "gpt2_step_compile"],
 }
 
@@ -66,15 +73,15 @@ torch.backends.cuda.matmul.allow_tf32 = False
 def seconds(run):
     for _ in range(3):
         run()
-    least = float("inf")
+    times = []
     for _ in range(REPEATS):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
         run()
         end.record()
         torch.cuda.synchronize()
-        least = min(least, begin.elapsed_time(end) / 1e3)
-    return least
+        times.append(begin.elapsed_time(end) / 1e3)
+    return statistics.median(times)
 
 
 def tell(name, run):
@@ -83,6 +90,41 @@ def tell(name, run):
 
 def compiled(body):
     return torch.compile(body, dynamic=False)
+
+
+def drawn_matrix():
+    """The numbers of gpu_plan.cc: 2^20 of them from 0.125 to 1, over and over."""
+    numbers, state = [], 0x9e3779b97f4a7c15
+    for _ in range(1 << 20):
+        state = (state * 6364136223846793005 + 1442695040888963407) & 0xffffffffffffffff
+        numbers.append(0.125 + 0.875 * (state >> 11) * 2.0**-53)
+    piece = torch.tensor(numbers, dtype=torch.float64).float().cuda()
+    return piece.repeat(-(-PRODUCT * PRODUCT // len(piece)))[:PRODUCT * PRODUCT].view(PRODUCT, PRODUCT)
+
+
+def fp32_error():
+    """Of the product that gpu_device_figures.cc measures the error of: the same rows of the same matrices."""
+    a = drawn_matrix()
+    rows = [i * PRODUCT // 16 for i in range(16)]
+    exact = a[rows].double() @ a.double()
+    return (((a @ a)[rows].double() - exact).abs() / exact).max().item()
+
+
+def stream_rows(matrices):
+    """As StreamRows of gpu_device_figures.cc."""
+    row, rows, memory = matrices * COLUMNS * 4, 1, torch.cuda.get_device_properties(0).total_memory
+    while rows * row < STREAM_BYTES:
+        rows *= 2
+    while rows > 1 and rows * row > memory // 2:
+        rows //= 2
+    return rows
+
+
+def tell_stream(name, matrices, inputs, body):
+    """Times body(*inputs), which reads and writes so many matrices together."""
+    torch.cuda.empty_cache()
+    drawn = [torch.rand(stream_rows(matrices), COLUMNS, device="cuda") for _ in range(inputs)]
+    tell(f"stream_{name}", lambda: body(*drawn))
 
 
 def device():
@@ -95,27 +137,22 @@ def device():
         a, b = (torch.rand(PRODUCT, PRODUCT, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
         tell("matmul_fp8", lambda: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16))
         del a, b
-    x, y, u, v = (torch.rand(ROWS, COLUMNS, device="cuda") for _ in range(4))
+    print("matmul_fp32_error", fp32_error(), flush=True)
 
     def adamw(p, d, first, second):
         first.lerp_(d, 0.1)
         second.lerp_(d * d, 0.001)
         p.mul_(1 - 1e-5).sub_(1e-3 * first / (second.sqrt() + 1e-8))
 
-    elementwise = compiled(lambda a, b: a * 3 + b)
-    reduce = compiled(lambda a: a.sum())
-    softmax = compiled(lambda a: torch.softmax(a, 1))
-    layer_norm = compiled(lambda a: torch.nn.functional.layer_norm(a, (COLUMNS,)))
-    update = compiled(adamw)
-    tell("stream_elementwise", lambda: elementwise(x, y))
-    tell("stream_reduce", lambda: reduce(x))
-    tell("stream_softmax", lambda: softmax(x))
-    tell("stream_layer_norm", lambda: layer_norm(x))
-    tell("stream_adamw", lambda: update(x, y, u, v))
+    tell_stream("elementwise", 3, 2, compiled(lambda a, b: a * 3 + b))
+    tell_stream("reduce", 1, 1, compiled(lambda a: a.sum()))
+    tell_stream("softmax", 2, 1, compiled(lambda a: torch.softmax(a, 1)))
+    tell_stream("layer_norm", 2, 1, compiled(lambda a: torch.nn.functional.layer_norm(a, (COLUMNS,))))
+    tell_stream("adamw", 7, 4, compiled(adamw))
 
 
 def attention(width, rows, causal):
-    """The best backend of scaled_dot_product_attention; of the backward pass its own time."""
+    """The best backend of scaled_dot_product_attention for each way; "backward" is a whole step, with gradients."""
     dims = (TOKENS // rows, WIDTH // width, rows, width)
     q, k, v = (torch.rand(dims, device="cuda").bfloat16().requires_grad_() for _ in range(3))
     gradient = torch.rand(dims, device="cuda").bfloat16()
@@ -129,9 +166,7 @@ def attention(width, rows, causal):
 
                 with torch.no_grad():
                     forward = min(forward, seconds(run))
-                out = run()
-                backward = min(backward, seconds(
-                    lambda: torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True)))
+                backward = min(backward, seconds(lambda: torch.autograd.grad(run(), (q, k, v), gradient)))
         except RuntimeError:
             continue  # this backend does not take the shape, or this device
     return {"forward": forward, "backward": backward}
@@ -172,26 +207,79 @@ def mnist_step(how):
 def programs():
     tell("mnist_step", mnist_step(torch.compile(mode="reduce-overhead", dynamic=False)))  # with CUDA graphs
     tell("mnist_step_eager", mnist_step(lambda body: body))
+    decode()
     torch.backends.cudnn.benchmark = True
     last = {"memory_format": torch.channels_last}
     for channels, side, filters, kernel, stride in CONVOLUTIONS:
+        shape = (channels, side, filters, kernel, stride)
         picture = torch.rand(PICTURES, channels, side, side, device="cuda").bfloat16().to(**last)
         weight = torch.rand(filters, channels, kernel, kernel, device="cuda").bfloat16().to(**last)
-        tell(conv_name(channels, side, filters, kernel, stride),
-             lambda: torch.nn.functional.conv2d(picture, weight, stride=stride, padding=kernel // 2))
-    layers = [[torch.rand(LAYER_WIDTH * rows, LAYER_WIDTH * columns, device="cuda").bfloat16() / 1e4
-               for rows, columns in ((1, 3), (1, 1), (1, 4), (4, 1))] for _ in range(LAYERS)]
+        padding = kernel // 2
 
-    @torch.compile(mode="reduce-overhead", dynamic=False)
-    def decode(token):
-        for three, out, up, down in layers:
-            token = token + sum((token @ three).chunk(3, dim=1)) @ out
-            token = token + torch.relu(token @ up) @ down
-        return token
+        def forward():
+            return torch.nn.functional.conv2d(picture, weight, stride=stride, padding=padding)
 
+        tell(conv_name("forward", *shape), forward)
+        gradient = torch.rand_like(forward())
+        picture.requires_grad_()
+        weight.requires_grad_()
+        tell(conv_name("step", *shape), lambda: torch.autograd.grad(forward(), (picture, weight), gradient))
+
+
+class DecodeLayer(torch.nn.Module):
+    """A layer that writes one token: its keys and values go into caches of CACHE tokens."""
+
+    def __init__(self):
+        super().__init__()
+        width, head = LAYER_WIDTH, LAYER_WIDTH // LAYER_HEADS
+        self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.three, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+        for name in ("keys", "values"):
+            self.register_buffer(name, torch.rand(1, LAYER_HEADS, CACHE, head) / 100)
+
+    def forward(self, x, place, seen):
+        q, k, v = self.three(self.norm1(x)).view(1, 1, 3, LAYER_HEADS, -1).permute(2, 0, 3, 1, 4)
+        self.keys.index_copy_(2, place, k)
+        self.values.index_copy_(2, place, v)
+        mixed = torch.nn.functional.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=seen)
+        x = x + self.out(mixed.reshape(1, LAYER_WIDTH))
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Decoder(torch.nn.Module):
+    """The model of gpu_decode_figures.cc: the likeliest token after `token`, at `place`."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.positions = (torch.nn.Embedding(count, LAYER_WIDTH) for count in (WORDS, CACHE))
+        self.layers = torch.nn.ModuleList(DecodeLayer() for _ in range(LAYERS))
+        self.norm = torch.nn.LayerNorm(LAYER_WIDTH)
+
+    def forward(self, token, place):
+        x = self.tokens(token) + self.positions(place)
+        seen = (torch.arange(CACHE, device=x.device) <= place).view(1, 1, 1, CACHE)
+        for layer in self.layers:
+            x = layer(x, place, seen)
+        return (self.norm(x) @ self.tokens.weight.T).argmax(-1)
+
+
+def decode():
+    with torch.device("cuda"):
+        model = Decoder().bfloat16()
+    step = torch.compile(model, mode="reduce-overhead", dynamic=False)  # with CUDA graphs
+    places = [torch.tensor([CACHE - TOKENS_WRITTEN + i], device="cuda") for i in range(TOKENS_WRITTEN)]
+    times = []
     with torch.no_grad():
-        first = torch.rand(1, LAYER_WIDTH, device="cuda").bfloat16()
-        tell("decode_1b5", lambda: decode(first))
+        for _ in range(ROUNDS + 1):
+            token = torch.ones(1, dtype=torch.long, device="cuda")
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for place in places:
+                token = step(token, place).clone()  # the graph's own memory is written again
+            token.item()
+            times.append((time.perf_counter() - start) / TOKENS_WRITTEN)
+    print("decode_1b5", statistics.median(times[1:]), flush=True)
 
 
 def steps():
@@ -220,11 +308,14 @@ def steps():
 
         for _ in range(3):
             step().item()
-        start = time.perf_counter()
-        for _ in range(GPT2_STEPS):
-            loss = step()
-        loss.item()
-        print(name, (time.perf_counter() - start) / GPT2_STEPS, flush=True)
+        times = []
+        for _ in range(ROUNDS):
+            start = time.perf_counter()
+            for _ in range(GPT2_STEPS):
+                loss = step()
+            loss.item()
+            times.append((time.perf_counter() - start) / GPT2_STEPS)
+        print(name, statistics.median(times), flush=True)
         del net, adam, loss, loss_of, step
 
 

@@ -348,6 +348,7 @@ TEST(ThreadPlan, RandomKernelsWithRandomOpts_RunAsTheWalk) {
     ExpectRuns(sink, opts, target, seed, /*each_pass=*/seed % 16 < 2);
     if (HasFatalFailure()) return;
   }
+  RecordProperty("random_kernels", with_threads + chosen);  // tests/bench/gpu_test_figures.cc
   std::printf("%d kernels with random Opts, %d with those that are chosen\n", with_threads, chosen);
   if (!one) EXPECT_EQ(with_threads + chosen, wanted);
 }

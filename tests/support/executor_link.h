@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -31,6 +32,15 @@ class ExecutorLink final : public session::Link {
     wake_.notify_one();
   }
 
+  // Runs `work` on this link's thread, which is the engine's, once there are no frames, and waits
+  // until it is done. Between Send of the first frame and Finish.
+  void Between(std::function<void()> work) {
+    std::unique_lock lock(mutex_);
+    work_ = std::move(work);
+    wake_.notify_one();
+    worked_.wait(lock, [&] { return work_ == nullptr; });
+  }
+
   void Finish() override {
     {
       std::lock_guard lock(mutex_);
@@ -47,7 +57,16 @@ class ExecutorLink final : public session::Link {
   void Work() {
     std::unique_lock lock(mutex_);
     while (true) {
-      wake_.wait(lock, [&] { return finished_ || !frames_.empty(); });
+      wake_.wait(lock, [&] { return finished_ || !frames_.empty() || work_ != nullptr; });
+      if (frames_.empty() && work_ != nullptr) {
+        const std::function<void()> work = work_;
+        lock.unlock();
+        work();
+        lock.lock();
+        work_ = nullptr;
+        worked_.notify_one();
+        continue;
+      }
       if (frames_.empty()) break;
       proto::ClientFrame frame = std::move(frames_.front());
       frames_.pop_front();
@@ -76,7 +95,8 @@ class ExecutorLink final : public session::Link {
   uint64_t epoch_ = 0;
   std::atomic<uint64_t> bytes_up_{0}, bytes_down_{0};
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable wake_, worked_;
+  std::function<void()> work_;  // null: nothing waits
   std::deque<proto::ClientFrame> frames_;
   bool finished_ = false;
   std::thread thread_;

@@ -1,0 +1,39 @@
+// The kernels that are compiled for every kind of GPU and assembled by NVIDIA's assembler: those of
+// the goldens (tests/compiler/golden_kernels.h), and what is left to matrix units: attention and
+// its gradients, convolutions of bf16 and theirs, products of f32 and bf16.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/bench/gpu_plan.h"
+
+namespace outboard::bench {
+
+// Scheduled for a GPU as an engine does it. Attention has heads of 64, 128 and 256, of bf16 and
+// f16.
+std::vector<GpuProgram> GoldenPrograms();
+std::vector<GpuProgram> MatrixPrograms();
+
+struct AssembledKernels {
+  int kernels = 0;    // distinct, and those that were not compiled
+  int assembled = 0;  // of these
+  int by_warpgroups = 0;
+  int64_t spill_bytes = 0, local_bytes = 0, warnings = 0;  // of all of them
+  int64_t registers_max = 0;
+  int64_t serialised = 0;  // kernels that wait for products of warpgroups one by one
+  std::string failures;    // names of those that were not assembled, and why
+  // Bytes that a kernel spills, or has of a thread's own memory if that is more, where there are
+  // any: by "program number for arch".
+  std::map<std::string, int64_t> spills;
+
+  void Add(const AssembledKernels& other);
+};
+// For one kind of GPU, with 132 multiprocessors. `ptxas`: its path.
+AssembledKernels AssembleAll(std::span<const GpuProgram> programs, const std::string& arch,
+                             const std::string& ptxas);
+
+}  // namespace outboard::bench

@@ -1,0 +1,218 @@
+// Every figure of GPUs that is promised is reported, or listed as skipped with the reason: without
+// a GPU, and without NVIDIA's assembler.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/bench/gpu_groups.h"
+#include "tests/bench/gpu_kernel_figures.h"
+#include "tests/bench/gpu_memory_figures.h"
+#include "tests/bench/report.h"
+#include "tests/compiler/ptx_run.h"
+#include "tests/support/temp_folder.h"
+
+namespace outboard::bench {
+namespace {
+
+struct Listed {
+  std::set<std::string> reported, skipped;
+};
+
+// What `group` prints.
+Listed NamesOf(const std::function<void()>& group) {
+  report_json = true;
+  testing::internal::CaptureStdout();
+  group();
+  const std::string said = testing::internal::GetCapturedStdout();
+  constexpr char kStart[] = "{\"figure\": \"";
+  Listed listed;
+  for (const absl::string_view line : absl::StrSplit(said, '\n', absl::SkipEmpty())) {
+    EXPECT_TRUE(absl::StartsWith(line, kStart)) << line;
+    const absl::string_view rest = line.substr(sizeof kStart - 1);
+    const std::string name(rest.substr(0, rest.find('"')));
+    const bool skipped = absl::StrContains(line, "\"skipped\": \"");
+    EXPECT_FALSE(absl::StrContains(line, "\"skipped\": \"\"")) << "without a reason: " << line;
+    EXPECT_TRUE((skipped ? listed.skipped : listed.reported).insert(name).second) << name;
+  }
+  for (const std::string& name : listed.skipped)
+    EXPECT_FALSE(listed.reported.contains(name)) << name << " is reported and skipped";
+  return listed;
+}
+
+// Of one group of scripts/gpu-checks; the goals are beside the names.
+struct GroupNames {
+  const char* group;
+  std::function<void()> run;
+  std::set<std::string> names;
+};
+
+std::set<std::string> DeviceNames() {
+  std::set<std::string> names = {
+      "cuda_matmul_bf16_8192_vs_torch",           // 0.9
+      "cuda_matmul_bf16_8192_vs_torch_nobeam",    // 0.75
+      "cuda_matmul_bf16_8192_mma_sync_vs_torch",  // 0.5
+      "cuda_matmul_fp32_8192_vs_torch",           // 1.5, and
+      "cuda_matmul_fp32_8192_error_vs_torch",     // no larger error
+      "cuda_matmul_fp32_8192_vs_torch_nobeam",
+      "cuda_matmul_fp8_8192_vs_torch",  // 0.8
+      "cuda_matmul_fp8_8192_vs_torch_nobeam",
+      "cuda_graph_us_per_kernel",  // at most 1.6
+      "cuda_host_us_per_step",     // at most 50
+      "cuda_beam_matmul_8192_s",   // at most 20
+      "cuda_upload_gb_per_s",      // 10
+      "cuda_park_gb_per_s",        // 10
+      "cuda_scrub_s",              // at most 1
+      "cuda_snapshot_slowdown",    // at most 1.05
+  };
+  for (const std::string stream : {"elementwise", "reduce", "softmax", "layer_norm", "adamw"}) {
+    names.insert(absl::StrCat("cuda_stream_ratio_", stream));               // 0.92
+    names.insert(absl::StrCat("cuda_stream_", stream, "_vs_torch_compile"));  // 1.1
+  }
+  for (const std::string type : {"bf16", "bf16_mma_sync", "fp32", "fp8"})
+    names.insert(absl::StrCat("cuda_matmul_", type, "_8192_tflops"));
+  return names;
+}
+
+// Those whose sizes may be small.
+std::vector<GroupNames> SizedGroups(GroupSize size) {
+  return {
+      {"gpu_device", [=] { GpuDeviceGroup(size); }, DeviceNames()},
+      {"gpu_shapes",
+       [=] { GpuShapesGroup(size); },
+       {"cuda_matmul_shapes_vs_torch", "cuda_attention_forward_vs_torch",
+        "cuda_attention_backward_vs_torch", "cuda_attention_backward_equal_bits"}},
+      {"gpu_programs",
+       [=] { GpuProgramsGroup(size); },
+       {"cuda_mnist_step_vs_torch", "cuda_mnist_step_vs_torch_eager", "cuda_conv_resnet50_vs_torch",
+        "cuda_conv_resnet50_forward_vs_torch", "cuda_decode_1b5_of_bound",
+        "cuda_decode_1b5_vs_torch_compile"}},
+      {"gpu_steps",
+       [=] { GpuStepsGroup(size); },
+       {"cuda_gpt2_124m_step_vs_torch_compile", "cuda_gpt2_124m_step_vs_torch_eager",
+        "cuda_gpt2_124m_mfu"}},
+  };
+}
+
+void ExpectAllSkipped() {
+  setenv("OUTBOARD_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
+  std::vector<GroupNames> groups = SizedGroups(GroupSize::kWhole);
+  const std::vector<GroupNames> others = {
+      {"gpu_tests",
+       GpuTestsGroup,
+       {"cuda_device_tests_ratio", "cuda_emulator_conformance", "cuda_sanitizer_errors"}},
+      {"gpu_service",
+       GpuServiceGroup,
+       {"cuda_step_extra_us", "cuda_first_step_s_mnist_cold", "cuda_first_step_s_mnist_warm",
+        "cuda_first_step_s_gpt2_cold", "cuda_first_step_s_gpt2_warm"}},
+  };
+  groups.insert(groups.end(), others.begin(), others.end());
+  for (const GroupNames& group : groups) {
+    const Listed listed = NamesOf(group.run);
+    EXPECT_EQ(listed.skipped, group.names) << group.group;
+    EXPECT_TRUE(listed.reported.empty()) << group.group;
+  }
+}
+
+// In a process of its own: a driver is looked for once in each.
+TEST(GpuFigureNamesDeathTest, WithoutAGpu_EachIsSkippedByName) {
+  const auto check = [] {
+    ExpectAllSkipped();
+    std::_Exit(testing::Test::HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(check(), testing::ExitedWithCode(0), "");
+}
+
+// On the tests' own driver, with a PyTorch that takes a second for everything.
+TEST(GpuFigureNames, WithAGpu_EachIsReported) {
+  const test::TempFolder folder;
+  std::ofstream(folder / "torch_gpu.py")
+      << "import subprocess, sys\n"
+      << "names = subprocess.run([sys.executable, '" << OUTBOARD_BENCH_SOURCES
+      << "/torch_gpu.py', '--names', sys.argv[1]], capture_output=True, text=True)\n"
+      << "print(*(name + ' 1.0' for name in names.stdout.split()), sep='\\n')\n";
+  for (const auto& [name, value] : {std::pair("OUTBOARD_CUDA_DRIVER", std::string(FAKE_CUDA)),
+                                    {"OUTBOARD_FAKE_CUDA_RUNS", "1"},
+                                    {"OUTBOARD_FAKE_CUDA_MIB", "64"},
+                                    {"OUTBOARD_GPU_SEARCH_SECONDS", "4"},
+                                    {"OUTBOARD_TORCH_PYTHON", "python3"},
+                                    {"OUTBOARD_BENCH_SOURCES", folder.path()}})
+    setenv(name, value.c_str(), 1);
+  for (const GroupNames& group : SizedGroups(GroupSize::kSmall)) {
+    const Listed listed = NamesOf(group.run);
+    std::set<std::string> all = group.names;
+    // The peak of this device is not known.
+    if (all.erase("cuda_gpt2_124m_mfu") > 0)
+      EXPECT_EQ(listed.skipped, (std::set<std::string>{"cuda_gpt2_124m_mfu"}));
+    else
+      EXPECT_TRUE(listed.skipped.empty()) << group.group << " skips " << *listed.skipped.begin();
+    EXPECT_EQ(listed.reported, all) << group.group;
+  }
+}
+
+// Of machine code; the goals are beside the names.
+const std::set<std::string> kOfCode = {
+    "ptx_instructions_per_hmma",              // at most 3.0
+    "ptx_instructions_per_hmma_conv",
+    "ptx_instructions_per_hgmma",             // at most 16
+    "ptx_instructions_per_hgmma_conv",        // at most 16
+    "ptx_instructions_per_hgmma_f32",
+    "ptx_instructions_per_hgmma_f32_across",
+    "ptx_instructions_per_qgmma",
+    "ptx_wgmma_serialised",                   // 0
+    "ptx_attention_instructions_per_hmma_64",
+    "ptx_attention_instructions_per_hmma_128",
+    "ptx_attention_instructions_per_hgmma_64",
+    "ptx_attention_instructions_per_hgmma_128",
+};
+
+// Of the PTX machine, which is always there.
+const std::set<std::string> kOfTheMachine = {
+    "cuda_sectors_ratio_stream",      // at most 1.05
+    "cuda_sectors_ratio_softmax",     // at most 1.05
+    "cuda_sectors_ratio_layer_norm",  // at most 1.05
+    "cuda_sectors_ratio_matmul",      // at most 1.05
+    "cuda_sectors_ratio_matmul_bf16",
+    "cuda_sectors_ratio_conv",        // at most 1.05
+    "cuda_bank_ways_matmul",          // 1.0
+    "cuda_bank_ways_matmul_bf16",
+    "cuda_bank_ways_conv",
+    "cuda_bank_ways_attention",       // 1.0
+    "cuda_attention_causal_part",
+};
+
+TEST(GpuFigureNames, WithoutAnAssembler_WhatTakesOneIsSkippedByName) {
+  for (const char* const tool : {"OUTBOARD_PTXAS", "OUTBOARD_NVDISASM"}) setenv(tool, "", 1);
+  const Listed listed = NamesOf(GpuMemoryFigures), goldens = NamesOf(GpuAssemblerFigures);
+  for (const char* const tool : {"OUTBOARD_PTXAS", "OUTBOARD_NVDISASM"}) unsetenv(tool);
+  EXPECT_EQ(listed.skipped, kOfCode);
+  EXPECT_EQ(listed.reported, kOfTheMachine);
+  EXPECT_EQ(goldens.skipped,
+            (std::set<std::string>{"ptx_assembled_ratio",  // 1
+                                   "ptx_spill_bytes",      // 0
+                                   "ptx_local_bytes",      // 0
+                                   "ptx_wgmma_kernels"}));
+  EXPECT_TRUE(goldens.reported.empty());
+}
+
+TEST(GpuFigureNames, WithAnAssembler_NothingIsSkipped) {
+  if (test::FindPtxas().empty() || test::FindNvdisasm().empty())
+    GTEST_SKIP() << "no ptxas or nvdisasm; scripts/setup --assembler fetches them";
+  const Listed listed = NamesOf(GpuMemoryFigures);
+  std::set<std::string> all = kOfTheMachine;
+  all.insert(kOfCode.begin(), kOfCode.end());
+  EXPECT_EQ(listed.reported, all);
+  EXPECT_TRUE(listed.skipped.empty());
+}
+
+}  // namespace
+}  // namespace outboard::bench
