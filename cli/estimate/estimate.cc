@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,9 +16,11 @@
 #include "cli/estimate/commands.h"
 #include "cli/estimate/estimate_table.h"
 #include "cli/estimate/recorded_run.h"
+#include "cli/estimate/scheduled_work.h"
 #include "client/session/address.h"
 #include "client/session/estimate/device_class.h"
 #include "client/session/protection.h"
+#include "compiler/target.h"
 #include "gateway/prices/price_list.h"
 #include "gateway/prices/rates_on_paper.h"
 #include "worker/devices/device_rates.h"
@@ -80,32 +83,48 @@ absl::StatusOr<Source> SourceOf(const EstimateFlags& flags) {
   return source;
 }
 
-absl::StatusOr<std::vector<DeviceClass>> ClassesFrom(const Source& source) {
+// A class, and the GPU that graphs are scheduled for; nothing: they are counted as they are.
+struct PricedClass {
+  DeviceClass of;
+  std::optional<Target> target = std::nullopt;
+};
+
+absl::StatusOr<std::vector<PricedClass>> ClassesFrom(const Source& source) {
   if (!source.prices.empty()) {
     const auto prices = gateway::ReadPriceList(source.prices);
     if (!prices.ok())
       return absl::InvalidArgumentError(absl::StrCat("--prices: ", prices.status().message()));
-    std::vector<DeviceClass> classes;
+    std::vector<PricedClass> classes;
     for (const gateway::PriceClass& of : prices->classes) {
       const gateway::StatedRates stated = gateway::StatedRatesOf(of);
-      classes.push_back({.name = of.name,
-                         .gflops = stated.rates.gflops,
-                         .memory_gb_per_s = stated.rates.memory_gb_per_s,
-                         .memory_bytes = of.memory_bytes,
-                         .run_per_hour_micro_usd = static_cast<uint64_t>(of.run.value),
-                         .rates_on_paper = stated.on_paper});
+      classes.push_back({{.name = of.name,
+                          .gflops = stated.rates.gflops,
+                          .memory_gb_per_s = stated.rates.memory_gb_per_s,
+                          .memory_bytes = of.memory_bytes,
+                          .run_per_hour_micro_usd = static_cast<uint64_t>(of.run.value),
+                          .tf32_gflops = stated.tf32_gflops,
+                          .half_gflops = stated.half_gflops,
+                          .f8_gflops = stated.f8_gflops,
+                          .rates_on_paper = stated.on_paper},
+                         gateway::TargetOnPaper(of)});
     }
     return classes;
   }
-  if (!source.target.empty())
-    return session::ClassesOf(source.target, source.key, source.protection);
+  if (!source.target.empty()) {
+    // A gateway tells no client what its classes are made of.
+    OB_ASSIGN_OR_RETURN(const std::vector<DeviceClass> told,
+                        session::ClassesOf(source.target, source.key, source.protection));
+    std::vector<PricedClass> classes;
+    for (const DeviceClass& of : told) classes.push_back({of});
+    return classes;
+  }
   // As a worker measures its devices for a gateway that asks.
   DeviceClass here{.name = kThisMachine};
   const auto rates = worker::MeasureDevice({"/proc/self/exe", "measure-device"}, {}, {});
   if (!rates.ok()) return rates.status();
   here.gflops = rates->gflops();
   here.memory_gb_per_s = rates->memory_gb_per_s();
-  return std::vector<DeviceClass>{here};
+  return std::vector<PricedClass>{{here}};
 }
 
 // What kept the program from saying all that it does; empty: nothing did.
@@ -126,14 +145,17 @@ std::string TroubleOf(const EstimateFlags& flags, const RecordedRun& run) {
 }
 
 absl::StatusOr<int> Estimate(const EstimateFlags& flags, const Source& source) {
-  OB_ASSIGN_OR_RETURN(const std::vector<DeviceClass> classes, ClassesFrom(source));
-  OB_ASSIGN_OR_RETURN(const RecordedRun run, RecordRun(flags.command, flags.steps));
+  OB_ASSIGN_OR_RETURN(const std::vector<PricedClass> classes, ClassesFrom(source));
+  const bool schedules = std::any_of(classes.begin(), classes.end(),
+                                     [](const PricedClass& of) { return of.target.has_value(); });
+  OB_ASSIGN_OR_RETURN(const RecordedRun run, RecordRun(flags.command, flags.steps, schedules));
   const std::string trouble = TroubleOf(flags, run);
   if (!trouble.empty()) std::fprintf(stderr, "outboard: %s\n", trouble.c_str());
   if (run.work.runs == 0) return 1;
   std::vector<ClassEstimate> estimates;
-  for (const DeviceClass& device_class : classes)
-    estimates.push_back(session::EstimateFor(device_class, run.work));
+  for (const PricedClass& one : classes)
+    estimates.push_back(session::EstimateFor(
+        one.of, one.target ? ScheduledFor(*one.target, run.work, run.graphs) : run.work));
   if (flags.measure && run.interrupted) {
     std::fputs("outboard: interrupted, so nothing is measured\n", stderr);
     std::fputs(flags.json ? EstimateJson(run.work, estimates).c_str()

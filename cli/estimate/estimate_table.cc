@@ -78,18 +78,22 @@ std::string EstimateJson(const RecordedWork& work, const std::vector<ClassEstima
       "\"client_seconds\": %.6g, \"classes\": [",
       work.steps, work.runs, work.sessions, work.graphs, all.products(), all.others(),
       all.bytes(), work.client_s);
+  const auto rate = [](double value) {
+    return value > 0 ? absl::StrFormat("%.6g", value) : std::string("null");
+  };
   bool first = true;
   for (const ClassEstimate& of : estimates) {
     absl::StrAppend(
         &text, first ? "" : ", ",
         absl::StrFormat(
             "{\"class\": %s, %s, %s, \"measured\": %s, \"rates_on_paper\": %s, \"gflops\": %s, "
+            "\"tf32_gflops\": %s, \"half_gflops\": %s, \"f8_gflops\": %s, "
             "\"memory_gb_per_s\": %s, \"run_per_hour_micro_usd\": %d, \"unknown\": %s}",
             of.of.name.empty() ? "null" : Quoted(of.of.name), RangeJson("seconds", of.seconds),
             RangeJson("micro_usd", of.micro_usd), of.is_measured ? "true" : "false",
             of.of.rates_on_paper ? "true" : "false",
-            of.of.gflops > 0 ? absl::StrFormat("%.6g", of.of.gflops) : "null",
-            of.of.memory_gb_per_s > 0 ? absl::StrFormat("%.6g", of.of.memory_gb_per_s) : "null",
+            rate(of.of.gflops), rate(of.of.tf32_gflops), rate(of.of.half_gflops),
+            rate(of.of.f8_gflops), rate(of.of.memory_gb_per_s),
             of.of.run_per_hour_micro_usd, of.unknown.empty() ? "null" : Quoted(of.unknown)));
     first = false;
   }

@@ -152,11 +152,16 @@ absl::StatusOr<RecordedRun> ReadRecords(std::string_view text) {
   const absl::Status wrong =
       absl::InvalidArgumentError("what the program wrote is no record of its steps");
   std::map<uint64_t, session::RecordedWork> sessions;
+  std::map<std::pair<uint64_t, uint64_t>, session::SentGraph> graphs;
   RecordedRun run;
   for (std::string_view line; TakeLine(text, line);) {
     if (line.starts_with("measured ")) {
       OB_ASSIGN_OR_RETURN(run.measured,
                           session::MeasuredFromLine(line.substr(0, line.size() - 1)));
+      continue;
+    }
+    if (line.starts_with("graph ")) {
+      OB_RETURN_IF_ERROR(session::AddGraphLine(line.substr(0, line.size() - 1), graphs));
       continue;
     }
     constexpr std::string_view kSession = "session ";
@@ -177,12 +182,15 @@ absl::StatusOr<RecordedRun> ReadRecords(std::string_view text) {
   }
   run.work.sessions = sessions.size();
   for (const auto& [number, work] : sessions) AddTo(run.work, work);
+  for (auto& [place, graph] : graphs) run.graphs.push_back(std::move(graph));
   return run;
 }
 
-absl::StatusOr<RecordedRun> RecordRun(const std::vector<std::string>& command, int64_t steps) {
+absl::StatusOr<RecordedRun> RecordRun(const std::vector<std::string>& command, int64_t steps,
+                                      bool with_graphs) {
   std::vector<std::string> variables = {absl::StrCat("OUTBOARD_ESTIMATE_FD=", kPipeFd)};
   variables.push_back(absl::StrCat("OUTBOARD_ESTIMATE_STEPS=", steps));
+  if (with_graphs) variables.push_back("OUTBOARD_ESTIMATE_GRAPHS=1");
   // The record says when it is the last; reading it each time would take longer than writing it.
   return RunOnce(command, variables, [steps, read = size_t{0}](const std::string& text) mutable {
     if (steps == 0 || text.size() == read) return false;

@@ -9,7 +9,7 @@
 namespace outboard::codegen {
 
 struct Access {
-  const UOp* node = nullptr;   // LOAD or STORE
+  const UOp* node = nullptr;   // LOAD or STORE, or a value that is unpacked from loads
   const UOp* index = nullptr;  // its INDEX
   RangeSet deps = 0;           // ranges that the load or store depends on, its gate included
   RangeSet irregular = 0;      // ranges that change the address, but not by a constant stride
@@ -18,6 +18,8 @@ struct Access {
   bool rows = false;           // one of them is a remainder: consecutive elements, row by row
   bool store = false;
   bool gated = false;
+  // Of a value that is unpacked: operations on what is loaded, and loads.
+  int operations = 0, loads = 1;
 };
 
 // The values computed for one reduction group, or (the last Body) for the stores, without the

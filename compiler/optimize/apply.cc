@@ -345,9 +345,9 @@ absl::Status Applier::Thread(int64_t count) {
 }
 
 absl::Status Applier::Local(int64_t number, int64_t level) {
-  const std::vector<const UOp*> loads = LoadsOf(kernel_);
+  const std::vector<const UOp*> loads = CopyableOf(kernel_);
   if (number < 0 || number >= static_cast<int64_t>(loads.size()))
-    return Illegal("the kernel has ", loads.size(), " loads");
+    return Illegal("the kernel has ", loads.size(), " loads and values to copy");
   if (level < plan_.task_loops || level > static_cast<int64_t>(plan_.loops.size()))
     return Illegal("a copy is inside of the ", plan_.task_loops, " loops of tasks");
   const UOp* const load = loads[number];
@@ -525,6 +525,12 @@ std::vector<const UOp*> LoadsOf(const LoopNest& kernel) {
   for (const UOp* node : kernel.nodes)
     if (node->op == Op::kLoad) loads.push_back(node);
   return loads;
+}
+
+std::vector<const UOp*> CopyableOf(const LoopNest& kernel) {
+  std::vector<const UOp*> values = LoadsOf(kernel);
+  for (const Unpacked& unpacked : UnpackedOf(kernel)) values.push_back(unpacked.value);
+  return values;
 }
 
 absl::StatusOr<PlannedKernel> ApplyOpts(LoopNest kernel, std::span<const Opt> opts,

@@ -32,5 +32,8 @@ struct Axis {
 std::vector<Axis> AxesOf(const LoopNest& kernel);
 // Returns the LOADs in the order in which LOCAL numbers them.
 std::vector<const UOp*> LoadsOf(const LoopNest& kernel);
+// Returns what LOCAL numbers on a processor: the LOADs, then the values that are unpacked from
+// some (UnpackedOf in operands/staging.h).
+std::vector<const UOp*> CopyableOf(const LoopNest& kernel);
 
 }  // namespace outboard::codegen

@@ -57,6 +57,7 @@ class Chooser {
 
   std::vector<Opt> Run() {
     FindMain();
+    if (CopyUnpacked()) return opts_;
     if (const std::optional<RangeSet> rows = RowsInPlace(kernel_)) {
       copyable_.clear();  // no copies, no other order of loops
       ChooseTiles();
@@ -132,6 +133,24 @@ class Chooser {
 
   // ---- copies of operands
 
+  // Copies what the main reduction unpacks, where many rows read it; false where it does not, or
+  // other values have to be computed where their place is.
+  bool CopyUnpacked() {
+    const std::vector<Unpacked> all = UnpackedOf(kernel_);
+    if (all.empty() || main_ == kernel_.groups.size() || RowsInPlace(kernel_)) return false;
+    const std::vector<const UOp*> copyable_before = copyable_;
+    std::vector<Body> before = loop_cost_.CountUnpackedAsAccesses();
+    for (const Access& access : body(main_).accesses)
+      if (access.operations > 0 && PaysToCopy(access)) copyable_.push_back(access.node);
+    if (copyable_.size() > copyable_before.size()) {
+      ChooseTiles();
+      if (CopyOperands()) return true;
+    }
+    loop_cost_.Restore(std::move(before));
+    copyable_ = copyable_before;
+    return false;
+  }
+
   // The reduction with the most work; groups.size() where there is none.
   void FindMain() {
     main_ = kernel_.groups.size();
@@ -155,7 +174,7 @@ class Chooser {
     const auto elements =
         static_cast<double>(kernel_.slot_elements[GlobalOfAccess(access.index).slot()]);
     // A window would be copied once for each place that it is seen from.
-    if (Points(access.deps) > elements) return false;
+    if (access.operations == 0 && Points(access.deps) > elements) return false;
     if (Points(kernel_.OutputSet() & ~access.deps) < kCopyReuseLeast) return false;
     return ColumnBytes(access) * loop_cost_.lanes() <= copy_bytes_max_;
   }
@@ -165,7 +184,7 @@ class Chooser {
   bool Copied(const Access& access, int v) {
     if (v < 0 || v >= kernel_.output_count || !In(access.deps, v)) return false;
     if (std::find(copyable_.begin(), copyable_.end(), access.node) == copyable_.end()) return false;
-    if (ConstantStride(access, v) != 1) return true;
+    if (access.operations > 0 || ConstantStride(access, v) != 1) return true;
     const double bytes = ByteWidth(access.node->dtype);
     if (Points(access.deps) * bytes <= copy_bytes_max_) return false;
     const int inner = kernel_.groups[main_].ranges.back();
@@ -254,7 +273,7 @@ class Chooser {
     wanted.push_back({v});
     AddSwaps(loops, wanted, opts_);
     if (level > 0) Add(OptKind::kThread, 0, level);
-    const std::vector<const UOp*> loads = LoadsOf(kernel_);
+    const std::vector<const UOp*> loads = CopyableOf(kernel_);
     for (const Access* access : copied)
       Add(OptKind::kLocal, std::find(loads.begin(), loads.end(), access->node) - loads.begin(),
           level);

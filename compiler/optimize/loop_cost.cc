@@ -6,6 +6,7 @@
 
 #include "compiler/optimize/flatten.h"
 #include "compiler/optimize/operands/matrix_unit.h"
+#include "compiler/optimize/operands/staging.h"
 
 namespace outboard::optimize {
 namespace {
@@ -54,7 +55,40 @@ int64_t LoopCost::WholeRows(int v) const {
                       : codegen::VectorsOfWholeRows(divisor, kernel_.ranges[v].extent, LanesFor(v));
 }
 
+std::vector<Body> LoopCost::CountUnpackedAsAccesses() {
+  std::vector<Body> before = bodies_;
+  for (const codegen::Unpacked& unpacked : UnpackedOf(kernel_))
+    for (Body& body : bodies_) {
+      const auto is_of = [&](const UOp* load) {
+        return std::find(unpacked.loads.begin(), unpacked.loads.end(), load) !=
+               unpacked.loads.end();
+      };
+      const auto main = std::find_if(body.accesses.begin(), body.accesses.end(),
+                                     [&](const Access& a) { return a.node == unpacked.loads[0]; });
+      if (main == body.accesses.end()) continue;
+      Access access = *main;
+      access.node = unpacked.value;
+      access.deps = kernel_.DepsOf(unpacked.value);
+      access.loads = static_cast<int>(unpacked.loads.size());
+      std::erase_if(body.accesses, [&](const Access& a) { return is_of(a.node); });
+      for (const UOp* operation : unpacked.operations) {
+        const auto one =
+            std::find(body.ops.begin(), body.ops.end(), kernel_.DepsOf(operation));
+        if (one == body.ops.end()) continue;
+        body.ops.erase(one);
+        ++access.operations;
+      }
+      body.accesses.push_back(access);
+    }
+  return before;
+}
+
 double LoopCost::AccessCost(const Access& access, int v) {
+  if (access.operations > 0) {
+    Access load = access;
+    load.operations = 0;
+    return access.operations + access.loads * AccessCost(load, v);
+  }
   const double gate = access.gated ? 1 : 0;
   if (!In(access.deps, v)) return 1 + gate;
   const CostTable& costs = target_.costs;
@@ -88,7 +122,8 @@ double LoopCost::CopiedAccessCost(const Access& access, int v) {
   const CostTable& costs = target_.costs;
   const double copy = ConstantStride(access, v) == 1 ? 2 * costs.vector_load
                                                      : costs.copy_per_element * LanesFor(v);
-  return costs.vector_load + copy / Points(kernel_.OutputSet() & ~access.deps);
+  return costs.vector_load +
+         (copy + access.operations) / Points(kernel_.OutputSet() & ~access.deps);
 }
 
 // By range; nullptr for ranges that are not around the body.

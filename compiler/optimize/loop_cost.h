@@ -22,6 +22,11 @@ class LoopCost {
   // Returns the affine form of `index`, an i64 node of the kernel.
   const codegen::Affine& FormOf(const UOp* index) { return forms_.Of(index); }
 
+  // Counts what is unpacked from loads as one access, whose node is the value
+  // (operands/staging.h), instead of its loads and operations. Returns what the bodies were.
+  std::vector<codegen::Body> CountUnpackedAsAccesses();
+  void Restore(std::vector<codegen::Body> bodies) { bodies_ = std::move(bodies); }
+
   // Lanes of a full vector of the widest type, and the lanes that a range fills of it.
   int lanes() const { return lanes_; }
   int LanesFor(int range) const;

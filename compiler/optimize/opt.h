@@ -24,7 +24,8 @@
 //                         included
 //   THREAD   0 count      the first `count` output loops are split into tasks
 //   LOCAL    load level   the kernel's load number `load` is copied to memory of the thread's own
-//                         inside the first `level` output loops, in the order in which it is read
+//                         inside the first `level` output loops, in the order in which it is read;
+//                         numbers behind the loads are of factors that are unpacked from some
 //   PANEL    value count  the kernel's panel number `value` (panel.h) is computed before it is
 //                         read, `count` steps of the loop that reads it at a time; in order of
 //                         `value`

@@ -69,6 +69,7 @@ class Chooser {
         costs_(target.costs),
         buffers_max_(target.kind == TargetKind::kCuda ? limits::kKernelBuffersMax : INT64_MAX),
         rows_of_unpacked_(optimize::RowsOfUnpacked(target)),
+        copies_unpacked_(target.kind == TargetKind::kCpu),
         order_(PostOrder(sink)),
         never_(never) {}
 
@@ -85,6 +86,7 @@ class Chooser {
     FindConditions();
     CountUsers();
     for (const UOp* node : order_) made_of_[node] = MadeOf(node);
+    FindFactors();
     // What a value costs depends on what is kept below it, which is decided after it: the second
     // walk knows the first one's answer.
     for (int walk = 0; walk < 2; ++walk) {
@@ -186,6 +188,31 @@ class Chooser {
     return node->src[0]->dtype == DType::kBF16 || node->src[0]->dtype == DType::kF16;
   }
 
+  // The factors of sums of products that are unpacked, as they are and not windows of them, and what
+  // they are made of.
+  void FindFactors() {
+    std::vector<const UOp*> open;
+    for (const UOp* node : order_) {
+      if (node->op != Op::kReduce || ReduceOf(node).op() != Op::kAdd || !IsFloat(node->dtype))
+        continue;
+      const auto behind = [](const UOp* x) {
+        while (x->op == Op::kReshape || x->op == Op::kPermute || x->op == Op::kExpand)
+          x = x->src[0];
+        return x;
+      };
+      const UOp* product = behind(node->src[0]);
+      while (product->op == Op::kCast) product = behind(product->src[0]);
+      if (product->op != Op::kMul) continue;
+      for (const UOp* side : product->src) open.push_back(behind(side));
+    }
+    while (!open.empty()) {
+      const UOp* const node = open.back();
+      open.pop_back();
+      if (!IsUnpacked(node) || !factors_.insert(node).second) continue;
+      open.insert(open.end(), node->src.begin(), node->src.end());
+    }
+  }
+
   void CountUsers() {
     for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
       const UOp* const node = *it;
@@ -226,6 +253,8 @@ class Chooser {
       // Elementwise work between two loops cannot join them.
       if (use.enclosing != Enclosing::kNothing) return true;
     }
+    // The kernel unpacks a factor of its products once for each panel of it that it copies.
+    if (copies_unpacked_ && use.users == 1 && factors_.contains(node)) return false;
     double times = use.times_computed() / elements;
     if (IsUnpacked(node)) times /= rows_of_unpacked_;
     return (times - 1) * (work_.at(node) - 1) >
@@ -411,6 +440,7 @@ class Chooser {
   const CostTable& costs_;
   const int64_t buffers_max_;  // of one kernel, with the one that it stores
   const double rows_of_unpacked_;
+  const bool copies_unpacked_;
   std::vector<const UOp*> order_;
   const absl::flat_hash_set<const UOp*>& never_;
   absl::flat_hash_map<const UOp*, OneHot> one_hot_;
@@ -422,6 +452,7 @@ class Chooser {
   absl::flat_hash_map<const UOp*, int> users_;
   absl::flat_hash_map<const UOp*, bool> holds_reduce_;
   absl::flat_hash_map<const UOp*, Inputs> made_of_;
+  absl::flat_hash_set<const UOp*> factors_;
   absl::flat_hash_map<const UOp*, Use> uses_;
   absl::flat_hash_set<const UOp*> stored_;
   absl::flat_hash_set<const UOp*> seen_;  // of conditions: never loaded

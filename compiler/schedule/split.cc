@@ -204,11 +204,30 @@ bool IsDividedByItsKernel(Graph& g, const UOp* reduce, const Cut& cut,
 constexpr int64_t kBlockColumns = 32, kKeysMin = 512, kPartKeysMin = 64;
 constexpr int64_t kRowsMax = 8;
 
+// Parts of a sum over keys that so many rows of weights have, with `results` results and `terms`
+// products: those that fill a GPU; of a processor as many as make tasks for any number of threads.
+// There a row is a task, and of parts a few in registers at once.
+constexpr int64_t kPartsOfTask = 4;
+int64_t PartsOfKeys(const Target& target, int64_t keys, int64_t rows, int64_t results,
+                    int64_t terms) {
+  if (target.kind == TargetKind::kCuda)
+    return target.multiprocessors / ((results + kBlockColumns - 1) / kBlockColumns);
+  const auto wanted = static_cast<int64_t>(target.costs.tasks_wanted);
+  if (rows >= wanted / 2 || static_cast<double>(terms) < kElementsMin) return 1;
+  const int64_t parts = (kPartsOfTask * wanted + rows - 1) / rows;
+  // Whole ones, if there are: then what computes the weights stays one kernel.
+  for (int64_t more = parts; more < 2 * parts; ++more)
+    if (keys % more == 0) return more;
+  return parts;
+}
+
 // The parts of the sum over keys of weights times values, for so few rows that their blocks do not
-// fill a GPU; also of keys that a VAR counts. No parts for any other sum.
+// fill a GPU, or do not keep a processor's threads busy; also of keys that a VAR counts. No parts
+// for any other sum.
 Cut CutForKeys(const UOp* reduce, const Target& target) {
-  if (target.kind != TargetKind::kCuda || ReduceOf(reduce).op() != Op::kAdd ||
-      !IsFloat(reduce->dtype) || ReduceOf(reduce).axes().size() != 1)
+  if ((target.kind != TargetKind::kCuda && target.kind != TargetKind::kCpu) ||
+      ReduceOf(reduce).op() != Op::kAdd || !IsFloat(reduce->dtype) ||
+      ReduceOf(reduce).axes().size() != 1)
     return {};
   const UOp* product = reduce->src[0];
   for (int64_t i = 0; i < kWalkNodesMax && (IsMovement(product->op) || product->op == Op::kCast);
@@ -228,11 +247,14 @@ Cut CutForKeys(const UOp* reduce, const Target& target) {
     if (terms < kSideMin * PaddedSize(weights->shape) ||
         terms > kRowsMax * PaddedSize(values->shape))
       continue;
-    const int64_t blocks = (results + kBlockColumns - 1) / kBlockColumns;
-    const int64_t parts =
-        std::min({target.multiprocessors / blocks, keys / kPartKeysMin, kPartialsMax});
+    const int64_t rows = std::max<int64_t>(1, PaddedSize(weights->shape) / keys);
+    const int64_t parts = std::min({PartsOfKeys(target, keys, rows, results, terms),
+                                    keys / kPartKeysMin, kPartialsMax});
     if (parts < 2 || keys > limits::kDimMax - parts) return {};
-    return {axis, parts, (keys + parts - 1) / parts, /*take_turns=*/true};
+    // On a processor a task reads a run of memory; there are enough of them where few keys are
+    // bound.
+    return {axis, parts, (keys + parts - 1) / parts,
+            /*take_turns=*/target.kind == TargetKind::kCuda};
   }
   return {};
 }

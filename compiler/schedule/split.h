@@ -7,8 +7,8 @@
 // the result do not depend on the number of threads. On GPUs a product of matrices with fewer tiles
 // of results than there are multiprocessors is split, too, unless its kernel divides its sums among
 // blocks itself and nearly as far; there the class of the device decides.
-// So are, of a decoded token's attention, the sum over keys of weights times values and, of very
-// many keys, the maxima of scores and the sums of their exponentials.
+// So are, of a decoded token's attention, the maxima of scores and the sums of their exponentials
+// of very many keys. Its sum over keys of weights times values is split on processors, too.
 #pragma once
 
 #include <functional>

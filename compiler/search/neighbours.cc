@@ -67,7 +67,7 @@ class Moves {
     }
     RegisterTiles();
     for (size_t i = 0; i < opts_.size(); ++i) Amounts(i);
-    Additions(static_cast<int64_t>(codegen::LoadsOf(kernel).size()),
+    Additions(static_cast<int64_t>(codegen::CopyableOf(kernel).size()),
               static_cast<int64_t>(planned->plan.loops.size()));
     for (size_t i = 0; i < opts_.size(); ++i) {
       Opts fewer = opts_;

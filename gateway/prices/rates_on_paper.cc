@@ -1,8 +1,9 @@
 #include "gateway/prices/rates_on_paper.h"
 
 #include <algorithm>
-#include <array>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 
@@ -10,15 +11,28 @@ namespace outboard::gateway {
 
 namespace {
 
-// Peaks by the vendor's data sheets: float32 by vectors, since products of f32 use no matrix unit
-// there, and memory.
+// Peaks by the vendor's data sheet, in GFLOP/s without sparsity and GB/s: f32 by vectors, the rest
+// by matrix units; 0: it has none of that kind. TF32 of gfx942 is not listed: no kernel uses it.
 struct PeakRates {
+  std::string_view name;  // as the fingerprint has it: a model of NVIDIA's, or AMD's architecture
   std::string_view arch;
-  double gflops, memory_gb_per_s;
+  int units;  // multiprocessors
+  double f32, tf32, half, f8, memory_gb_per_s;
 };
-constexpr std::array kPeaks = {
-    PeakRates{"gfx942", 163'400, 5'300},  // Instinct MI300X
-    PeakRates{"gfx1100", 61'400, 960},    // Radeon RX 7900 XTX
+constexpr PeakRates kAmd[] = {
+    {"gfx942", "gfx942", 304, 163'400, 0, 1'307'400, 2'614'900, 5'300},  // Instinct MI300X
+    {"gfx1100", "gfx1100", 96, 61'400, 0, 122'800, 0, 960},              // Radeon RX 7900 XTX
+};
+// Sums in f32. Data sheets of the A100, L40S, H100 and H200; the white paper of the RTX 4090's AD102.
+constexpr PeakRates kNvidia[] = {
+    {"NVIDIA A100-SXM4-40GB", "sm_80", 108, 19'500, 156'000, 312'000, 0, 1'555},
+    {"NVIDIA A100-SXM4-80GB", "sm_80", 108, 19'500, 156'000, 312'000, 0, 2'039},
+    {"NVIDIA A100 80GB PCIe", "sm_80", 108, 19'500, 156'000, 312'000, 0, 1'935},
+    {"NVIDIA GeForce RTX 4090", "sm_89", 128, 82'600, 82'600, 165'200, 330'300, 1'008},
+    {"NVIDIA L40S", "sm_89", 142, 91'600, 183'000, 362'000, 733'000, 864},
+    {"NVIDIA H100 PCIe", "sm_90a", 114, 51'200, 378'000, 756'000, 1'513'000, 2'000},
+    {"NVIDIA H100 80GB HBM3", "sm_90a", 132, 66'900, 494'700, 989'400, 1'978'900, 3'350},
+    {"NVIDIA H200", "sm_90a", 132, 66'900, 494'700, 989'400, 1'978'900, 4'800},
 };
 
 // What a device is taken to reach of them: about what the rate check finds of NVIDIA's.
@@ -30,39 +44,86 @@ bool Skip(std::string_view what, std::string_view& text) {
   return true;
 }
 
-// nullptr: it may be other hardware.
-const PeakRates* PeaksOf(std::string_view hardware) {
-  Skip("amd; ", hardware);
-  if (!Skip("amd blocks of ", hardware)) return nullptr;
-  while (!hardware.empty() && absl::ascii_isdigit(hardware.front())) hardware.remove_prefix(1);
-  if (!Skip(" ", hardware)) return nullptr;
-  for (const PeakRates& peaks : kPeaks) {
-    std::string_view rest = hardware;
-    if (Skip(peaks.arch, rest) && (rest == "*" || rest.starts_with(' '))) return &peaks;
+// Adds those of `peaks` that `rest`, a fingerprint's from its name on, may be.
+template <size_t kCount>
+void AddMatching(std::string_view rest, const PeakRates (&peaks)[kCount],
+                 std::vector<const PeakRates*>& all) {
+  for (const PeakRates& one : peaks) {
+    std::string_view behind = rest;
+    if (Skip(one.name, behind) && (behind == "*" || behind.starts_with(' '))) all.push_back(&one);
   }
-  return nullptr;
 }
+
+// The GPUs that `hardware` may be; empty: it may be others.
+std::vector<const PeakRates*> PeaksOf(std::string_view hardware) {
+  std::vector<const PeakRates*> all;
+  const bool is_amd = Skip("amd; ", hardware) || hardware.starts_with("amd ");
+  if (!is_amd) Skip("cuda; ", hardware);
+  if (!Skip(is_amd ? "amd blocks of " : "cuda blocks of ", hardware)) return all;
+  while (!hardware.empty() && absl::ascii_isdigit(hardware.front())) hardware.remove_prefix(1);
+  if (!Skip(" ", hardware)) return all;
+  if (is_amd) {
+    AddMatching(hardware, kAmd, all);
+    return all;
+  }
+  AddMatching(hardware, kNvidia, all);
+  // The beginning of a model's name, which is all of these: "NVIDIA H100*".
+  if (constexpr std::string_view kLeast = "NVIDIA X";
+      all.empty() && hardware.ends_with('*') && hardware.size() > kLeast.size()) {
+    hardware.remove_suffix(1);
+    for (const PeakRates& one : kNvidia)
+      if (one.name.starts_with(hardware)) all.push_back(&one);
+  }
+  return all;
+}
+
+std::vector<const PeakRates*> PeaksOf(const PriceClass& of) {
+  std::vector<const PeakRates*> all;
+  for (const std::string& one : of.hardware) {
+    const std::vector<const PeakRates*> peaks = PeaksOf(one);
+    if (peaks.empty()) return {};
+    all.insert(all.end(), peaks.begin(), peaks.end());
+  }
+  return all;
+}
+
+bool IsAmd(const PeakRates& peaks) { return peaks.arch.starts_with("gfx"); }
 
 }  // namespace
 
 StatedRates StatedRatesOf(const PriceClass& of) {
   StatedRates stated{of.rates};
-  DeviceRates on_paper;
-  for (const std::string& one : of.hardware) {
-    const PeakRates* const peaks = PeaksOf(one);
-    if (peaks == nullptr) return stated;
-    const auto least = [](double so_far, double rate) {
-      return so_far == 0 ? rate : std::min(so_far, rate);
-    };
-    on_paper.gflops = least(on_paper.gflops, kReachedPart * peaks->gflops);
-    on_paper.memory_gb_per_s =
-        least(on_paper.memory_gb_per_s, kReachedPart * peaks->memory_gb_per_s);
-  }
-  if (of.hardware.empty()) return stated;
-  stated.on_paper = true;
-  if (stated.rates.gflops <= 0) stated.rates.gflops = on_paper.gflops;
-  if (stated.rates.memory_gb_per_s <= 0) stated.rates.memory_gb_per_s = on_paper.memory_gb_per_s;
+  const std::vector<const PeakRates*> all = PeaksOf(of);
+  if (all.empty()) return stated;
+  const auto least = [&](double PeakRates::* rate) {
+    double found = all[0]->*rate;
+    for (const PeakRates* const one : all) found = std::min(found, one->*rate);
+    return kReachedPart * found;
+  };
+  stated.tf32_gflops = least(&PeakRates::tf32);
+  stated.half_gflops = least(&PeakRates::half);
+  stated.f8_gflops = least(&PeakRates::f8);
+  const auto fill = [&](double& rate, double PeakRates::* peak) {
+    if (rate > 0) return;
+    rate = least(peak);
+    stated.on_paper = true;
+  };
+  fill(stated.rates.gflops, &PeakRates::f32);
+  fill(stated.rates.memory_gb_per_s, &PeakRates::memory_gb_per_s);
+  for (const PeakRates* const one : all) stated.on_paper |= IsAmd(*one);
   return stated;
+}
+
+std::optional<Target> TargetOnPaper(const PriceClass& of) {
+  const std::vector<const PeakRates*> all = PeaksOf(of);
+  if (all.empty()) return std::nullopt;
+  const PeakRates* fewest = all[0];
+  for (const PeakRates* const one : all) {
+    if (one->arch != fewest->arch) return std::nullopt;
+    if (one->units < fewest->units) fewest = one;
+  }
+  const std::string arch(fewest->arch);
+  return IsAmd(*fewest) ? AmdTarget(arch, fewest->units) : CudaTarget(arch, fewest->units);
 }
 
 }  // namespace outboard::gateway

@@ -218,6 +218,9 @@ void AddClasses(const CoreDriver& driver, MicroUsd price_per_hour,
     const StatedRates stated = StatedRatesOf(of);
     one.mutable_rates()->set_gflops(stated.rates.gflops);
     one.mutable_rates()->set_memory_gb_per_s(stated.rates.memory_gb_per_s);
+    one.set_tf32_gflops(stated.tf32_gflops);
+    one.set_half_gflops(stated.half_gflops);
+    one.set_f8_gflops(stated.f8_gflops);
     one.set_rates_on_paper(stated.on_paper);
     one.set_memory_bytes(of.memory_bytes);
     one.set_run_per_hour_micro_usd(static_cast<uint64_t>(of.run.value));

@@ -7,6 +7,7 @@
 #include "compiler/compile.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/bench/report.h"
+#include "tests/compiler/amd_products.h"
 #include "tests/compiler/amdgpu_object.h"
 #include "tests/compiler/golden_kernels.h"
 #include "tests/compiler/schedule_programs.h"
@@ -32,7 +33,11 @@ void GpuAmdFigures() {
     return ReportSkipped(kFigure, absl::StrCat("no ", missing, " (Debian's lld-19, llvm-19)"));
   int all = 0, whole = 0;
   // Accelerators of that kind have so many compute units: MI300X, RX 7900 XTX.
-  for (const Target& target : {AmdTarget("gfx942", 304), AmdTarget("gfx1100", 96)})
+  for (const Target& target : {AmdTarget("gfx942", 304), AmdTarget("gfx1100", 96)}) {
+    for (const test::AmdProduct& product : test::AmdProducts()) {
+      ++all;
+      whole += test::TroubleOf(product, target).empty() ? 1 : 0;
+    }
     for (const test::GoldenKernel& golden : test::GoldenKernels()) {
       Graph graph;
       const test::Program program = {golden.name, [&](test::Size) { realize(golden.results()); }};
@@ -43,8 +48,10 @@ void GpuAmdFigures() {
         whole += IsWhole(kernel.ast, target) ? 1 : 0;
       }
     }
+  }
   Report(kFigure, static_cast<double>(whole) / all, "", "",
-         absl::StrCat(all, " golden kernels for gfx942 and gfx1100: linked, and without spills"));
+         absl::StrCat(all, " golden kernels, and products of bf16 and f16 by matrix units, for "
+                           "gfx942 and gfx1100: linked, and without spills"));
 }
 
 }  // namespace outboard::bench

@@ -4,12 +4,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "cli/estimate/estimate_table.h"
 #include "cli/estimate/recorded_run.h"
+#include "cli/estimate/scheduled_work.h"
 #include "compiler/target.h"
 #include "gateway/prices/price_list.h"
 #include "gateway/prices/rates_on_paper.h"
@@ -209,7 +211,8 @@ TEST(StatedRates, AreOnPaperOnlyWhereAllHardwareIsOfThatKind) {
   };
   const std::string cdna = "amd blocks of 256 gfx942*", rdna = "amd blocks of 256 gfx1100*";
   for (const char* other :
-       {"x86-64*", "cuda; cuda blocks of 256 NVIDIA H100*", "amd blocks of 256 gfx9*",
+       {"x86-64*", "cuda; cuda blocks of 256 NVIDIA *", "cuda blocks of 256 NVIDIA T4*",
+        "cuda blocks of 256 NVIDIA H10", "amd blocks of 256 gfx9*",
         "amd blocks of 256 gfx1100x*", "amd blocks of 256 gfx942", "amd blocks of gfx942*",
         "amd blocks of 256*", "amd blocks of 256", "amd:gfx942", "amd*", "*", ""}) {
     EXPECT_FALSE(filled({other}).rates_on_paper) << other;
@@ -219,6 +222,10 @@ TEST(StatedRates, AreOnPaperOnlyWhereAllHardwareIsOfThatKind) {
   EXPECT_FALSE(filled({}).rates_on_paper);
   EXPECT_TRUE(filled({cdna}).rates_on_paper);
   EXPECT_EQ(filled({cdna, rdna}).gflops, 30700) << "the least of both";
+  const std::string h100 = "cuda; cuda blocks of 256 NVIDIA H100*";
+  EXPECT_EQ(filled({h100}).gflops, 25600) << "the least of all H100s";
+  EXPECT_TRUE(filled({h100}).rates_on_paper);
+  EXPECT_EQ(filled({"cuda blocks of 256 NVIDIA H100 80GB HBM3 sm_90a*"}).gflops, 33450);
   // As the compiler's targets and a worker spell it, whole or as a beginning.
   for (const std::string arch : {"gfx942", "gfx1100"}) {
     const std::string fingerprint = AmdTarget(arch, 304).Fingerprint();
@@ -233,12 +240,52 @@ TEST(StatedRates, AreOnPaperOnlyWhereAllHardwareIsOfThatKind) {
   EXPECT_EQ(said.gflops, 90000) << "what the file says";
   EXPECT_EQ(said.memory_gb_per_s, 2650);
   EXPECT_TRUE(said.rates_on_paper) << "by nobody measured, all the same";
+  // What the rate check measures is not on paper; it measures no products of narrow floats.
+  const gateway::PriceClass measured{.hardware = {h100},
+                                     .rates = {.gflops = 30'000, .memory_gb_per_s = 1'800}};
+  const gateway::StatedRates rates = gateway::StatedRatesOf(measured);
+  EXPECT_FALSE(rates.on_paper);
+  EXPECT_EQ(rates.rates, measured.rates);
+  EXPECT_EQ(rates.half_gflops, 378'000);
+  EXPECT_EQ(rates.tf32_gflops, 189'000);
+  EXPECT_EQ(gateway::StatedRatesOf({.hardware = {rdna}}).f8_gflops, 0) << "it has none";
   // The range is a factor of four to both sides.
   const session::RecordedWork work{.runs = 1, .steps = 1, .kernels = {{1e12, 0, 1e9, 1}}};
   const session::ClassEstimate estimate = session::EstimateFor(said, work);
   ASSERT_TRUE(estimate.seconds.has_value());
   EXPECT_DOUBLE_EQ(estimate.seconds->high, 4 * estimate.seconds->expected);
   EXPECT_DOUBLE_EQ(estimate.seconds->low, estimate.seconds->expected / 4);
+}
+
+// With --prices a program's graphs reach the command, and are scheduled for the class's GPU.
+TEST(RecordRun, WithGraphs_HasEachGraphAndHowOftenItRan) {
+  const auto run = cli::RecordRun({LINEAR_PROGRAM}, /*steps=*/12, /*with_graphs=*/true);
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_EQ(run->graphs.size(), run->work.graphs);
+  uint64_t steps = 0;
+  for (const session::SentGraph& graph : run->graphs) steps += graph.steps;
+  EXPECT_EQ(steps, run->work.steps);
+  const session::RecordedWork on = cli::ScheduledFor(AmdTarget("gfx942", 304), run->work,
+                                                     run->graphs);
+  EXPECT_EQ(on.unknown, "");
+  EXPECT_FALSE(on.kernels.empty());
+  EXPECT_NE(on.kernels, run->work.kernels);
+  const auto without = cli::RecordRun({LINEAR_PROGRAM}, /*steps=*/12);
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_TRUE(without->graphs.empty());
+}
+
+TEST(StatedRates, ATargetIsOfOneKindOfGpu) {
+  const auto target = [](const std::vector<std::string>& hardware) {
+    const std::optional<Target> of = gateway::TargetOnPaper({.hardware = hardware});
+    return of ? of->arch : "";
+  };
+  EXPECT_EQ(target({"amd blocks of 256 gfx942*"}), "gfx942");
+  EXPECT_EQ(target({"cuda blocks of 256 NVIDIA H100*", "cuda blocks of 256 NVIDIA H200*"}),
+            "sm_90a");
+  EXPECT_EQ(target({"cuda blocks of 256 NVIDIA H100*", "cuda blocks of 256 NVIDIA L40S*"}), "");
+  EXPECT_EQ(target({"amd blocks of 256 gfx942*", "x86-64*"}), "");
+  EXPECT_EQ(target({}), "");
 }
 
 // The examples match hardware that there is: devices as workers describe them, and the compiler's

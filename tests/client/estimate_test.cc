@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "client/session/current_session.h"
 #include "client/session/dry_session.h"
 #include "client/session/estimate/recording_session.h"
@@ -142,10 +147,69 @@ TEST(Estimate, KernelsOfLittleWork_CostTheirStart) {
   const std::vector<session::KernelWork> little = {{.others = 100, .bytes = 400, .count = 1000}};
   // 40 us at 100 GB/s.
   const std::vector<session::KernelWork> more = {{.bytes = 4e6, .count = 1000}};
-  EXPECT_NEAR(session::DeviceSeconds(little, 500, 100), 0.001, 0.0001) << "a thread's";
-  EXPECT_NEAR(session::DeviceSeconds(more, 500, 100), 0.08, 0.001) << "threads are woken";
-  EXPECT_NEAR(session::DeviceSeconds(little, 50'000, 100), 0.005, 0.0001) << "launches";
-  EXPECT_NEAR(session::DeviceSeconds(more, 50'000, 100), 0.045, 0.001);
+  const DeviceClass slow{.gflops = 500, .memory_gb_per_s = 100},
+      fast{.gflops = 50'000, .memory_gb_per_s = 100};
+  EXPECT_NEAR(session::DeviceSeconds(little, slow), 0.001, 0.0001) << "a thread's";
+  EXPECT_NEAR(session::DeviceSeconds(more, slow), 0.08, 0.001) << "threads are woken";
+  EXPECT_NEAR(session::DeviceSeconds(little, fast), 0.005, 0.0001) << "launches";
+  EXPECT_NEAR(session::DeviceSeconds(more, fast), 0.045, 0.001);
+}
+
+TEST(Estimate, ProductsByMatrixUnits_HaveTheirOwnRates) {
+  using session::ProductKind;
+  const DeviceClass of{.gflops = 10'000, .memory_gb_per_s = 1e6, .tf32_gflops = 60'000,
+                       .half_gflops = 100'000, .f8_gflops = 200'000};
+  const auto seconds = [&](const DeviceClass& at, ProductKind kind) {
+    return session::DeviceSeconds({{.products = 1e15, .kind = kind}}, at);
+  };
+  const double f32 = seconds(of, ProductKind::kF32);
+  EXPECT_NEAR(f32 / seconds(of, ProductKind::kThreeTf32), 2, 0.01);
+  EXPECT_NEAR(f32 / seconds(of, ProductKind::kTf32), 6, 0.01);
+  EXPECT_NEAR(f32 / seconds(of, ProductKind::kHalf), 10, 0.01);
+  EXPECT_NEAR(f32 / seconds(of, ProductKind::kF8), 20, 0.01);
+  DeviceClass without = of;
+  without.tf32_gflops = without.f8_gflops = 0;
+  EXPECT_EQ(seconds(without, ProductKind::kTf32), f32);
+  EXPECT_EQ(seconds(without, ProductKind::kF8), seconds(of, ProductKind::kHalf));
+}
+
+TEST(GraphWork, AProductIsOfTheNarrowestFloatsOnTheWayOfItsWiderOperand) {
+  Graph g;
+  const UOp* const a = Param(g, 0, DType::kBF16, {8, 16});
+  const UOp* const b = Param(g, 1, DType::kF32, {16, 4});
+  const UOp* const wide = Cast(g, a, DType::kF32);
+  const auto kind = [&](const UOp* x, const UOp* y) {
+    for (const session::KernelWork& k : WorkOf(Sink(g, {Product(g, x, y)})).kernels)
+      if (k.products > 0) return k.kind;
+    return session::ProductKind::kF8;
+  };
+  EXPECT_EQ(kind(wide, b), session::ProductKind::kF32);
+  const UOp* const rounded = Cast(g, Cast(g, b, DType::kBF16), DType::kF32);
+  EXPECT_EQ(kind(wide, rounded), session::ProductKind::kHalf);
+}
+
+TEST(Estimate, TheGraphsOfAProgram_AreReadAsTheyWereWritten) {
+  std::map<std::pair<uint64_t, uint64_t>, session::SentGraph> graphs;
+  const auto encoding = std::make_shared<const std::string>("two\nlines \xff");
+  session::SentGraph sent{.encoding = encoding, .bindings = {{3, 17}, {4, -1}}, .donated = {0, 2},
+                          .steps = 5};
+  ASSERT_TRUE(AddGraphLine(session::ToLine(1, 0, sent, true), graphs).ok());
+  sent.steps = 9;
+  sent.donated = {};
+  ASSERT_TRUE(AddGraphLine(session::ToLine(1, 0, sent, false), graphs).ok());
+  ASSERT_EQ(graphs.size(), 1u);
+  const session::SentGraph& read = graphs.begin()->second;
+  EXPECT_EQ(*read.encoding, *encoding);
+  EXPECT_EQ(read.steps, 9u);
+  EXPECT_TRUE(read.donated.empty());
+  ASSERT_EQ(read.bindings.size(), 2u);
+  EXPECT_EQ(read.bindings[1].slot, 4);
+  EXPECT_EQ(read.bindings[1].value, -1);
+  EXPECT_FALSE(AddGraphLine(session::ToLine(1, 1, sent, false), graphs).ok()) << "never whole";
+  for (const char* line :
+       {"graph", "graph 1 0 5 bound: donated: *", "graph 1 0 5 bound:3 donated: known",
+        "graph 1 900 5 bound: donated: AAAA", "graph 1 0 x bound: donated: known"})
+    EXPECT_FALSE(session::AddGraphLine(line, graphs).ok()) << line;
 }
 
 TEST(StepPace, TheFirstTenSteps_DoNotCount) {

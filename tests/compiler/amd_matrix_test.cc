@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "base/check.h"
 #include "compiler/compile.h"
+#include "tests/compiler/amd_products.h"
 #include "tests/compiler/amdgpu_object.h"
 #include "tests/compiler/mma_check.h"
 
@@ -99,6 +100,22 @@ TEST(AmdMatrix, Objects_HaveTheInstructionAndStayInRegisters) {
         EXPECT_EQ(code->spills, 0);
       }
 }
+
+class AmdProductTest : public testing::TestWithParam<AmdProduct> {};
+
+TEST_P(AmdProductTest, IsComputedByTheMatrixUnit_AndLinked) {
+  if (const std::string missing = MissingAmdgpuTool(); !missing.empty())
+    GTEST_SKIP() << "no " << missing << " (Debian's lld-19, llvm-19)";
+  for (const Gpu& gpu : kGpus)
+    EXPECT_EQ(TroubleOf(GetParam(), AmdTarget(gpu.arch, kComputeUnits)), "") << gpu.arch;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AmdProductTest, testing::ValuesIn(AmdProducts()),
+                         [](const testing::TestParamInfo<AmdProduct>& of) {
+                           std::string name = of.param.name;
+                           name[name.find(' ')] = '_';
+                           return name;
+                         });
 
 // A product of f32 stays with the threads.
 TEST(AmdMatrix, OtherTypes_AreNotTaken) {

@@ -22,6 +22,7 @@
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/client/fake_session.h"
+#include "tests/compiler/decoded_attention.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/ptx_run.h"
@@ -31,51 +32,6 @@ namespace {
 
 constexpr int kMultiprocessors = 132;
 
-// One query for each of `group` times `heads` heads, of which a group shares keys and values.
-struct Decoded {
-  int64_t heads = 4, group = 1, keys = 1024, width = 64;
-  DType dtype = DType::kBF16;
-  int64_t length = 0;  // if > 0: a VAR bound to so many
-  bool mask = false;
-};
-
-struct Recorded {
-  const UOp* sink;
-  std::vector<Binding> bindings;
-};
-
-Recorded Record(Graph& graph, const Decoded& d) {
-  const auto session = std::make_shared<FakeSession>();
-  session->evaluate = false;
-  SetSession(session);
-  const auto input = [&](const Dims& dims, DType dtype) {
-    return Tensor::zeros(dims, dtype).state_();
-  };
-  const Tensor q = input({d.heads, d.group, d.width}, d.dtype);
-  Tensor k = input({d.heads, d.keys, d.width}, d.dtype);
-  Tensor v = input({d.heads, d.keys, d.width}, d.dtype);
-  Tensor visible = Tensor::arange(d.keys) % 3 > 0;
-  if (d.length > 0) {
-    const SymInt end = Variable("length", 1, d.keys).bind(d.length);
-    k = k.slice(1, 0, end);
-    v = v.slice(1, 0, end);
-    visible = visible.slice(0, 0, end);
-  }
-  Tensor scores = q.matmul(k.transpose(), DType::kF32) *
-                  (1 / std::sqrt(static_cast<double>(d.width)));
-  if (d.mask) scores = visible.where(scores, -std::numeric_limits<double>::infinity());
-  realize(std::vector<Tensor>{scores.softmax().cast(d.dtype).matmul(v, DType::kF32)});
-  const Recorded recorded{ValueOrDie(DecodeGraph(graph, *session->last.graph)),
-                          session->last.bindings};
-  SetSession(nullptr);
-  return recorded;
-}
-
-std::vector<HostTensor> RandomParams(const UOp* sink) {
-  std::mt19937 random(1);
-  return FloatParams(sink, [&] { return static_cast<double>(random() % 33) / 8 - 2; });
-}
-
 struct Ran {
   size_t launches = 0;
   int64_t blocks = 0;  // of the kernel that reads the values
@@ -83,7 +39,7 @@ struct Ran {
 };
 
 // Runs the kernels one after the other. Memory is 0xA5 before.
-Ran RunOn(int multiprocessors, const Recorded& recorded, std::span<const HostTensor> params) {
+Ran RunOn(int multiprocessors, const DecodedGraph& recorded, std::span<const HostTensor> params) {
   using Kind = schedule::ScheduledBuffer::Kind;
   Graph graph;
   const Target target = CudaTarget("sm_90", multiprocessors);
@@ -128,8 +84,8 @@ Both CheckDecoded(const Decoded& d) {
   SCOPED_TRACE(testing::Message() << d.heads << " times " << d.group << " heads, " << d.keys
                                   << " keys, width " << d.width << ", " << d.length << " bound");
   Graph graph;
-  const Recorded recorded = Record(graph, d);
-  const std::vector<HostTensor> params = RandomParams(recorded.sink);
+  const DecodedGraph recorded = d.Record(graph);
+  const std::vector<HostTensor> params = RandomFloats(recorded.sink);
   const std::vector<double> want =
       FloatsOf(ValueOrDie(Interpret(recorded.sink, params, recorded.bindings))[0]);
   const Both both{RunOn(kMultiprocessors, recorded, params), RunOn(1, recorded, params)};
@@ -182,8 +138,8 @@ TEST(DecodeAttention, RandomShapes) {
 TEST(DecodeAttention, MaximaAndSumsOfVeryManyKeysAreDivided) {
   const Decoded d{.heads = 2, .keys = 1 << 15, .width = 8, .mask = true};
   Graph graph;
-  const Recorded recorded = Record(graph, d);
-  const std::vector<HostTensor> params = RandomParams(recorded.sink);
+  const DecodedGraph recorded = d.Record(graph);
+  const std::vector<HostTensor> params = RandomFloats(recorded.sink);
   const std::vector<double> want =
       FloatsOf(ValueOrDie(Interpret(recorded.sink, params, recorded.bindings))[0]);
   const Ran divided = RunOn(kMultiprocessors, recorded, params),
@@ -201,7 +157,7 @@ TEST(DecodeAttention, ShortRowsAndRowsWithoutADivisorStayWhole) {
   const Decoded whole[] = {{.keys = 1 << 14}, {.keys = 32771}, {.keys = 1 << 15, .length = 9}};
   for (const Decoded& d : whole) {
     Graph recorded, one, many;
-    const UOp* const sink = Record(recorded, d).sink;
+    const UOp* const sink = d.Record(recorded).sink;
     const auto on = [&](Graph& graph, int multiprocessors) {
       return ValueOrDie(
           schedule::MakeSchedule(graph, sink, CudaTarget("sm_90", multiprocessors)));
@@ -216,7 +172,7 @@ TEST(DecodeAttention, FewKeysAndManyRowsStayWhole) {
                            {.width = 4}};
   for (const Decoded& d : whole) {
     Graph recorded, one, many;
-    const UOp* const sink = Record(recorded, d).sink;
+    const UOp* const sink = d.Record(recorded).sink;
     const auto on = [&](Graph& graph, int multiprocessors) {
       return ValueOrDie(
           schedule::MakeSchedule(graph, sink, CudaTarget("sm_90", multiprocessors)));

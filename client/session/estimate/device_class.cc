@@ -43,6 +43,9 @@ absl::StatusOr<std::vector<DeviceClass>> ClassesOf(const std::string& target,
                        .memory_gb_per_s = rate(of.rates().memory_gb_per_s()),
                        .memory_bytes = of.memory_bytes(),
                        .run_per_hour_micro_usd = of.run_per_hour_micro_usd(),
+                       .tf32_gflops = rate(of.tf32_gflops()),
+                       .half_gflops = rate(of.half_gflops()),
+                       .f8_gflops = rate(of.f8_gflops()),
                        .rates_on_paper = of.rates_on_paper()});
   }
   return classes;

@@ -40,16 +40,27 @@ EstimateRange PriceOf(const DeviceClass& of, const EstimateRange& seconds, uint6
 
 }  // namespace
 
-double DeviceSeconds(const std::vector<KernelWork>& kernels, double gflops,
-                     double memory_gb_per_s) {
-  const bool is_processor = gflops < kAcceleratorGflops;
+double GflopsOf(const DeviceClass& of, ProductKind kind) {
+  double special = 0;
+  switch (kind) {
+    case ProductKind::kF32: break;
+    case ProductKind::kThreeTf32: special = of.tf32_gflops / 3; break;
+    case ProductKind::kTf32: special = of.tf32_gflops; break;
+    case ProductKind::kHalf: special = of.half_gflops; break;
+    case ProductKind::kF8: special = of.f8_gflops > 0 ? of.f8_gflops : of.half_gflops; break;
+  }
+  return std::max(of.gflops, special);
+}
+
+double DeviceSeconds(const std::vector<KernelWork>& kernels, const DeviceClass& of) {
+  const bool is_processor = of.gflops < kAcceleratorGflops;
   const double start = is_processor ? kThreadsSeconds : kLaunchSeconds,
                little = is_processor ? kLittleKernelSeconds : kLaunchSeconds;
   double seconds = 0;
   for (const KernelWork& k : kernels) {
-    const double arithmetic =
-        k.products / (gflops * 1e9 * kProductShare) + k.others / (gflops * 1e9 * kOtherShare);
-    const double work = std::max(arithmetic, k.bytes / (memory_gb_per_s * 1e9));
+    const double arithmetic = k.products / (GflopsOf(of, k.kind) * 1e9 * kProductShare) +
+                              k.others / (of.gflops * 1e9 * kOtherShare);
+    const double work = std::max(arithmetic, k.bytes / (of.memory_gb_per_s * 1e9));
     seconds += k.count * (work + (work < kLittleWorkSeconds ? little : start));
   }
   return seconds;
@@ -66,7 +77,7 @@ ClassEstimate EstimateFor(const DeviceClass& of, const RecordedWork& work) {
   } else if (of.gflops <= 0 || of.memory_gb_per_s <= 0) {
     estimate.unknown = "the class does not say its rates";
   } else {
-    const double device = DeviceSeconds(work.kernels, of.gflops, of.memory_gb_per_s) +
+    const double device = DeviceSeconds(work.kernels, of) +
                           static_cast<double>(work.runs) * kRunSeconds +
                           static_cast<double>(std::min(work.waits, work.runs)) * kWaitSeconds;
     // A program that reads a value in each step waits for it; any other is ahead of its device.

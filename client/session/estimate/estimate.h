@@ -4,7 +4,7 @@
 // By graphs alone: each kernel takes the longer of its arithmetic and its memory traffic, at the
 // rates of the class (its price file promises them, the rate check measures them), and something to
 // be started. The constants are processors' as tests/bench/estimate_figures.cc measured them; a
-// class is told apart by its rates alone. Not counted: kernels that are compiled for the first
+// class is told apart by its rates alone, of which products by matrix units have their own. Not counted: kernels that are compiled for the first
 // time, waiting in the queue, values that travel over a network.
 //
 // What a class does not say is not guessed: then there are no seconds, and `unknown` says why.
@@ -26,6 +26,8 @@ struct DeviceClass {
   double memory_gb_per_s = 0;            // 0: not said
   uint64_t memory_bytes = 0;             // at least; 0: not said
   uint64_t run_per_hour_micro_usd = 0;   // of each device
+  // The same by matrix units of such operands; 0: it has none, or they are as fast as `gflops`.
+  double tf32_gflops = 0, half_gflops = 0, f8_gflops = 0;
   // No worker serves its hardware, so its rates are a data sheet's or the price file's word.
   bool rates_on_paper = false;
 };
@@ -56,8 +58,11 @@ ClassEstimate EstimateFor(const DeviceClass& of, const RecordedWork& work);
 ClassEstimate EstimateMeasured(const DeviceClass& of, uint64_t steps, double seconds_per_step,
                                uint64_t devices = 1);
 
-// Seconds that a device of these rates takes for the kernels alone; requires both rates.
-double DeviceSeconds(const std::vector<KernelWork>& kernels, double gflops, double memory_gb_per_s);
+// At which the class computes such products; `gflops` where it says no other rate.
+double GflopsOf(const DeviceClass& of, ProductKind kind);
+// Seconds that a device of the class takes for the kernels alone; requires `gflops` and
+// `memory_gb_per_s`.
+double DeviceSeconds(const std::vector<KernelWork>& kernels, const DeviceClass& of);
 
 // "estimate 12 s (6 to 24), $0.0017; actual 11 s, $0.0015; error 8 %", for people.
 std::string EstimateLine(const ClassEstimate& estimate, double actual_seconds,

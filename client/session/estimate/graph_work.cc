@@ -103,6 +103,25 @@ class Counter {
     return x->op == Op::kMul ? x : nullptr;
   }
 
+  // The narrowest float that an operand's values were on their way.
+  static int WidthOf(const UOp* x) {
+    int width = ByteWidth(x->dtype);
+    while (x->op == Op::kCast || x->op == Op::kReshape || x->op == Op::kPermute ||
+           x->op == Op::kExpand) {
+      x = x->src[0];
+      if (IsFloat(x->dtype)) width = std::min(width, ByteWidth(x->dtype));
+    }
+    return width;
+  }
+  // A matrix unit multiplies both operands as the wider one is.
+  static ProductKind KindOf(const UOp* product) {
+    switch (std::max(WidthOf(product->src[0]), WidthOf(product->src[1]))) {
+      case 1: return ProductKind::kF8;
+      case 2: return ProductKind::kHalf;
+      default: return ProductKind::kF32;
+    }
+  }
+
   static bool IsStored(const UOp* node) {
     return (node->op == Op::kReduce && !IsGather(node)) || node->op == Op::kContiguous ||
            node->op == Op::kCall;
@@ -168,6 +187,7 @@ class Counter {
           next.is_selected = true;
         } else if (const UOp* const product = ProductOf(node); product != nullptr) {
           kernel.products += 2 * read;
+          kernel.kind = KindOf(product);
           if (Elements(product) == read) counted.insert(product);
         } else {
           kernel.others += read;

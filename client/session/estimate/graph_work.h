@@ -17,11 +17,23 @@
 
 namespace outboard::session {
 
+// What the products of a kernel are of, where matrix units may compute them: devices that have some
+// multiply narrow floats faster. Anything else is kF32. The values are those of a record's text.
+enum class ProductKind : uint8_t {
+  kF32 = 0,
+  kThreeTf32 = 1,  // of f32, each by three products of TF32
+  kTf32 = 2,       // of f32, rounded
+  kHalf = 3,       // bf16 or f16
+  kF8 = 4,         // 8-bit floats
+};
+inline constexpr int kProductKinds = 5;
+
 struct KernelWork {
   double products = 0;  // multiplications and additions of sums of products of floats
   double others = 0;    // other arithmetic; one that is no single instruction counts as several
   double bytes = 0;     // read and written, each buffer once
   double count = 1;     // such kernels
+  ProductKind kind = ProductKind::kF32;
   friend bool operator==(const KernelWork&, const KernelWork&) = default;
 };
 

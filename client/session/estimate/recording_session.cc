@@ -248,7 +248,18 @@ class RecordingSession final : public Session, public Estimated {
 
   void Tell() {
     if (Pipe() < 0 || closed_) return;
-    WriteTo(Pipe(), absl::StrCat("session ", number_, "\n", ToText(Recorded())));
+    WriteTo(Pipe(), absl::StrCat(TellGraphs(), "session ", number_, "\n", ToText(Recorded())));
+  }
+  // The lines of its graphs, for a reader that schedules them; each is whole once.
+  std::string TellGraphs() {
+    if (std::getenv("OUTBOARD_ESTIMATE_GRAPHS") == nullptr) return "";
+    const std::lock_guard lock(told_mutex_);
+    const std::vector<SentGraph> graphs = log_.Graphs();
+    std::string text;
+    for (size_t i = 0; i < graphs.size(); ++i)
+      absl::StrAppend(&text, ToLine(number_, i, graphs[i], i >= graphs_told_), "\n");
+    graphs_told_ = graphs.size();
+    return text;
   }
 
   absl::Status Define(uint64_t handle, DType dtype, std::span<const int64_t> dims) {
@@ -282,6 +293,8 @@ class RecordingSession final : public Session, public Estimated {
   std::atomic<bool> closed_ = false, done_ = false;
   std::atomic<Clock::time_point> tell_at_ = Clock::now() + std::chrono::seconds(1);
   RunLog log_;
+  std::mutex told_mutex_;
+  size_t graphs_told_ = 0;  // of those that `log_` has
   std::mutex mutex_;
   absl::flat_hash_map<uint64_t, Value> values_;  // by handle
   std::map<std::pair<uint64_t, uint32_t>, Value> fetched_;  // by seq and index

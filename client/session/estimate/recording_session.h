@@ -7,7 +7,7 @@
 //
 // Where `outboard estimate` has started the program (OUTBOARD_ESTIMATE_FD), what was counted is
 // written there once a second, at the end, and after OUTBOARD_ESTIMATE_STEPS steps, with which the
-// session ends (CANCELLED). Threads: any.
+// session ends (CANCELLED). With OUTBOARD_ESTIMATE_GRAPHS its graphs are, too. Threads: any.
 #pragma once
 
 #include <cstdint>

@@ -6,19 +6,25 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace outboard::session {
 
 namespace {
 
+// How often a kernel runs that has so many products, others and bytes.
+using KernelCounts = std::map<std::tuple<ProductKind, double, double, double>, double>;
+
 // Kernels that are equal are one line; past the limit the rest are one kernel.
-void Add(const std::vector<KernelWork>& kernels, double times,
-         std::map<std::tuple<double, double, double>, double>& all) {
-  for (const KernelWork& k : kernels) all[{k.products, k.others, k.bytes}] += k.count * times;
+void Add(const std::vector<KernelWork>& kernels, double times, KernelCounts& all) {
+  for (const KernelWork& k : kernels)
+    all[{k.kind, k.products, k.others, k.bytes}] += k.count * times;
 }
 
 constexpr char kFirstWord[] = "outboard-work-1";
@@ -32,8 +38,8 @@ std::string ToText(const RecordedWork& work) {
       work.client_s, work.kernels.size());
   for (const KernelWork& k : work.kernels)
     absl::StrAppend(&text,
-                    absl::StrFormat("%.17g %.17g %.17g %.17g\n", k.products, k.others, k.bytes,
-                                    k.count));
+                    absl::StrFormat("%.17g %.17g %.17g %.17g %d\n", k.products, k.others, k.bytes,
+                                    k.count, static_cast<int>(k.kind)));
   std::string unknown = work.unknown;  // one line
   std::replace(unknown.begin(), unknown.end(), '\n', ' ');
   absl::StrAppend(&text, "end ", unknown, "\n");
@@ -67,16 +73,65 @@ absl::StatusOr<RecordedWork> WorkFromText(std::string_view text) {
   for (size_t i = 0; i < kernels; ++i) {
     const std::vector<std::string> parts = absl::StrSplit(lines[i + 1], ' ');
     double values[4];
-    if (parts.size() != 4) return wrong;
+    int kind = 0;  // a library from before it says none
+    if (parts.size() != 4 && (parts.size() != 5 || !absl::SimpleAtoi(parts[4], &kind) || kind < 0 ||
+                              kind >= kProductKinds))
+      return wrong;
     for (int j = 0; j < 4; ++j)
       if (!absl::SimpleAtod(parts[j], &values[j]) || !std::isfinite(values[j]) || values[j] < 0)
         return wrong;
-    work.kernels.push_back({values[0], values[1], values[2], values[3]});
+    work.kernels.push_back(
+        {values[0], values[1], values[2], values[3], static_cast<ProductKind>(kind)});
   }
   const std::string& end = lines[kernels + 1];
   if (!end.starts_with("end ")) return wrong;
   work.unknown = end.substr(4);
   return work;
+}
+
+std::string ToLine(uint64_t session, size_t number, const SentGraph& graph, bool whole) {
+  std::vector<std::string> bindings;
+  for (const Binding& of : graph.bindings) bindings.push_back(absl::StrCat(of.slot, "=", of.value));
+  return absl::StrCat("graph ", session, " ", number, " ", graph.steps,
+                      " bound:", absl::StrJoin(bindings, ","),
+                      " donated:", absl::StrJoin(graph.donated, ","), " ",
+                      whole ? absl::Base64Escape(*graph.encoding) : "known");
+}
+
+absl::Status AddGraphLine(std::string_view line,
+                          std::map<std::pair<uint64_t, uint64_t>, SentGraph>& graphs) {
+  const absl::Status wrong = absl::InvalidArgumentError("no record of a program's graph");
+  const std::vector<std::string> words =
+      absl::StrSplit(absl::string_view(line.data(), line.size()), ' ');
+  uint64_t session = 0, number = 0;
+  SentGraph graph;
+  if (words.size() != 7 || words[0] != "graph" || !absl::SimpleAtoi(words[1], &session) ||
+      !absl::SimpleAtoi(words[2], &number) || number >= kGraphsLoggedMax ||
+      !absl::SimpleAtoi(words[3], &graph.steps))
+    return wrong;
+  absl::string_view bound = words[4], donated = words[5];
+  if (!absl::ConsumePrefix(&bound, "bound:") || !absl::ConsumePrefix(&donated, "donated:"))
+    return wrong;
+  for (const absl::string_view one : absl::StrSplit(bound, ',', absl::SkipEmpty())) {
+    const std::vector<absl::string_view> sides = absl::StrSplit(one, '=');
+    Binding binding;
+    if (sides.size() != 2 || !absl::SimpleAtoi(sides[0], &binding.slot) ||
+        !absl::SimpleAtoi(sides[1], &binding.value))
+      return wrong;
+    graph.bindings.push_back(binding);
+  }
+  for (const absl::string_view one : absl::StrSplit(donated, ',', absl::SkipEmpty()))
+    if (!absl::SimpleAtoi(one, &graph.donated.emplace_back())) return wrong;
+  if (const auto known = graphs.find({session, number}); words[6] == "known") {
+    if (known == graphs.end()) return wrong;
+    graph.encoding = known->second.encoding;
+  } else {
+    std::string encoding;
+    if (!absl::Base64Unescape(words[6], &encoding)) return wrong;
+    graph.encoding = std::make_shared<const std::string>(std::move(encoding));
+  }
+  graphs[{session, number}] = std::move(graph);
+  return absl::OkStatus();
 }
 
 void RunLog::NoteRun(const RunRequest& request, Clock::time_point now) {
@@ -99,6 +154,7 @@ void RunLog::NoteRun(const RunRequest& request, Clock::time_point now) {
   }
   Sent& sent = sent_[at->second];
   sent.steps += request.repeat;
+  sent.donate = request.donate;
   for (size_t i = 0; i < std::min(sent.bindings.size(), request.bindings.size()); ++i) {
     double value = static_cast<double>(request.bindings[i].value);
     if (request.cursor.has_value() &&
@@ -118,12 +174,24 @@ uint64_t RunLog::steps() const {
   return steps_;
 }
 
+std::vector<SentGraph> RunLog::Graphs() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<SentGraph> graphs;
+  for (const Sent& of : sent_) {
+    SentGraph& graph = graphs.emplace_back(
+        SentGraph{.encoding = of.graph, .donated = {of.donate.begin(), of.donate.end()},
+                  .steps = of.steps});
+    for (const auto& [slot, sum] : of.bindings)
+      graph.bindings.push_back({slot, std::llround(sum / static_cast<double>(of.steps))});
+  }
+  return graphs;
+}
+
 RecordedWork RunLog::Work() const {
-  std::deque<Sent> sent;
+  const std::vector<SentGraph> sent = Graphs();
   RecordedWork work;
   {
     const std::lock_guard lock(mutex_);
-    sent = sent_;
     work.runs = runs_;
     work.steps = steps_;
     work.waits = waits_;
@@ -133,12 +201,9 @@ RecordedWork RunLog::Work() const {
                                   " different graphs, and not counted");
   }
   work.graphs = sent.size();
-  std::map<std::tuple<double, double, double>, double> all;
-  for (const Sent& of : sent) {
-    std::vector<Binding> bindings;
-    for (const auto& [slot, sum] : of.bindings)
-      bindings.push_back({slot, std::llround(sum / static_cast<double>(of.steps))});
-    const absl::StatusOr<GraphWork> one = WorkOfEncoding(*of.graph, bindings);
+  KernelCounts all;
+  for (const SentGraph& of : sent) {
+    const absl::StatusOr<GraphWork> one = WorkOfEncoding(*of.encoding, of.bindings);
     if (!one.ok()) {
       work.unknown = absl::StrCat("a graph cannot be read: ", one.status().message());
       continue;
@@ -147,9 +212,9 @@ RecordedWork RunLog::Work() const {
   }
   KernelWork rest{.count = 0};
   for (const auto& [of, count] : all) {
-    const auto& [products, others, bytes] = of;
+    const auto& [kind, products, others, bytes] = of;
     if (work.kernels.size() + 1 < kWorkKernelsMax) {
-      work.kernels.push_back({products, others, bytes, count});
+      work.kernels.push_back({products, others, bytes, count, kind});
     } else {
       rest.products += products * count;
       rest.others += others * count;

@@ -7,11 +7,13 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -43,6 +45,20 @@ struct RecordedWork {
   std::string unknown;      // why there is no telling what was sent; empty: it is known
 };
 
+// A graph that was run, for whoever wants to schedule it.
+struct SentGraph {
+  std::shared_ptr<const std::string> encoding;
+  std::vector<Binding> bindings;  // the mean of all Runs
+  std::vector<int64_t> donated;   // PARAM slots, in the latest Run
+  uint64_t steps = 0;
+};
+// A line of text, for the same pipe, without its end: graph `number` of session `session`.
+// `whole`: with the encoding, which a reader that has had one line with it needs no more.
+std::string ToLine(uint64_t session, size_t number, const SentGraph& graph, bool whole);
+// Reads such a line into the graph that it is about. Errors: INVALID_ARGUMENT  no such line
+absl::Status AddGraphLine(std::string_view line,
+                          std::map<std::pair<uint64_t, uint64_t>, SentGraph>& graphs);
+
 // Lines of text, for a pipe: what a program without a device tells `outboard estimate`.
 std::string ToText(const RecordedWork& work);
 // Errors: INVALID_ARGUMENT  no such text
@@ -56,6 +72,8 @@ class RunLog {
   void NoteWait();
   uint64_t steps() const;
 
+  // In the order in which they were sent first.
+  std::vector<SentGraph> Graphs() const;
   // Reads the graphs. Takes as long as sending them did.
   RecordedWork Work() const;
 
@@ -63,6 +81,7 @@ class RunLog {
   struct Sent {
     std::shared_ptr<const std::string> graph;
     std::vector<std::pair<int64_t, double>> bindings;  // slot, sum of the values
+    std::vector<uint32_t> donate;
     uint64_t steps = 0;
   };
 

@@ -1,7 +1,11 @@
 #include "compiler/optimize/operands/staging.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
+#include "absl/container/flat_hash_set.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
 
 namespace outboard::codegen {
@@ -46,17 +50,79 @@ void LayOutOperand(const TensorCore& core, const UOp* load, StageLayout& layout)
   layout.elements = width * kCoreSteps;
 }
 
+// What a factor of products is unpacked from; nothing where it is no such value.
+std::optional<Unpacked> UnpackedFrom(const LoopNest& kernel, const UOp* factor) {
+  constexpr size_t kNodesMax = 64, kLoadsMax = 8;
+  if (factor->dtype != DType::kF32 || factor->op == Op::kLoad) return std::nullopt;
+  // As wide in the copy as in memory: its load may be copied.
+  if (factor->op == Op::kCast && factor->src[0]->op == Op::kLoad && IsFloat(factor->src[0]->dtype))
+    return std::nullopt;
+  Unpacked unpacked{factor};
+  std::vector<const UOp*> open = {factor};
+  absl::flat_hash_set<const UOp*> seen;
+  double bytes = 0;
+  const auto elements = [&](const UOp* load) {
+    return kernel.slot_elements[GlobalOfAccess(load).slot()];
+  };
+  while (!open.empty()) {
+    const UOp* const node = open.back();
+    open.pop_back();
+    if (!seen.insert(node).second) continue;
+    if (seen.size() > kNodesMax) return std::nullopt;
+    if (node->op == Op::kLoad) {
+      unpacked.loads.push_back(node);
+      bytes += static_cast<double>(elements(node) * ByteWidth(node->dtype));
+      continue;
+    }
+    const bool computes = IsAlu(node->op) || node->op == Op::kCast || node->op == Op::kBitcast;
+    if (!computes && node->op != Op::kConst && node->op != Op::kRange) return std::nullopt;
+    if (computes && node->dtype != DType::kI64) unpacked.operations.push_back(node);
+    if (computes) open.insert(open.end(), node->src.begin(), node->src.end());
+  }
+  if (unpacked.loads.empty() || unpacked.loads.size() > kLoadsMax) return std::nullopt;
+  std::stable_sort(unpacked.loads.begin(), unpacked.loads.end(),
+                   [&](const UOp* a, const UOp* b) { return elements(a) > elements(b); });
+  double points = 1;
+  for (size_t r = 0; r < kernel.ranges.size(); ++r)
+    if (kernel.DepsOf(factor) >> r & 1) points *= static_cast<double>(kernel.ranges[r].extent);
+  // A few elements of each one that is loaded, and not a window's view of each.
+  constexpr double kElementsOfOneMax = 6;
+  if (bytes >= points * ByteWidth(factor->dtype) ||
+      points > kElementsOfOneMax * static_cast<double>(elements(unpacked.loads[0])))
+    return std::nullopt;
+  return unpacked;
+}
+
 }  // namespace
 
-absl::Status CanStage(const LoopNest& kernel, const UOp* load) {
+std::vector<Unpacked> UnpackedOf(const LoopNest& kernel) {
+  absl::flat_hash_set<const UOp*> factors;
+  for (const ReduceGroup& group : kernel.groups)
+    for (const UOp* sum : group.nodes) {
+      if (ReduceOf(sum).op() != Op::kAdd || !IsFloat(sum->dtype)) continue;
+      const UOp* term = sum->src[0];
+      while (term->op == Op::kCast) term = term->src[0];
+      if (term->op == Op::kMul) factors.insert(term->src.begin(), term->src.end());
+    }
+  std::vector<Unpacked> all;
+  for (const UOp* node : kernel.nodes)
+    if (factors.contains(node))
+      if (std::optional<Unpacked> unpacked = UnpackedFrom(kernel, node))
+        all.push_back(*std::move(unpacked));
+  return all;
+}
+
+absl::Status CanStage(const LoopNest& kernel, const UOp* value) {
   const auto illegal = [](const char* why) { return absl::InvalidArgumentError(why); };
-  if (!IsFloat(load->dtype)) return illegal("only floats are copied");
-  for (const UOp* store : kernel.stores)
-    if (store->src[0]->src[0] == load->src[0]->src[0])
-      return illegal("the kernel writes what it loads");
-  for (const UOp* node : PostOrder(load))
+  if (!IsFloat(value->dtype)) return illegal("only floats are copied");
+  for (const UOp* node : PostOrder(value)) {
     if (node->op == Op::kReduceLoop) return illegal("the load depends on a reduction");
-  const RangeSet deps = kernel.DepsOf(load);
+    if (node->op != Op::kLoad) continue;
+    for (const UOp* store : kernel.stores)
+      if (store->src[0]->src[0] == node->src[0]->src[0])
+        return illegal("the kernel writes what it loads");
+  }
+  const RangeSet deps = kernel.DepsOf(value);
   RangeSet seen = 0;
   for (const ReduceGroup& group : kernel.groups)
     for (const int range : group.ranges) {
@@ -67,13 +133,37 @@ absl::Status CanStage(const LoopNest& kernel, const UOp* load) {
   return absl::OkStatus();
 }
 
-int SquaresAlong(const LoopNest& kernel, const UOp* load, int64_t lanes) {
-  if (load->src.size() != 1 || load->dtype != DType::kF32) return -1;
+int SquaresAlong(const LoopNest& kernel, const UOp* value, int64_t lanes) {
+  if (value->dtype != DType::kF32) return -1;
+  std::vector<const UOp*> loads = {value};
+  if (value->op != Op::kLoad) {
+    std::optional<Unpacked> unpacked = UnpackedFrom(kernel, value);
+    if (!unpacked) return -1;
+    loads = std::move(unpacked->loads);
+  }
   AffineForms forms;
-  const Affine& form = forms.Of(load->src[0]->src[1]);
+  // Whether each load has a place for each step of a range that lies next to the one before it, or
+  // the same place for all.
+  const auto is_along = [&](int range) {
+    bool moves = false;
+    for (const UOp* load : loads) {
+      if (load->src.size() != 1) return false;
+      const UOp* const node = kernel.ranges[range].node;
+      int64_t coefficient = 0;
+      for (const auto& [term, times] : forms.Of(load->src[0]->src[1]).terms) {
+        if (term == node)
+          coefficient = times;
+        else if (kernel.DepsOf(term) >> range & 1)
+          return false;
+      }
+      if (coefficient != 0 && coefficient != 1) return false;
+      moves = moves || coefficient == 1;
+    }
+    return moves;
+  };
   for (size_t r = kernel.output_count; r < kernel.ranges.size(); ++r) {
     const Range& range = kernel.ranges[r];
-    if (range.extent % lanes == 0 && range.end() == nullptr && form.CoefficientOf(range.node) == 1)
+    if (range.extent % lanes == 0 && range.end() == nullptr && is_along(static_cast<int>(r)))
       return static_cast<int>(r);
   }
   return -1;

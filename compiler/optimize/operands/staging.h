@@ -1,4 +1,4 @@
-// Lays out the elements of a staged load in the thread's own memory: block by block in the order in
+// Lays out the elements of a staged load, or of a factor that is unpacked from loads, in the thread's own memory: block by block in the order in
 // which the loops inside the stage read them, with the lanes of a vector last. A vector is then one
 // run, and a tile reads consecutive memory from step to step: one stream of few pages, whatever the
 // strides of the source are.
@@ -34,13 +34,26 @@ struct StageLayout {
   int64_t bytes() const { return (elements * element_bytes + 63) / 64 * 64; }
 };
 
-// Checks that the load may be copied before it is used. Errors: INVALID_ARGUMENT, with the reason.
-absl::Status CanStage(const LoopNest& kernel, const UOp* load);
+// A factor of a sum of products that is arithmetic on loads of fewer bytes than it has itself, such
+// as weights of 8 or 4 bits with their scales: it may be copied as a number, so that it is unpacked
+// once for each copy.
+struct Unpacked {
+  const UOp* value = nullptr;         // f32
+  std::vector<const UOp*> loads;      // that it is made of; the one with most elements first
+  std::vector<const UOp*> operations;  // arithmetic and casts
+};
+// In the order of LoopNest::nodes.
+std::vector<Unpacked> UnpackedOf(const LoopNest& kernel);
+
+// Checks that the load, or the unpacked value, may be copied before it is used. Errors:
+// INVALID_ARGUMENT, with the reason.
+absl::Status CanStage(const LoopNest& kernel, const UOp* value);
 
 // Returns the range of a reduction, of a multiple of `lanes` values, along which an unconditional
-// load of f32 reads consecutive elements; -1 if there is none. Where another range is in lanes, its
-// copy is made by transposing squares of `lanes` by `lanes` in registers.
-int SquaresAlong(const LoopNest& kernel, const UOp* load, int64_t lanes);
+// load of f32, or those of an unpacked value, read consecutive elements, or the same one; -1 if
+// there is none. Where another range is in lanes, its copy is made by transposing squares of
+// `lanes` by `lanes` in registers.
+int SquaresAlong(const LoopNest& kernel, const UOp* value, int64_t lanes);
 
 // Returns the layout of a staged load. Requires a legal `stage` (apply.cc) and the final tiles in
 // `plan`.

@@ -1,0 +1,105 @@
+// Products of few and of many rows by packed weights on a processor: the weights are never kept
+// unpacked in memory, and what is computed is what the interpreter says.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/compile.h"
+#include "compiler/ir/spec.h"
+#include "compiler/optimize/opt.h"
+#include "compiler/reference/interpret.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/starting_opts.h"
+#include "tests/compiler/harness.h"
+#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/packed_weights.h"
+
+namespace outboard::test {
+namespace {
+
+using Kind = schedule::ScheduledBuffer::Kind;
+
+// The largest array that the schedule keeps for itself.
+int64_t LargestTemporary(const PackedProduct& product) {
+  Graph recorded, graph;
+  const auto schedule =
+      ValueOrDie(schedule::MakeSchedule(graph, product.Record(recorded), TestTarget()));
+  int64_t most = 0;
+  for (const schedule::ScheduledBuffer& buffer : schedule.buffers)
+    if (buffer.kind == Kind::kTemporary) most = std::max(most, buffer.bytes());
+  return most;
+}
+
+TEST(PackedRows, WeightsAreNeverUnpackedToMemory) {
+  for (const auto& [weights, name] : kAllWeights)
+    for (const int64_t rows : {1, 4, 8, 16, 61, 64, 256, 4096}) {
+      const PackedProduct product{.rows = rows, .columns = 512, .weights = weights};
+      // Of other rows than these no part is kept.
+      EXPECT_LE(LargestTemporary(product), std::min(product.BytesOfSums(), product.WeightBytes()))
+          << rows << " rows, " << name;
+    }
+}
+
+// A panel of the weights is unpacked for many rows at once, in memory of the thread's own.
+TEST(PackedRows, ManyRows_ShareWhatIsUnpacked) {
+  for (const Weights weights : {Weights::kInt8, Weights::kQ8, Weights::kQ4}) {
+    Graph recorded, graph;
+    const PackedProduct product{.rows = 256, .columns = 512, .weights = weights};
+    const auto schedule =
+        ValueOrDie(schedule::MakeSchedule(graph, product.Record(recorded), TestTarget()));
+    std::string opts;
+    for (const schedule::ScheduledKernel& kernel : schedule.kernels)
+      opts += codegen::OptsToString(ValueOrDie(StartingOpts(kernel.ast, TestTarget()))[0]) + "\n";
+    EXPECT_TRUE(absl::StrContains(opts, "LOCAL")) << opts << ScheduleToString(schedule);
+  }
+}
+
+void ExpectComputed(const PackedProduct& product) {
+  Graph recorded, graph;
+  const UOp* const sink = product.Record(recorded);
+  std::mt19937 random(1);
+  std::vector<HostTensor> params;
+  for (const UOp* param : ParamsOf(sink))
+    params.push_back({param->dtype, StaticDims(param->shape), product.RandomBytes(param, random)});
+  const std::vector<double> want = FloatsOf(ValueOrDie(Interpret(sink, params))[0]);
+  const Target& target = HostTarget();
+  const auto schedule = ValueOrDie(schedule::MakeSchedule(graph, sink, target));
+  Buffers memory;
+  for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
+    memory.emplace_back(static_cast<size_t>(buffer.bytes()), '\xa5');
+    if (buffer.kind == Kind::kInput) memory.back() = params[buffer.index].bytes;
+  }
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
+    Buffers own;
+    for (const int i : kernel.buffers) own.push_back(memory[i]);
+    const auto loaded = ValueOrDie(
+        LoadedKernel::Load(ValueOrDie(CompileKernel(kernel.ast, {.target = target}))));
+    loaded->RunGuarded(own, /*pieces=*/2);
+    for (size_t slot = 0; slot < own.size(); ++slot) memory[kernel.buffers[slot]] = own[slot];
+  }
+  for (size_t i = 0; i < schedule.buffers.size(); ++i) {
+    if (schedule.buffers[i].kind != Kind::kOutput) continue;
+    const std::vector<double> got =
+        FloatsOf({DType::kF32, {product.rows, product.columns}, memory[i]});
+    for (size_t k = 0; k < got.size(); ++k)
+      ASSERT_NEAR(got[k], want[k], 1e-4 * (1 + std::abs(want[k]))) << k;
+  }
+}
+
+TEST(PackedRows, ComputeWhatTheInterpreterDoes) {
+  for (const auto& [weights, name] : kAllWeights)
+    for (const int64_t rows : {1, 8, 33, 130}) {
+      SCOPED_TRACE(absl::StrCat(rows, " rows, ", name));
+      ExpectComputed({.rows = rows, .columns = 80, .terms = 256, .weights = weights});
+    }
+}
+
+}  // namespace
+}  // namespace outboard::test
