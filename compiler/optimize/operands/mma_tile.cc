@@ -55,14 +55,6 @@ struct Rates {
 constexpr Rates kRates[] = {
     {"sm_80", 64, 512}, {"sm_89", 128, 256}, {"sm_90", 128, 614}, {"sm_90a", 128, 614}};
 
-// Whether three products by matrix units take less time than one by threads. They also have to be
-// split: not where it is close.
-bool ThreeProductsPay(const Target& target) {
-  for (const Rates& rates : kRates)
-    if (target.arch == rates.arch) return rates.tf32 / 3 > 1.2 * rates.f32;
-  return false;
-}
-
 // From so many steps on three products are within the bound of f32: docs/semantics.md, "Matrix
 // units of GPUs", where n is the number of steps: 40 + n / 8 <= n.
 constexpr int64_t kThreeStepsMin = 48;
@@ -87,6 +79,13 @@ constexpr int64_t kCandidateBytes = 2;
 constexpr int64_t kSideMin = 8, kStepsMin = 16;
 
 }  // namespace
+
+// They also have to be split: not where it is close.
+bool ThreeProductsPay(const Target& target) {
+  for (const Rates& rates : kRates)
+    if (target.arch == rates.arch) return rates.tf32 / 3 > 1.2 * rates.f32;
+  return false;
+}
 
 int64_t MmaAmount(const MmaTile& tile) {
   int64_t amount = tile.order * 1000 + tile.rows;

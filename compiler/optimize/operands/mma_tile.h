@@ -48,6 +48,9 @@ MmaTile MmaTileOf(int64_t amount);
 // The matrix unit of a GPU. nullopt: it has none, or none that is known here.
 std::optional<MatrixUnit> MatrixUnitOf(const Target& target);
 
+// Whether three products of TF32 by matrix units take less time than one of f32 by threads.
+bool ThreeProductsPay(const Target& target);
+
 // The tiles below each other that blocks take before the next columns, of `down` in all.
 int64_t OrderOf(const MmaTile& tile, int64_t down);
 

@@ -22,7 +22,7 @@ absl::Status NoneOf(const auto&... what) {
 int64_t RegistersOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
   int64_t sums = 0;
   for (const OnlineProduct& product : plan.products)
-    sums += plan.matrices[product.matrix].width / 2;
+    sums += plan.matrices[product.matrix].width / 2 / tile.parts;
   size_t scores = 0;
   for (const OnlinePass& pass : plan.passes) scores = std::max(scores, pass.scores.size());
   // Scores, and the values of 16 bits that are made of them.
@@ -73,10 +73,14 @@ absl::Status CheckOnlineGroups(const OnlineMmaPlan& plan, const OnlineTile& tile
     return NoneOf("the target is no sm_90a");
   if ((tile.warps != 4 && tile.warps != 8) || tile.fragments != 1)
     return absl::InvalidArgumentError("ONLINE by warpgroups: a block has 4 or 8 warps of 16 rows");
-  if (tile.steps != 64 && tile.steps != 128)
-    return absl::InvalidArgumentError("ONLINE by warpgroups: 64 or 128 steps");
+  if (tile.steps != 32 && tile.steps != 64 && tile.steps != 128)
+    return absl::InvalidArgumentError("ONLINE by warpgroups: 32, 64 or 128 steps");
   if (tile.stages != 2 && tile.stages != 4)
     return absl::InvalidArgumentError("ONLINE by warpgroups: 2 or 4 stages");
+  if (ByteWidth(plan.dtype) != 2) return NoneOf("matrices of f32");
+  if (tile.parts > 1 && plan.column_count % (kOnlineBoxColumns * tile.parts) != 0)
+    return NoneOf("parts of ", plan.column_count, " columns are no multiple of ",
+                  kOnlineBoxColumns);
   int64_t bytes = 2 * kSwizzleAlign;  // barriers, and the guards of masks
   for (const OnlineMatrix& matrix : plan.matrices) {
     if (matrix.width % kOnlineBoxColumns != 0)

@@ -195,9 +195,12 @@ void GpuPrinter::OpenMemories() {
   }
   for (const Instruction& i : program_.code)
     if (i.code == Code::kBoxStore) written[program_.maps[at(i.src[2]).imm[0]].slot] = true;
-  const bool hopper = std::any_of(program_.code.begin(), program_.code.end(),
-                                  [](const Instruction& i) { return program::IsHopper(i.code); });
-  if (hopper) OpenBlockMemory();
+  // What it declares with a size has a limit, far below that of a launch.
+  const bool at_launch =
+      std::any_of(program_.code.begin(), program_.code.end(),
+                  [](const Instruction& i) { return program::IsHopper(i.code); }) ||
+      program_.shared_bytes() > target_.shared_bytes;
+  if (at_launch) OpenBlockMemory();
   for (int slot = 0; slot < program_.buffer_count; ++slot) {
     if (!written[slot]) kernel_->addParamAttr(slot, llvm::Attribute::ReadOnly);
     // LLVM moves accesses of such an argument across barriers, behind which other threads of the
@@ -215,7 +218,7 @@ void GpuPrinter::OpenMemories() {
       for (int64_t k = 0; k < i.imm[1]; ++k) elements.push_back(b_.CreateAlloca(type));
       continue;
     }
-    if (hopper) {
+    if (at_launch) {
       bases_[n] = b_.CreateConstGEP1_64(b_.getInt8Ty(), block_memory_,
                                         static_cast<uint64_t>(program_.SharedOffset(n)));
       continue;
@@ -241,9 +244,11 @@ void GpuPrinter::Print(ValueId n) {
     case Code::kCommit:
     case Code::kWait: Await(n); return;
     case Code::kLoop:
+      loops_.push_back(n);
       values_[n] = {OpenLoopOf(i, i.src.empty() ? nullptr : Lane(i.src[0], 0))};
       return;
     case Code::kEnd:
+      loops_.pop_back();
       if (llvm::BranchInst* const back = CloseLoop(); back != nullptr && IsKeptRolled(i.src[0], n))
         KeepRolled(back);
       return;

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/block_memory.h"
 #include "compiler/copies.h"
 #include "compiler/render/launch_shape.h"
 #include "compiler/render/llvm/gpu_printer.h"
@@ -90,7 +91,7 @@ class Renderer : public NvptxRenderer {
                                     [](const auto& i) { return program::IsHopper(i.code); });
     constexpr int64_t kThreadsMax = 1024;  // of sm_90
     const int64_t threads_max = hopper ? kThreadsMax : target_.block_threads;
-    const int64_t shared_bytes_max = hopper ? kHopperSharedBytesMax : target_.shared_bytes;
+    const int64_t shared_bytes_max = BlockBytesMax(target_);
     out.maps = program.maps;
     if (const int64_t bytes = ParameterBytes(program.copies, program.buffer_count,
                                              static_cast<int64_t>(program.maps.size()));
