@@ -12,8 +12,8 @@
 //   SHUFFLE of sums, stores
 //
 // A thread has the elements of a score that MmaElement gives it: of two rows for each fragment, and
-// of every eight steps two. They are also those that the first operand of the next product wants; of
-// f32, if its terms t and t + 4 are the steps 2 t and 2 t + 1.
+// of every eight steps two. They are also those that the first operand of the next product wants;
+// of f32, if its terms t and t + 4 are the steps 2 t and 2 t + 1.
 //
 // Products of f32 are three of TF32, as lower_mma.cc has them. What is infinite has no low part: a
 // sum with such a factor may be NaN (docs/semantics.md, Online sums).

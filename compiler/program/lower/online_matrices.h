@@ -29,10 +29,10 @@ class OnlineMatrices {
   // Begins copies of a matrix: of the block's rows, or of the steps of the time `number`.
   void Fetch(size_t index, ValueId number, ValueId stage);
 
-  // Four matrices of 8 by a chunk: of the 16 rows, steps or columns from the eighth `own` on, and of
-  // the terms of two chunks, from the chunk `term` on. `of_a`: as MMA's a has them, else as two of
-  // its b. `own_in_lines`: the former are lines. `of_values`: the terms are the steps that a thread
-  // has values of, as OnlineElements::ValuesOf has them.
+  // Four matrices of 8 by a chunk: of the 16 rows, steps or columns from 8 * `own` on, and of the
+  // terms of two chunks, from the chunk `term` on. `of_a`: as MMA's a has them, else as two of its
+  // b. `own_in_lines`: the former are lines. `of_values`: the terms are the steps that a thread has
+  // values of, as OnlineElements::ValuesOf has them.
   ValueId Fragment(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
                    bool own_in_lines, bool of_values = false);
 
