@@ -109,7 +109,7 @@ TEST(OnlineHopper, Gradients) {
 
 // Of heads whose sums no thread has registers for: in two parts.
 TEST(OnlineHopper, GradientsOfWideHeads) {
-  constexpr OnlineTile kParts = {8, 1, 32, 2, true, 2};
+  constexpr OnlineTile kParts = {4, 1, 32, 2, true, 2};
   for (const bool causal : {false, true}) {
     CheckAttention({.queries = 260,
                     .keys = 260,
