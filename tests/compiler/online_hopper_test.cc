@@ -76,10 +76,9 @@ TEST(OnlineHopper, TilesAndWidths) {
     int64_t width;
     OnlineTile tile;
   } cases[] = {
-      {128, {8, 1, 64, 2, true}},    {128, {8, 1, 128, 2, true}},  {128, {4, 1, 64, 4, true}},
-      {64, {8, 1, 128, 4, true}},    {64, {4, 1, 128, 2, true}},   {192, {8, 1, 64, 2, true}},
-      {256, {4, 1, 64, 2, true}},    {128, {8, 1, 32, 2, true}},   {128, {8, 1, 32, 2, true, 2}},
-      {192, {4, 1, 64, 2, true, 3}}, {256, {8, 1, 64, 2, true, 4}}};
+      {128, {8, 1, 64, 2, true}}, {128, {8, 1, 128, 2, true}},   {128, {4, 1, 64, 4, true}},
+      {64, {8, 1, 128, 4, true}}, {64, {4, 1, 128, 2, true}},    {192, {8, 1, 64, 2, true}},
+      {256, {4, 1, 64, 2, true}}, {128, {8, 1, 32, 2, true, 2}}, {192, {4, 1, 64, 2, true, 3}}};
   for (const auto& [width, tile] : cases) {
     CheckAttention({.queries = width + 20,
                     .keys = 260,
@@ -111,8 +110,8 @@ TEST(OnlineHopper, Gradients) {
 TEST(OnlineHopper, GradientsOfWideHeads) {
   constexpr OnlineTile kParts = {4, 1, 32, 2, true, 2};
   for (const bool causal : {false, true}) {
-    CheckAttention({.queries = 260,
-                    .keys = 260,
+    CheckAttention({.queries = 320,
+                    .keys = 320,
                     .width = 256,
                     .causal = causal,
                     .backward = true,

@@ -155,7 +155,7 @@ TEST(OnlineMma, F32) {
                       .causal = causal,
                       .bias = !causal,
                       .batch = 1},
-                     {.interpreted = width == 64, .assembled = true});
+                     {.interpreted = width == 64});
       if (HasFatalFailure()) return;
     }
   // Sliding windows begin and end rows; where there are fewer keys than queries some see nothing.
@@ -164,7 +164,7 @@ TEST(OnlineMma, F32) {
 
 TEST(OnlineMma, F32Tiles) {
   const OnlineTile tiles[] = {
-      {1, 1, 16, 1}, {1, 2, 16, 2}, {2, 1, 64, 1}, {2, 1, 16, 2, false, 2}, {4, 1, 32, 1}};
+      {1, 1, 16, 1}, {2, 1, 48, 1}, {2, 1, 16, 2, false, 2}, {4, 1, 32, 1}, {8, 1, 16, 2}};
   for (const OnlineTile& tile : tiles) {
     CheckAttention({.queries = 90, .keys = 70, .width = 64, .causal = true, .batch = 1},
                    {.tile = &tile, .arch = "sm_80"});
@@ -181,7 +181,7 @@ TEST(OnlineMma, F32Gradients) {
                       .causal = causal,
                       .backward = true,
                       .batch = 1},
-                     {.interpreted = width == 64, .assembled = true}, 2);
+                     {.interpreted = width == 64}, 2);
       if (HasFatalFailure()) return;
     }
 }

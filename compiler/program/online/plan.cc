@@ -36,7 +36,7 @@ constexpr int64_t kRegisters = 65536, kThreadRegisters = 255;
 // For addresses, counters, rows' numbers and what an element's expression keeps.
 constexpr int64_t kOtherRegisters = 72;
 // For two parts of an operand of f32, each, and a sum of products.
-constexpr int64_t kSplitRegisters = 56;
+constexpr int64_t kSplitRegisters = 72;
 constexpr int64_t kGroupsAmount = 10'000'000, kPartsAmount = 100'000'000;
 // From so many terms on three products are within the bound of f32 (docs/semantics.md, "Matrix
 // units of GPUs").
