@@ -7,6 +7,7 @@
 // sizes (schedule/split.h) but never from `threads`.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -79,6 +80,12 @@ struct Target {
   // That it may have if its launch asks for it, on CUDA. A multiprocessor has 1 KiB more for all of
   // its blocks, and takes 1 KiB beside each.
   int64_t shared_bytes_max = 0;
+  // The most that a block may have at all; and the most that leaves room for a second one on the
+  // multiprocessor.
+  int64_t block_bytes_max() const { return std::max(shared_bytes, shared_bytes_max); }
+  int64_t half_of_block_bytes() const {
+    return std::max(shared_bytes, (block_bytes_max() + 1024) / 2 - 1024);
+  }
   Bf16Products bf16 = Bf16Products::kNone;
   bool fp64 = true;  // has arithmetic of this type; elsewhere it must be decomposed
   bool fp16 = false;

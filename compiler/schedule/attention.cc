@@ -25,8 +25,10 @@ constexpr int64_t kWidthOfResults = 128;
 constexpr double kLogits = 24 << 20;
 constexpr int64_t kWidthOfLogits = 512;
 // On blocks of threads with matrix units scores cost less than their way to memory and back, for
-// rows of a few tiles (compiler/program/online/plan.h). Wider sums have no room in registers.
-constexpr int64_t kRowOnBlocks = 64, kWidthOnBlocks = 256;
+// rows of a few tiles (compiler/program/online/plan.h). Wider sums have no room in registers. Those
+// of f32, by three products, take as much time as they save where nothing is masked, and save their
+// memory; wider ones take more.
+constexpr int64_t kRowOnBlocks = 64, kWidthOnBlocks = 256, kWidthOfF32OnBlocks = 128;
 
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
 
@@ -65,6 +67,15 @@ bool IsOfSmallFloats(const UOp* product) {
                      });
 }
 
+// A product of two numbers of f32, none of which is a smaller one that was cast.
+bool IsOfF32(const UOp* product) {
+  return std::all_of(product->src[0]->src.begin(), product->src[0]->src.end(),
+                     [](const UOp* operand) {
+                       while (IsMovement(operand->op)) operand = operand->src[0];
+                       return operand->dtype == DType::kF32 && operand->op != Op::kCast;
+                     });
+}
+
 // Scores that are computed from each other, element by element.
 struct Family {
   bool has_max = false;     // of rows
@@ -75,6 +86,7 @@ struct Family {
   int64_t row = INT64_MAX;  // the least length
   bool of_bf16 = false;     // one of the products is
   bool small = true;        // all products are of bf16 or f16
+  bool of_f32 = true;       // all are of f32
   double elements = 0;      // of one product
   int64_t width = 0;        // of the matrices that products are of, at most
 };
@@ -153,6 +165,7 @@ class Finder {
       families_.back().elements = Elements(node);
       families_.back().of_bf16 = IsOfBf16(node);
       families_.back().small = IsOfSmallFloats(node);
+      families_.back().of_f32 = IsOfF32(node);
       families_.back().width = PaddedSize(node->src[0]->shape[ReduceOf(node).axes()[0]]);
       parent_.push_back(mine);
     } else if (node->op == Op::kReduce) {
@@ -172,8 +185,9 @@ class Finder {
 
   bool IsCheaper(const Family& family) const {
     if (has_blocks_)
-      return family.small && family.row >= kRowOnBlocks && family.width <= kWidthOnBlocks &&
-             (family.products > 1 || family.ends == 1);
+      return ((family.small && family.width <= kWidthOnBlocks) ||
+              (family.of_f32 && family.width <= kWidthOfF32OnBlocks)) &&
+             family.row >= kRowOnBlocks && (family.products > 1 || family.ends == 1);
     if (family.of_bf16 && has_matrix_unit_) return false;  // panels do without it
     if (family.products == 1 && family.ends > 1)
       return family.elements >= kLogits && family.width <= kWidthOfLogits;
@@ -196,6 +210,7 @@ class Finder {
     } else if (op == Op::kAdd && node->src[0]->op == Op::kMul) {
       ++family.ends;
       family.small = family.small && IsOfSmallFloats(node);
+      family.of_f32 = family.of_f32 && IsOfF32(node);
     } else {
       family.kept = true;
     }
@@ -217,6 +232,7 @@ class Finder {
     families_[a].masked |= families_[b].masked;
     families_[a].of_bf16 |= families_[b].of_bf16;
     families_[a].small = families_[a].small && families_[b].small;
+    families_[a].of_f32 = families_[a].of_f32 && families_[b].of_f32;
     families_[a].elements = std::max(families_[a].elements, families_[b].elements);
     families_[a].row = std::min(families_[a].row, families_[b].row);
     families_[a].width = std::max(families_[a].width, families_[b].width);

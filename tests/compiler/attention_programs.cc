@@ -18,7 +18,9 @@ const UOp* AttentionGraph(Graph& graph, const AttentionShape& shape) {
   const auto session = std::make_shared<FakeSession>();
   session->evaluate = false;
   SetSession(session);
-  const auto input = [](const Dims& dims) { return Tensor::zeros(dims).state_(); };
+  const auto input = [](const Dims& dims, DType dtype = DType::kF32) {
+    return Tensor::zeros(dims, dtype).state_();
+  };
   const auto leaf = [&](int64_t rows) {
     return Tensor::zeros({shape.batch, shape.heads, rows, shape.width}, shape.dtype)
         .requires_grad_();
@@ -41,7 +43,7 @@ const UOp* AttentionGraph(Graph& graph, const AttentionShape& shape) {
   const Tensor out = scores.softmax().cast(shape.dtype).matmul(v);
   std::vector<Tensor> results = {out};
   if (shape.backward)
-    for (const Tensor& gradient : out.gradient({q, k, v}, input(out.shape()).cast(shape.dtype)))
+    for (const Tensor& gradient : out.gradient({q, k, v}, input(out.shape(), shape.dtype)))
       results.push_back(gradient);
   realize(results);
   const UOp* const sink = ValueOrDie(DecodeGraph(graph, *session->last.graph));

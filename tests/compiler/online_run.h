@@ -24,6 +24,7 @@ struct Ways {
   const program::OnlineTile* tile = nullptr;  // the heuristic's without
   const char* arch = "sm_90";
   bool interpreted = true;
+  bool assembled = false;  // if there is an assembler; always where the tile is of warpgroups
 };
 
 // The schedule for an NVIDIA GPU, all scores recomputed.
@@ -35,8 +36,7 @@ program::Program ProgramOf(const UOp* ast, const Ways& ways);
 // Both check their own success by ASSERT. Adds the instructions that were run to `steps`.
 void RunAsProgram(const UOp* ast, const Ways& ways, uint32_t seed, Buffers& buffers,
                   int64_t* steps = nullptr);
-// Without spilled registers, and with products that run on, where there is an assembler and the
-// tile is of warpgroups.
+// What is assembled has no spilled registers, and products that run on.
 void RunAsPtx(const UOp* ast, const Ways& ways, Buffers& buffers);
 
 using RunKernel = std::function<void(const UOp* ast, Buffers& own)>;
@@ -49,9 +49,9 @@ std::vector<std::string> RunSchedule(const schedule::Schedule& schedule,
 // Checks results by ASSERT, within the bound of CheckGraph.
 void ExpectNear(const Results& want, const std::vector<std::string>& got);
 
-// Checks both ways, within a part of the largest number of the result: weights are rounded to 2^-9
-// of themselves, by the interpreter after they are divided and by us before. `kernels`: with
-// scores.
+// Checks both ways, within a part of the largest number of the result: weights of bf16 are rounded
+// to 2^-9 of themselves, by the interpreter after they are divided and by us before. Of f32 nothing
+// is rounded but sums. `kernels`: with scores.
 void CheckGraph(const UOp* sink, const Ways& ways, size_t kernels);
 void CheckAttention(const AttentionShape& shape, const Ways& ways = {}, size_t kernels = 1);
 

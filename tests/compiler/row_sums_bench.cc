@@ -1,6 +1,7 @@
 // What sums over rows beside products (compiler/kernel/row_sums.h) save in a step of GPT-2 124M on
 // sm_90a, as schedules say, and which units compute its products: build/bin/row_sums_bench [layers].
-// Nothing is run.
+// Nothing is run. The third schedule of each type writes no temporary over another one
+// (compiler/schedule/in_place.h).
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -47,9 +48,9 @@ Program Step(int64_t layers, DType products) {
 }
 
 schedule::Schedule ScheduleOf(Graph& g, const UOp* sink, std::span<const int64_t> donated,
-                              bool divides) {
+                              bool divides, schedule::OverwritePolicy overwrites) {
   const Target target = CudaTarget("sm_90a", kMultiprocessors);
-  schedule::ScheduleOptions options;
+  schedule::ScheduleOptions options{.overwrites = overwrites};
   options.computes_scores = [&](const UOp* kernel) {
     return program::ComputesScores(kernel, target);
   };
@@ -210,16 +211,24 @@ int main(int argc, char** argv) {
   const int64_t layers = argc > 1 ? std::atoi(argv[1]) : 12;
   for (const DType products : {DType::kF32, DType::kBF16}) {
     std::printf("%s\n", std::string(Name(products)).c_str());
-    for (const bool divides : {false, true}) {
+    const struct {
+      const char* name;
+      bool divides;
+      schedule::OverwritePolicy overwrites;
+    } ways[] = {{"whole", false, schedule::OverwritePolicy::kLarge},
+                {"divided", true, schedule::OverwritePolicy::kLarge},
+                {"apart", true, schedule::OverwritePolicy::kNever}};
+    for (const auto& way : ways) {
       Graph recorded, g;
       std::vector<int64_t> donated;
       const UOp* const sink = test::RecordProgram(recorded, test::Step(layers, products),
                                                   test::Size::kReal, &donated);
-      const schedule::Schedule schedule = test::ScheduleOf(g, sink, donated, divides);
-      test::Print(divides ? "divided" : "whole", schedule);
+      const schedule::Schedule schedule =
+          test::ScheduleOf(g, sink, donated, way.divides, way.overwrites);
+      test::Print(way.name, schedule);
       test::PrintUnits(schedule);
       std::fflush(stdout);
-      test::PrintAssembled(schedule);
+      if (way.overwrites != schedule::OverwritePolicy::kNever) test::PrintAssembled(schedule);
     }
   }
   return 0;

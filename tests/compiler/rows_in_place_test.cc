@@ -22,11 +22,13 @@ namespace {
 
 using codegen::RangeSet;
 
-constexpr double kTolerance = 1e-4;
-
 struct Rows {
   int64_t outer, rows, length;  // outer x rows of `length` elements
+  DType dtype = DType::kF32;    // of the row and what is stored over it; computed in f32
 };
+
+// One that is rounded to bf16 may be rounded the other way.
+double Tolerance(const Rows& r) { return r.dtype == DType::kF32 ? 1e-4 : 0x1p-7; }
 
 // The gradient of a cross-entropy: softmax(x)[i, j] - (label[i] == j), and the sum of each row's
 // exponentials. Slots: 0 the gradient, 1 the sums, 2 the labels, and `x` what is read.
@@ -37,7 +39,8 @@ const UOp* LossGradient(Graph& g, const Rows& r, int64_t x) {
             *m = ReduceRange(g, 4, r.length);
   const UOp* const row = r.outer == 1 ? b : RowMajor(g, {a, b}, {r.outer, r.rows});
   const auto at = [&](const UOp* column) {
-    return LoadAt(g, x, DType::kF32, elements, RowMajor(g, {row, column}, {rows, r.length}));
+    return Cast(g, LoadAt(g, x, r.dtype, elements, RowMajor(g, {row, column}, {rows, r.length})),
+                DType::kF32);
   };
   const UOp* const most = Fold(g, Op::kMax, at(k), {k});
   const auto exponential = [&](const UOp* column) {
@@ -49,7 +52,8 @@ const UOp* LossGradient(Graph& g, const Rows& r, int64_t x) {
   const auto number = [&](double value) { return ConstFloat(g, DType::kF32, value); };
   const UOp* const gradient = Add(g, Alu(g, Op::kFDiv, exponential(j), sum),
                                   Where(g, hot, number(-1), number(0)));
-  return Sink(g, {StoreAt(g, 0, elements, RowMajor(g, {row, j}, {rows, r.length}), gradient),
+  return Sink(g, {StoreAt(g, 0, elements, RowMajor(g, {row, j}, {rows, r.length}),
+                          Cast(g, gradient, r.dtype)),
                   StoreAt(g, 1, rows, row, sum)});
 }
 
@@ -146,11 +150,26 @@ TEST(RowsInPlace, TheChoiceStaysTheSame) {
       EXPECT_NE(chosen(r, kInPlace, target), "") << target.arch;
     }
     EXPECT_NE(chosen({1, 4096, 1000}, kInPlace, target), "") << target.arch;
+    EXPECT_EQ(chosen({8, 1024, 50257, DType::kBF16}, kInPlace, target),
+              chosen({8, 1024, 50257, DType::kBF16}, kApart, target));
   }
 }
 
-constexpr Rows kRows[] = {{1, 1, 300},  {1, 40, 512},  {3, 5, 1000}, {1, 70, 33},
-                          {2, 8, 2048}, {1, 130, 257}, {1, 6, 5000}, {4, 1, 64}};
+constexpr Rows kRows[] = {
+    {1, 1, 300},
+    {1, 40, 512},
+    {3, 5, 1000},
+    {1, 70, 33},
+    {2, 8, 2048},
+    {1, 130, 257},
+    {1, 6, 5000},
+    {4, 1, 64},
+    // Logits of mixed precision, and the gradient over them.
+    {1, 40, 512, DType::kBF16},
+    {3, 5, 1000, DType::kBF16},
+    {1, 70, 33, DType::kBF16},
+    {1, 6, 5001, DType::kBF16},
+};
 
 TEST(RowsInPlace, ProcessorsComputeTheSame) {
   for (const Rows& r : kRows) {
@@ -169,7 +188,7 @@ TEST(RowsInPlace, ProcessorsComputeTheSame) {
       for (const int pieces : {1, 3}) {
         Buffers got = start;
         (*loaded)->RunGuarded(got, pieces);
-        ExpectClose(sink, got, want, kTolerance);
+        ExpectClose(sink, got, want, Tolerance(r));
         ASSERT_FALSE(HasFailure()) << "cpu \"" << options.cpu << "\" no_opt " << options.no_opt
                                    << (options.opts ? codegen::OptsToString(*options.opts) : "");
       }
@@ -178,13 +197,13 @@ TEST(RowsInPlace, ProcessorsComputeTheSame) {
 }
 
 void ExpectNoRace(const UOp* sink, const absl::StatusOr<program::Program>& program,
-                  const Buffers& start, const Buffers& want) {
+                  const Buffers& start, const Buffers& want, const Rows& r) {
   ASSERT_TRUE(program.ok()) << program.status();
   Buffers got = start;
   const program::RunReport report =
       program::Interpret(*program, got, {}, {.seed = 1, .steps_max = 50'000'000});
   ASSERT_TRUE(report.ok()) << report.message << "\n" << ToString(*program);
-  ExpectClose(sink, got, want, kTolerance);
+  ExpectClose(sink, got, want, Tolerance(r));
 }
 
 TEST(RowsInPlace, ThreadsOfABlockWaitForEachOther) {
@@ -201,17 +220,17 @@ TEST(RowsInPlace, ThreadsOfABlockWaitForEachOther) {
     if (!opts.empty()) {
       const auto planned = codegen::ApplyOpts(Analyzed(sink), opts, target);
       ASSERT_TRUE(planned.ok()) << planned.status();
-      ExpectNoRace(sink, program::ExpandPlan(planned->kernel, planned->plan), start, want);
+      ExpectNoRace(sink, program::ExpandPlan(planned->kernel, planned->plan), start, want, r);
     }
     ExpectNoRace(sink, program::ExpandThreads(kernel, program::MapToThreads(kernel, 128)), start,
-                 want);
+                 want, r);
     for (const bool no_opt : {false, true}) {
       const auto compiled = CompileKernel(sink, {.target = target, .no_opt = no_opt});
       ASSERT_TRUE(compiled.ok()) << compiled.status();
       Buffers got = start;
       const absl::Status ran = RunOnPtxMachine(*compiled, got);
       ASSERT_TRUE(ran.ok()) << ran << "\n" << compiled->object;
-      ExpectClose(sink, got, want, kTolerance);
+      ExpectClose(sink, got, want, Tolerance(r));
     }
     ASSERT_FALSE(HasFailure());
   }
@@ -229,7 +248,7 @@ TEST(RowsInPlace, RandomOptsOfAGpuComputeTheSame) {
     SCOPED_TRACE(codegen::OptsToString(opts));
     const auto planned = codegen::ApplyOpts(Analyzed(sink), opts, target);
     ASSERT_TRUE(planned.ok()) << planned.status();
-    ExpectNoRace(sink, program::ExpandPlan(planned->kernel, planned->plan), start, want);
+    ExpectNoRace(sink, program::ExpandPlan(planned->kernel, planned->plan), start, want, r);
     ASSERT_FALSE(HasFailure());
   }
 }

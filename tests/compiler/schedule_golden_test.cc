@@ -130,41 +130,54 @@ TEST(ScheduleGolden, StateIsWrittenInPlace) {
 }
 
 // A step of a model whose logits are most of its memory needs them once, not twice: the gradient of
-// the loss is written over them. That is one kernel more, the logits at the labels.
+// the loss is written over them. That is one kernel more, the logits at the labels. In mixed
+// precision both are of the products' type, and nothing of their size is in f32.
 TEST(ScheduleGolden, OneArrayOfLogits) {
   constexpr int64_t kVocabulary = 32768, kContext = 64, kBatch = 4;
-  constexpr int64_t kLogitsBytes = kBatch * kContext * kVocabulary * 4;
-  const Program program = {"gpt_step_large_vocabulary", [](Size) {
-                             const Tensor text = Tensor::zeros({1000}, DType::kU8).state_();
-                             examples::GptTrainer trainer(text,
-                                                          {.vocabulary = kVocabulary,
-                                                           .layers = 1,
-                                                           .width = 32,
-                                                           .heads = 2,
-                                                           .context = kContext},
-                                                          kBatch);
-                             trainer.Step();
-                           }};
-  for (const Target& target : {TestTarget(), CudaTarget("sm_90a", 132)}) {
-    Graph g;
-    std::vector<int64_t> donated;
-    const UOp* const sink = RecordProgram(g, program, Size::kReal, &donated);
-    const auto make = [&](schedule::OverwritePolicy policy) {
-      return ValueOrDie(
-          schedule::MakeSchedule(g, sink, target, donated, {.overwrites = policy}));
-    };
-    const schedule::Schedule apart = make(schedule::OverwritePolicy::kNever),
-                             over = make(schedule::ScheduleOptions{}.overwrites);
-    EXPECT_LE(over.arena_bytes, apart.arena_bytes - kLogitsBytes * 9 / 10);
-    EXPECT_LE(over.arena_bytes, kLogitsBytes * 13 / 10);
-    EXPECT_LE(over.kernels.size(), apart.kernels.size() + 1);
-    const auto launches = [](const schedule::Schedule& schedule) {
-      return std::count_if(schedule.kernels.begin(), schedule.kernels.end(),
-                           [](const auto& kernel) { return kernel.together > 0; });
-    };
-    EXPECT_LE(launches(over), launches(apart) + 1);
-    for (const schedule::ScheduledKernel& kernel : over.kernels)
-      EXPECT_EQ(proof::CheckInRange({kernel.ast}), absl::OkStatus());
+  constexpr int64_t kLogits = kBatch * kContext * kVocabulary;
+  for (const DType products : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const int64_t logits_bytes = kLogits * ByteWidth(products);
+    const Program program = {"gpt_step_large_vocabulary", [=](Size) {
+                               const Tensor text = Tensor::zeros({1000}, DType::kU8).state_();
+                               examples::GptTrainer trainer(text,
+                                                            {.vocabulary = kVocabulary,
+                                                             .layers = 1,
+                                                             .width = 32,
+                                                             .heads = 2,
+                                                             .context = kContext,
+                                                             .products = products},
+                                                            kBatch);
+                               trainer.Step();
+                             }};
+    for (const Target& target : {TestTarget(), CudaTarget("sm_90a", 132)}) {
+      SCOPED_TRACE(testing::Message() << Name(products) << " for " << target.arch);
+      Graph g;
+      std::vector<int64_t> donated;
+      const UOp* const sink = RecordProgram(g, program, Size::kReal, &donated);
+      const auto make = [&](schedule::OverwritePolicy policy) {
+        return ValueOrDie(schedule::MakeSchedule(g, sink, target, donated, {.overwrites = policy}));
+      };
+      const schedule::Schedule apart = make(schedule::OverwritePolicy::kNever),
+                               over = make(schedule::ScheduleOptions{}.overwrites);
+      EXPECT_LE(over.arena_bytes, apart.arena_bytes - logits_bytes * 9 / 10);
+      EXPECT_LE(over.arena_bytes, logits_bytes * 14 / 10);
+      EXPECT_LE(over.kernels.size(), apart.kernels.size() + 1);
+      int arrays = 0;
+      for (const schedule::ScheduledBuffer& buffer : over.buffers)
+        if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary &&
+            buffer.elements >= kLogits) {
+          ++arrays;
+          EXPECT_EQ(buffer.dtype, products);
+        }
+      EXPECT_EQ(arrays, 1);
+      const auto launches = [](const schedule::Schedule& schedule) {
+        return std::count_if(schedule.kernels.begin(), schedule.kernels.end(),
+                             [](const auto& kernel) { return kernel.together > 0; });
+      };
+      EXPECT_LE(launches(over), launches(apart) + 1);
+      for (const schedule::ScheduledKernel& kernel : over.kernels)
+        EXPECT_EQ(proof::CheckInRange({kernel.ast}), absl::OkStatus());
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 // Trainings on the PTX machine (tests/gpu), through the CUDA device that ships and the driver's
 // calls that it makes, against the same trainings on the processor: the network of beautiful_mnist,
-// and a transformer of two layers.
+// and transformers, of short rows and of some whose attention keeps no scores.
 //
 // OUTBOARD_TRAINING_STEPS=n: so many steps instead of a few; a step of the first takes seconds.
 #include <gtest/gtest.h>
@@ -30,14 +30,14 @@ struct Trained {
 };
 
 // Trains `steps` steps on the device of this kind, in a session of its own.
-Trained TrainOn(const char* kind, int steps,
-                const std::function<std::function<Tensor()>()>& begin) {
+Trained TrainOn(const char* kind, int steps, const std::function<std::function<Tensor()>()>& begin,
+                schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost) {
   Trained trained;
   auto device = ValueOrDie(runtime::MakeDevice(kind, {.memory_bytes_max = int64_t{1} << 30}));
   worker::InProcessCompiler compiler({.target = worker::TargetOfDevice(device->properties())});
   SetSession(ValueOrDie(
-      Session::ConnectLink(std::make_unique<test::ExecutorLink>(
-                               worker::MakeCompiledEngine(&compiler, std::move(device), {})),
+      Session::ConnectLink(std::make_unique<test::ExecutorLink>(worker::MakeCompiledEngine(
+                               &compiler, std::move(device), {.scores = scores})),
                            session::SessionOptions{})));
   {
     Tensor::manual_seed(11);
@@ -58,14 +58,19 @@ int Steps(int otherwise) {
 
 // Both compute one thing in f32, in other orders (docs/semantics.md, "Tolerances"). A step's
 // differences of some units in the last place go into the next one's weights, and grow there.
-constexpr double kFirstStep = 1e-5, kEachStep = 1e-4;
+struct Bound {
+  double first_step = 1e-5, each_step = 1e-4;
+};
+// What is rounded to bf16 may be rounded the other way where the number before differs in its last
+// place: by 2^-7 of itself, twice u. A loss is a mean over many of these.
+constexpr Bound kOfBf16 = {.first_step = 0x1p-9, .each_step = 0x1p-9};
 
-void ExpectSameLosses(const Trained& wanted, const Trained& got) {
+void ExpectSameLosses(const Trained& wanted, const Trained& got, const Bound& of = {}) {
   ASSERT_EQ(wanted.losses.size(), got.losses.size());
   for (size_t i = 0; i < wanted.losses.size(); ++i) {
     std::printf("step %zu: %.7f on the processor, %.7f on the PTX machine\n", i, wanted.losses[i],
                 got.losses[i]);
-    const double bound = kFirstStep + kEachStep * static_cast<double>(i);
+    const double bound = of.first_step + of.each_step * static_cast<double>(i);
     EXPECT_NEAR(got.losses[i], wanted.losses[i], bound * std::abs(wanted.losses[i]))
         << "step " << i;
   }
@@ -115,6 +120,39 @@ TEST_F(GpuTraining, OfATransformerOfTwoLayers_HasTheProcessorsLosses) {
   ExpectSameLosses(wanted, got);
   EXPECT_LT(got.losses.back(), got.losses.front()) << "nothing was learnt";
   EXPECT_LT(got.launches, wanted.launches) << "no kernels share a launch";
+}
+
+// Rows so long that attention and its gradients compute their scores again, by matrix units.
+void TrainWithOnlineAttention(const examples::GptOptions& options, const Bound& bound) {
+  const auto begin = [&] {
+    std::vector<uint8_t> text;
+    for (int i = 0; i < 800; ++i) text.push_back(static_cast<uint8_t>(i * i % 13));
+    const auto trainer = std::make_shared<examples::GptTrainer>(
+        Tensor::from<uint8_t>(text).state_(), options, /*batch=*/2, /*lr=*/3e-3);
+    return std::function<Tensor()>([trainer] { return trainer->Step(); });
+  };
+  const int steps = Steps(4);
+  const Trained wanted = TrainOn("cpu", steps, begin), got = TrainOn("cuda", steps, begin);
+  ExpectSameLosses(wanted, got, bound);
+  EXPECT_LT(got.losses.back(), got.losses.front()) << "nothing was learnt";
+  const Trained kept = TrainOn("cuda", steps, begin, schedule::ScorePolicy::kKeep);
+  ExpectSameLosses(wanted, kept, bound);
+  EXPECT_LT(got.launches, kept.launches) << "scores were kept";
+}
+
+TEST_F(GpuTraining, OfATransformerInBf16_HasTheProcessorsLosses) {
+  TrainWithOnlineAttention({.vocabulary = 13,
+                            .layers = 2,
+                            .width = 32,
+                            .heads = 2,
+                            .context = 64,
+                            .products = DType::kBF16},
+                           kOfBf16);
+}
+
+TEST_F(GpuTraining, OfATransformerOfWideHeads_HasTheProcessorsLosses) {
+  TrainWithOnlineAttention({.vocabulary = 13, .layers = 1, .width = 64, .heads = 1, .context = 80},
+                           {});
 }
 
 }  // namespace

@@ -40,11 +40,6 @@ int64_t RegistersOf(const MmaProduct& product, const MmaTile& tile) {
   return sums + operands + kOtherRegisters;
 }
 
-// Of a block. AMD's kernels have what each block has.
-int64_t SharedBytesMaxOf(const Target& target) {
-  return std::max(target.shared_bytes, target.shared_bytes_max);
-}
-
 int64_t SharedBytesOf(const MmaProduct& product, const MmaTile& tile) {
   return (tile.rows + tile.columns) * tile.steps * tile.stages * ByteWidth(product.dtype);
 }
@@ -58,14 +53,6 @@ struct Rates {
 };
 constexpr Rates kRates[] = {
     {"sm_80", 64, 512}, {"sm_89", 128, 256}, {"sm_90", 128, 614}, {"sm_90a", 128, 614}};
-
-// Whether three products by matrix units take less time than one by threads. They also have to be
-// split: not where it is close.
-bool ThreeProductsPay(const Target& target) {
-  for (const Rates& rates : kRates)
-    if (target.arch == rates.arch) return rates.tf32 / 3 > 1.2 * rates.f32;
-  return false;
-}
 
 // From so many steps on three products are within the bound of f32: docs/semantics.md, "Matrix
 // units of GPUs", where n is the number of steps: 40 + n / 8 <= n.
@@ -96,7 +83,7 @@ int64_t BlocksAtOnce(const MmaProduct& product, const MmaTile& tile, const Targe
   constexpr int64_t kBesideBlock = 1 << 10;  // shared memory that each block takes beside its own
   const int64_t registers = DivideUp(RegistersOf(product, tile), kPiece) * kPiece;
   const int64_t by_registers = kRegisters / (registers * tile.threads());
-  const int64_t by_memory = (SharedBytesMaxOf(target) + kBesideBlock) /
+  const int64_t by_memory = (target.block_bytes_max() + kBesideBlock) /
                             (SharedBytesOf(product, tile) + kBesideBlock);
   return std::max<int64_t>(1, std::min(by_registers, by_memory));
 }
@@ -121,6 +108,13 @@ double SpeedOfCopies(const MmaTile& tile) {
 constexpr int64_t kSideMin = 8, kStepsMin = 16;
 
 }  // namespace
+
+// They also have to be split: not where it is close.
+bool ThreeProductsPay(const Target& target) {
+  for (const Rates& rates : kRates)
+    if (target.arch == rates.arch) return rates.tf32 / 3 > 1.2 * rates.f32;
+  return false;
+}
 
 int64_t MmaAmount(const MmaTile& tile) {
   int64_t amount = tile.order * 1000 + tile.rows;
@@ -192,8 +186,8 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
   const int64_t threads = tile.threads();
   const int64_t bytes = SharedBytesOf(product, tile);
   if (threads > target.block_threads) return room("threads", threads, target.block_threads);
-  if (bytes > SharedBytesMaxOf(target))
-    return room("bytes of shared memory", bytes, SharedBytesMaxOf(target));
+  if (bytes > target.block_bytes_max())
+    return room("bytes of shared memory", bytes, target.block_bytes_max());
   if (registers > kThreadRegisters)
     return absl::ResourceExhaustedError(absl::StrCat(
         "MMA: about ", registers, " registers of a thread; the target has ", kThreadRegisters));

@@ -52,6 +52,9 @@ std::optional<MatrixUnit> MatrixUnitOf(const Target& target);
 // several sums are added, the tile is that of all of them.
 bool IsSummedOver(const LoopNest& kernel, int64_t axis);
 
+// Whether three products of TF32 by matrix units take less time than one of f32 by threads.
+bool ThreeProductsPay(const Target& target);
+
 // The tiles below each other that blocks take before the next columns, of `down` in all.
 int64_t OrderOf(const MmaTile& tile, int64_t down);
 

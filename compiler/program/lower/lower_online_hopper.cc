@@ -203,7 +203,6 @@ class OnlineHopperLowering : OnlineElements {
       if (pass + 1 < plan_.passes.size()) Arrive(Passed(pass));
       Finish(pass);
     }
-    Stores();
   }
 
   void Pass(size_t pass) {
@@ -213,21 +212,14 @@ class OnlineHopperLowering : OnlineElements {
         b_.Store(memory, b_.Int(e), b_.Const(DType::kF32, 0));
       scores_.emplace_back(plan_.scores[s].sum, memory);
     }
-    const std::vector<const OnlineProduct*> products = ProductsOf(pass);
+    const std::vector<const OnlineProduct*> products = plan_.ProductsOf(pass);
     if (IsOverlapped(pass))
       Overlapped(pass, *products[0]);
     else
       OneByOne(pass, products);
   }
 
-  std::vector<const OnlineProduct*> ProductsOf(size_t pass) const {
-    std::vector<const OnlineProduct*> products;
-    for (const size_t g : plan_.online.phases[pass])
-      for (const UOp* node : kernel_.groups[g].nodes)
-        if (const OnlineProduct* const product = plan_.ProductOf(node)) products.push_back(product);
-    return products;
-  }
-  bool IsOverlapped(size_t pass) const { return ProductsOf(pass).size() == 1; }
+  bool IsOverlapped(size_t pass) const { return plan_.ProductsOf(pass).size() == 1; }
   bool TakesTurns(size_t pass) const { return consumers_ == 2 && IsOverlapped(pass); }
 
   void WaitFull(size_t pass, size_t matrix, ValueId step) {
@@ -439,7 +431,7 @@ class OnlineHopperLowering : OnlineElements {
     if (max == plan_.online.max_of.end()) return;
     const ValueId sums = carried_.at(product.sum);
     const std::vector<ValueId>& by = rescale_.at(max->second);
-    for (int64_t e = 0; e < staged_[product.matrix].width / 2; ++e) {
+    for (int64_t e = 0; e < staged_[product.matrix].width / tile_.parts / 2; ++e) {
       const ValueId factor = by[static_cast<size_t>(e / 2 % kRowsOfFragment)];
       b_.Store(sums, b_.Int(e),
                b_.Alu(Op::kMul, DType::kF32, {b_.Load(sums, b_.Int(e)), factor}));
@@ -450,12 +442,14 @@ class OnlineHopperLowering : OnlineElements {
     const ValueId sums = carried_.at(product.sum);
     const Staged& matrix = staged_[product.matrix];
     b_.Do(Code::kGroupFence, {sums, values_});
-    const ValueId first = b_.Times(stage, matrix.elements());
+    const int64_t columns = matrix.width / tile_.parts;
+    const ValueId first = b_.Plus(b_.Times(stage, matrix.elements()),
+                                  b_.Times(part_, columns / kOnlineBoxColumns * matrix.box()));
     for (int64_t step = 0; step < tile_.steps; step += kDepth)
       b_.Do(Code::kGroupMma,
             {sums, values_, b_.Int(step / kStepsOfRegister), matrix.shared,
              b_.Plus(first, b_.Int(step * kOnlineBoxColumns))},
-            {matrix.width, 0, matrix.box(), 0});
+            {columns, 0, matrix.box(), 0});
     b_.Do(Code::kGroupCommit);
   }
 

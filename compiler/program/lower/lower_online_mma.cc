@@ -12,7 +12,12 @@
 //   SHUFFLE of sums, stores
 //
 // A thread has the elements of a score that MmaElement gives it: of two rows for each fragment, and
-// of every eight steps two. They are also those that the first operand of the next product wants.
+// of every eight steps two. They are also those that the first operand of the next product wants;
+// of f32, if its terms t and t + 4 are the steps 2 t and 2 t + 1.
+//
+// Products of f32 are three of TF32, as lower_mma.cc has them. What is infinite has no low part: a
+// sum with such a factor may be NaN (docs/semantics.md, Online sums).
+#include "compiler/program/hopper/two_tf32.h"
 #include "compiler/program/lower/online_elements.h"
 #include "compiler/program/lower/online_matrices.h"
 #include "compiler/program/online/plan.h"
@@ -40,7 +45,6 @@ class OnlineMmaLowering : OnlineElements {
       scores_.clear();
       Finish(phase);
     }
-    Stores();
     low_.Leave();
     return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
   }
@@ -51,12 +55,29 @@ class OnlineMmaLowering : OnlineElements {
     b_.Add({.code = Code::kCommit});
   }
 
-  ValueId Multiply(ValueId a, ValueId b, int64_t half, ValueId c) {
+  // What the unit reads of an operand: all of it, or the high and the low part of f32.
+  struct Operand {
+    ValueId high = -1, low = -1;
+  };
+  Operand OperandOf(ValueId fragment) {
+    if (plan_.dtype != DType::kF32) return {.high = fragment};
+    const TwoTf32 parts = SplitRounded(b_, fragment);
+    return {.high = parts.high, .low = parts.low};
+  }
+
+  ValueId Mma(ValueId a, ValueId b, int64_t half, ValueId c) {
     return b_.Add({.code = Code::kMma,
                    .dtype = DType::kF32,
                    .lanes = 4,
                    .src = {a, b, c},
                    .imm = {half, 0, 0}});
+  }
+  ValueId Multiply(const Operand& a, const Operand& b, int64_t half, ValueId c) {
+    if (a.low < 0) return Mma(a.high, b.high, half, c);
+    ValueId sum = Mma(a.low, b.high, half, b_.Splat(b_.Const(DType::kF32, 0), 4));
+    sum = Mma(a.high, b.low, half, sum);
+    sum = Mma(a.high, b.high, half, sum);
+    return b_.Alu(Op::kAdd, DType::kF32, {c, sum});
   }
 
   // ---- a pass over the steps
@@ -112,16 +133,17 @@ class OnlineMmaLowering : OnlineElements {
     const ValueId zero = b_.Splat(b_.Const(DType::kF32, 0), 4);
     std::vector<ValueId>& sums = scores_[score.sum];
     sums.assign(tile_.fragments * columns, zero);
-    for (int64_t term = 0; term < OnlinePadded(rows.width) / kFragment; ++term) {
+    for (int64_t term = 0; term < OnlinePadded(rows.width) / matrices_.depth(); ++term) {
       const ValueId term_chunk = b_.Int(term * 2);
-      std::vector<ValueId> a;
+      std::vector<Operand> a;
       for (int64_t f = 0; f < tile_.fragments; ++f) {
         const ValueId own = b_.Plus(b_.Times(warp_, 2 * tile_.fragments), b_.Int(f * 2));
-        a.push_back(matrices_.Fragment(score.rows, b_.Int(0), own, term_chunk, true, !rows.across));
+        a.push_back(OperandOf(matrices_.Fragment(score.rows, b_.Int(0), own, term_chunk,
+                                                 /*of_a=*/true, !rows.across)));
       }
       for (int64_t j = 0; j < columns; j += 2) {
-        const ValueId b =
-            matrices_.Fragment(score.steps, stage, b_.Int(j), term_chunk, false, !steps.across);
+        const Operand b = OperandOf(matrices_.Fragment(score.steps, stage, b_.Int(j), term_chunk,
+                                                       /*of_a=*/false, !steps.across));
         for (int64_t f = 0; f < tile_.fragments; ++f)
           for (int64_t half = 0; half < 2; ++half) {
             ValueId& sum = sums[f * columns + j + half];
@@ -132,11 +154,13 @@ class OnlineMmaLowering : OnlineElements {
   }
 
   void CarryProduct(const OnlineProduct& product, ValueId stage) {
-    const std::vector<ValueId> values = ValuesOf(product.value);
+    std::vector<Operand> values;
+    for (const ValueId fragment : ValuesOf(product.value)) values.push_back(OperandOf(fragment));
     const OnlineMatrix& matrix = plan_.matrices[product.matrix];
     const ValueId memory = carried_.at(product.sum);
     const auto max = plan_.online.max_of.find(product.sum);
-    const int64_t terms = tile_.steps / kFragment;
+    const int64_t terms = tile_.steps / matrices_.depth();
+    const ValueId first_column = b_.Times(part_, ColumnsOf(product));
     for (int64_t column = 0; column < ColumnsOf(product); column += 2) {
       std::vector<ValueId> sums;
       for (int64_t f = 0; f < tile_.fragments; ++f)
@@ -157,8 +181,9 @@ class OnlineMmaLowering : OnlineElements {
           sums.push_back(sum);
         }
       for (int64_t term = 0; term < terms; ++term) {
-        const ValueId b = matrices_.Fragment(product.matrix, stage, b_.Int(column),
-                                             b_.Int(term * 2), false, matrix.across);
+        const Operand b = OperandOf(matrices_.Fragment(
+            product.matrix, stage, b_.Plus(first_column, b_.Int(column)), b_.Int(term * 2),
+            /*of_a=*/false, matrix.across, /*of_values=*/true));
         for (int64_t f = 0; f < tile_.fragments; ++f)
           for (int64_t half = 0; half < 2; ++half)
             sums[f * 2 + half] = Multiply(values[f * terms + term], b, half, sums[f * 2 + half]);

@@ -31,8 +31,11 @@ ValueId OnlineElements::WithFactor(const UOp* max, ValueId carried) {
 }
 
 void OnlineElements::Place() {
-  const int64_t tiles = TimesOf(plan_.row_count, tile_.rows()), blocks = plan_.batches * tiles;
-  const ValueId block = blocks > 1 ? b_.Special(Grid::kBlock, blocks) : b_.Int(0);
+  const int64_t tiles = TimesOf(plan_.row_count, tile_.rows()),
+                blocks = plan_.batches * tiles * tile_.parts;
+  const ValueId number = blocks > 1 ? b_.Special(Grid::kBlock, blocks) : b_.Int(0);
+  part_ = b_.Modulo(number, tile_.parts);
+  const ValueId block = b_.Divide(number, tile_.parts);
   thread_ = b_.Special(Grid::kThread, tile_.threads());
   lane_ = b_.Modulo(thread_, kWarpThreads);
   member_ = b_.Times(b_.Modulo(lane_, 4), 2);
@@ -251,9 +254,20 @@ void OnlineElements::CarryMaximum(const UOp* max, int64_t half, ValueId of_steps
 
 // The values as MMA's a has them, of each fragment of rows and of steps; rounded together.
 std::vector<ValueId> OnlineElements::ValuesOf(const UOp* value) {
+  std::vector<ValueId> fragments;
+  if (plan_.dtype == DType::kF32) {
+    for (int64_t f = 0; f < tile_.fragments; ++f)
+      for (int64_t eight = 0; eight < tile_.steps / kChunk; ++eight) {
+        Instruction all{.code = Code::kLanes, .dtype = DType::kF32, .lanes = 4};
+        for (int64_t lane = 0; lane < 4; ++lane)
+          all.src.push_back(At(f * kRowsOfFragment + lane % 2, eight, lane / 2,
+                               [&] { return Within(low_.Emit(value), Op::kAdd); }));
+        fragments.push_back(b_.Add(std::move(all)));
+      }
+    return fragments;
+  }
   const bool rounded = value->op == Op::kCast && value->src[0]->dtype == DType::kF32;
   const UOp* const before = rounded ? value->src[0] : value;
-  std::vector<ValueId> fragments;
   for (int64_t f = 0; f < tile_.fragments; ++f)
     for (int64_t term = 0; term < tile_.steps / kFragment; ++term) {
       Instruction all{.code = Code::kLanes, .dtype = before->dtype, .lanes = 8};
@@ -267,7 +281,7 @@ std::vector<ValueId> OnlineElements::ValuesOf(const UOp* value) {
 
 // Elements of a product's sums: of 16 rows by 8 columns four of each thread.
 int64_t OnlineElements::ColumnsOf(const OnlineProduct& product) const {
-  return OnlinePadded(plan_.matrices[product.matrix].width) / kChunk;
+  return OnlinePadded(plan_.matrices[product.matrix].width) / kChunk / tile_.parts;
 }
 int64_t OnlineElements::PlaceOf(const OnlineProduct& product, int64_t fragment,
                                 int64_t column) const {
@@ -289,8 +303,8 @@ void OnlineElements::OpenCarried() {
 }
 
 // Results of rows. Where a maximum is -inf, its sums are what exp(-inf - -inf) makes them.
-void OnlineElements::Finish(size_t phase) {
-  for (const size_t g : plan_.online.phases[phase])
+void OnlineElements::RowsEnd(size_t pass) {
+  for (const size_t g : plan_.online.phases[pass])
     for (const UOp* node : kernel_.groups[g].nodes) {
       if (plan_.ProductOf(node) != nullptr) continue;
       std::vector<ValueId> values;
@@ -317,12 +331,19 @@ ValueId OnlineElements::OrNan(const UOp* sum, int64_t half, ValueId value) {
                  b_.Const(DType::kF32, std::numeric_limits<double>::quiet_NaN()), value});
 }
 
-void OnlineElements::Stores() {
+void OnlineElements::Finish(size_t pass) {
+  RowsEnd(pass);
+  Stores(pass);
+}
+
+void OnlineElements::Stores(size_t pass) {
   std::vector<const UOp*> of_rows, of_columns;
-  RangeSet columns = 0;
-  for (const int r : plan_.columns) columns |= RangeSet{1} << r;
+  RangeSet of_column = 0;
+  for (const int r : plan_.columns) of_column |= RangeSet{1} << r;
   for (const UOp* store : kernel_.stores)
-    ((kernel_.DepsOf(store) & columns) == 0 ? of_rows : of_columns).push_back(store);
+    if (plan_.PassOf(store) == pass)
+      ((kernel_.DepsOf(store) & of_column) == 0 ? of_rows : of_columns).push_back(store);
+  if (of_rows.empty() && of_columns.empty()) return;
   for (int64_t half = 0; half < halves_; ++half) {
     low_.Enter();
     const ValueId branch = plan_.row_count % tile_.rows() == 0
@@ -330,8 +351,8 @@ void OnlineElements::Stores() {
                                : b_.If(b_.Less(RowOf(half), b_.Int(plan_.row_count)));
     low_.BindAll(plan_.rows, RowOf(half));
     for (const auto& [node, values] : of_rows_) low_.together_[node] = values[half];
-    for (int64_t column = 0; column < OnlinePadded(plan_.column_count) && !of_columns.empty();
-         column += kChunk)
+    const int64_t columns = OnlinePadded(plan_.column_count) / tile_.parts;
+    for (int64_t column = 0; column < columns && !of_columns.empty(); column += kChunk)
       StoreColumns(of_columns, half, column);
     if (!of_rows.empty()) StoreRow(of_rows);
     for (const int r : plan_.rows) low_.Unbind(r);
@@ -340,10 +361,11 @@ void OnlineElements::Stores() {
   }
 }
 
-// By the first of the four threads that have the row.
+// By the first of the four threads that have the row, in the first part.
 void OnlineElements::StoreRow(const std::vector<const UOp*>& stores) {
   low_.Enter();
-  const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {member_, b_.Int(0)}));
+  const ValueId branch =
+      b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {b_.Plus(member_, part_), b_.Int(0)}));
   for (const int r : plan_.columns) low_.BindPlain(r, b_.Int(0));
   low_.Store(stores);
   for (const int r : plan_.columns) low_.Unbind(r);
@@ -355,7 +377,8 @@ void OnlineElements::StoreRow(const std::vector<const UOp*>& stores) {
 void OnlineElements::StoreColumns(const std::vector<const UOp*>& stores, int64_t half,
                                   int64_t column) {
   const int64_t count = plan_.column_count;
-  const ValueId first = b_.Plus(member_, b_.Int(column));
+  const ValueId first =
+      b_.Plus(b_.Plus(member_, b_.Times(part_, count / tile_.parts)), b_.Int(column));
   const int inner = plan_.columns.back();
   const int64_t extent = kernel_.ranges[inner].extent;
   if (extent % 2 != 0) {

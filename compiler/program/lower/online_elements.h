@@ -16,6 +16,7 @@ namespace outboard::program {
 
 class OnlineElements {
  public:
+  // kChunk: rows, or columns, of a product of the unit.
   static constexpr int64_t kFragment = 16, kChunk = 8, kRowsOfFragment = 2;
 
   explicit OnlineElements(const OnlineMmaPlan& plan);
@@ -55,16 +56,16 @@ class OnlineElements {
   // A maximum or a sum of a row, of the time number_.
   void CarryRow(const UOp* node, int64_t half);
   // The values as the first operand of a product has them, of each fragment of rows and of 16
-  // steps; rounded together.
+  // steps (f32: of 8, of which a thread has two that are side by side, as terms t and t + 4);
+  // rounded together.
   std::vector<ValueId> ValuesOf(const UOp* value);
-  // Elements of a product's sums: of 16 rows by 8 columns four of each thread.
+  // Elements of a product's sums: of 16 rows by 8 columns of this block four of each thread.
   int64_t ColumnsOf(const OnlineProduct& product) const;
   int64_t PlaceOf(const OnlineProduct& product, int64_t fragment, int64_t column) const;
 
   void OpenCarried();
-  // Results of rows.
-  void Finish(size_t phase);
-  void Stores();
+  // Ends a pass: results of rows, and what can be stored now.
+  void Finish(size_t pass);
 
   Lowering low_;
   ProgramBuilder& b_;
@@ -74,6 +75,7 @@ class OnlineElements {
   const int64_t extent_, times_, halves_;
   ValueId thread_ = -1, lane_ = -1, warp_ = -1, member_ = -1;
   ValueId batch_ = -1, origin_ = -1, first_row_ = -1;
+  ValueId part_ = -1;  // of the columns
   // Of the times that are run: the first one (-1: that is 0), and how many.
   ValueId first_ = -1, count_ = -1;
   bool windowed_ = false;
@@ -97,6 +99,8 @@ class OnlineElements {
   const UnitExponential* UnitOf(const UOp* max) const;
   ValueId WithFactor(const UOp* max, ValueId carried);
   ValueId OrNan(const UOp* sum, int64_t half, ValueId value);
+  void RowsEnd(size_t pass);
+  void Stores(size_t pass);
   void StoreRow(const std::vector<const UOp*>& stores);
   void StoreColumns(const std::vector<const UOp*>& stores, int64_t half, int64_t column);
   void InColumn(ValueId column, int64_t lanes, const std::function<void()>& body);

@@ -4,7 +4,7 @@ namespace outboard::program {
 
 namespace {
 
-constexpr int64_t kChunk = 8;
+constexpr int64_t kSide = 8;  // rows, steps or columns of a matrix that the unit reads
 
 int64_t TimesOf(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
@@ -22,13 +22,17 @@ void OnlineMatrices::Place(ValueId thread, ValueId lane, ValueId origin) {
   origin_ = origin;
 }
 
-// The first element of a chunk of eight of a line. Chunks are turned around from line to line, so
+// The first element of a chunk of a line. Chunks are turned around from line to line, so
 // that those of a column lie in all banks. `low` is the line's number modulo 8.
 ValueId OnlineMatrices::ElementOf(const OnlineMatrix& matrix, ValueId stage, ValueId line,
                                   ValueId low, ValueId chunk) {
-  const int64_t length = LengthOf(matrix), chunks = length / kChunk;
+  const int64_t length = LengthOf(matrix), chunks = length / chunk_;
   const ValueId turn = chunks >= 8 ? low : b_.Divide(low, 8 / chunks);
-  const ValueId in_line = b_.Times(b_.Modulo(b_.Plus(chunk, turn), chunks), kChunk);
+  // Among eight chunks, where a line has whole eights: places of further ones are known from these.
+  const int64_t among = chunks % 8 == 0 ? 8 : chunks;
+  const ValueId turned =
+      b_.Plus(b_.Times(b_.Divide(chunk, among), among), b_.Modulo(b_.Plus(chunk, turn), among));
+  const ValueId in_line = b_.Times(turned, chunk_);
   const ValueId first = b_.Plus(b_.Times(stage, StageElements(matrix)), b_.Times(line, length));
   return b_.Plus(first, in_line);
 }
@@ -56,9 +60,9 @@ void OnlineMatrices::Fetch(size_t index, ValueId number, ValueId stage) {
 void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId line,
                           ValueId place) {
   const OnlineMatrix& matrix = plan_.matrices[index];
-  const int64_t run = matrix.run, in_chunk = kChunk / run;
+  const int64_t run = matrix.run, in_chunk = chunk_ / run;
   const ValueId element =
-      b_.Plus(ElementOf(matrix, stage, line, b_.Modulo(line, 8), b_.Divide(place, in_chunk)),
+      b_.Plus(ElementOf(matrix, stage, line, b_.Modulo(line, kSide), b_.Divide(place, in_chunk)),
               b_.Times(b_.Modulo(place, in_chunk), run));
   const ValueId along = b_.Times(place, run);
   const ValueId other = matrix.across ? line : along;
@@ -91,19 +95,43 @@ void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId l
 }
 
 ValueId OnlineMatrices::Fragment(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
-                                 bool own_in_lines) {
+                                 bool own_in_lines, bool of_values) {
   const OnlineMatrix& matrix = plan_.matrices[index];
+  if (plan_.dtype == DType::kF32 && (of_values || !own_in_lines))
+    return Elements(index, stage, own, term, of_a, own_in_lines, of_values);
   const ValueId low = b_.Modulo(lane_, 8), second = b_.Divide(lane_, 16),
                 first = b_.Modulo(b_.Divide(lane_, 8), 2);
   const ValueId own_chunk = b_.Plus(own, of_a ? first : second);
   const ValueId term_chunk = b_.Plus(term, of_a ? second : first);
-  const ValueId line = b_.Plus(b_.Times(own_in_lines ? own_chunk : term_chunk, kChunk), low);
+  const ValueId line = b_.Plus(b_.Times(own_in_lines ? own_chunk : term_chunk, kSide), low);
   return b_.Add({.code = Code::kLdmatrix,
                  .dtype = plan_.dtype,
-                 .lanes = 8,
+                 .lanes = 4 * MmaPacked(plan_.dtype),
                  .src = {memory_[index], ElementOf(matrix, stage, line, low,
                                                    own_in_lines ? term_chunk : own_chunk)},
                  .imm = {own_in_lines ? 0 : 1, 0, 0}});
+}
+
+// The same of f32, one by one: no instruction turns matrices of it. Where a line is a step, the
+// elements that threads read together are of two chunks in four lines that are even, or odd; turned
+// from line to line they lie in all banks.
+ValueId OnlineMatrices::Elements(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
+                                 bool own_in_lines, bool of_values) {
+  const ValueId member = b_.Modulo(lane_, 4), row = b_.Divide(lane_, 4);
+  Instruction all{.code = Code::kLanes, .dtype = DType::kF32, .lanes = 4};
+  for (int64_t of_four = 0; of_four < 4; ++of_four) {
+    const int64_t second_own = of_a ? of_four % 2 : of_four / 2,
+                  second_term = of_a ? of_four / 2 : of_four % 2;
+    const ValueId own_at = b_.Plus(b_.Times(b_.Plus(own, b_.Int(second_own)), kSide), row);
+    const ValueId in_terms = of_values ? b_.Plus(b_.Times(member, 2), b_.Int(second_term))
+                                       : b_.Plus(member, b_.Int(second_term * chunk_));
+    const ValueId term_at = b_.Plus(b_.Times(term, chunk_), in_terms);
+    const ValueId line = own_in_lines ? own_at : term_at, at = own_in_lines ? term_at : own_at;
+    const ValueId first = ElementOf(plan_.matrices[index], stage, line, b_.Modulo(line, kSide),
+                                    b_.Divide(at, chunk_));
+    all.src.push_back(b_.Load(memory_[index], b_.Plus(first, b_.Modulo(at, chunk_))));
+  }
+  return b_.Add(std::move(all));
 }
 
 }  // namespace outboard::program

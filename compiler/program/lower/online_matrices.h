@@ -1,8 +1,8 @@
 // The matrices of an online kernel (compiler/program/online/plan.h) in memory of the block: copies
 // to there, and fragments for MMA from there.
 //
-// A line holds chunks of eight elements, turned around from line to line, so that the chunks of a
-// column lie in all banks. Past the ends of rows, steps and widths there are zeros.
+// A line holds chunks of 16 bytes, turned around from line to line, so that the chunks of a column
+// lie in all banks. Past the ends of rows, steps and widths there are zeros.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,10 @@ namespace outboard::program {
 class OnlineMatrices {
  public:
   OnlineMatrices(Lowering& low, const OnlineMmaPlan& plan)
-      : low_(low), b_(low.b_), plan_(plan), tile_(plan.tile) {}
+      : low_(low), b_(low.b_), plan_(plan), tile_(plan.tile), chunk_(16 / ByteWidth(plan.dtype)) {}
+
+  // Terms of a product of the unit: two chunks.
+  int64_t depth() const { return 2 * chunk_; }
 
   // Allocates memory: for rows once, for steps as often as the tile has stages.
   void Open();
@@ -26,11 +29,12 @@ class OnlineMatrices {
   // Begins copies of a matrix: of the block's rows, or of the steps of the time `number`.
   void Fetch(size_t index, ValueId number, ValueId stage);
 
-  // Four matrices of 8 by 8: of the 16 rows, steps or columns from the chunk `own` on, and of the
-  // 16 terms from the chunk `term` on. `of_a`: as MMA's a has them, else as two of its b.
-  // `own_in_lines`: the former are lines.
+  // Four matrices of 8 by a chunk: of the 16 rows, steps or columns from 8 * `own` on, and of the
+  // terms of two chunks, from the chunk `term` on. `of_a`: as MMA's a has them, else as two of its
+  // b. `own_in_lines`: the former are lines. `of_values`: the terms are the steps that a thread has
+  // values of, as OnlineElements::ValuesOf has them.
   ValueId Fragment(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
-                   bool own_in_lines);
+                   bool own_in_lines, bool of_values = false);
 
  private:
   int64_t OwnOf(const OnlineMatrix& matrix) const {
@@ -45,11 +49,14 @@ class OnlineMatrices {
   ValueId ElementOf(const OnlineMatrix& matrix, ValueId stage, ValueId line, ValueId low,
                     ValueId chunk);
   void Copy(size_t index, ValueId number, ValueId stage, ValueId line, ValueId place);
+  ValueId Elements(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
+                   bool own_in_lines, bool of_values);
 
   Lowering& low_;
   ProgramBuilder& b_;
   const OnlineMmaPlan& plan_;
   const OnlineTile& tile_;
+  const int64_t chunk_;  // elements
   ValueId thread_ = -1, lane_ = -1, origin_ = -1;
   std::vector<ValueId> memory_;  // by matrix
 };

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
+#include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/visible.h"
@@ -28,11 +29,17 @@ namespace {
 
 constexpr int64_t kFragment = 16;
 constexpr int64_t kCopyBytes = 16;
-constexpr int64_t kWidthMax = 256;  // more sums than a thread has registers
+constexpr int64_t kWidthMax = 256;  // of a score: more is in no block's memory
+constexpr int64_t kPartsMax = 4;    // each computes all scores again
 constexpr int64_t kRegisters = 65536, kThreadRegisters = 255;
 // For addresses, counters, rows' numbers and what an element's expression keeps.
 constexpr int64_t kOtherRegisters = 72;
-constexpr int64_t kGroupsAmount = 10'000'000;
+// For two parts of an operand of f32, each, and a sum of products.
+constexpr int64_t kSplitRegisters = 72;
+constexpr int64_t kGroupsAmount = 10'000'000, kPartsAmount = 100'000'000;
+// From so many terms on three products are within the bound of f32 (docs/semantics.md, "Matrix
+// units of GPUs").
+constexpr int64_t kThreeStepsMin = 48;
 
 RangeSet Bit(int range) { return RangeSet{1} << range; }
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -43,9 +50,10 @@ std::vector<int> RangesOf(RangeSet set) {
   return ranges;
 }
 
-// What `node` widens to f32; nullptr for anything else.
-const UOp* Widened(const UOp* node) {
-  if (node->op != Op::kCast || node->dtype != DType::kF32) return nullptr;
+// The number of f32 itself, or what it widens; nullptr for anything else.
+const UOp* FactorOf(const UOp* node) {
+  if (node->dtype != DType::kF32) return nullptr;
+  if (node->op != Op::kCast) return node;
   const DType dtype = node->src[0]->dtype;
   return dtype == DType::kBF16 || dtype == DType::kF16 ? node->src[0] : nullptr;
 }
@@ -94,10 +102,10 @@ class Finder {
         if (ReduceOf(node).op() == Op::kAdd && node->dtype == DType::kF32 &&
             node->src[0]->op == Op::kMul)
           for (const UOp* factor : node->src[0]->src)
-            if (const UOp* const value = Widened(factor))
+            if (const UOp* const value = FactorOf(factor))
               (kernel_.DepsOf(value) & Steps() ? step : row) = value;
         if (row == nullptr || step == nullptr)
-          return Illegal("a score is no sum of products of bf16 or f16 of a row and a step");
+          return Illegal("a score is no sum of products of floats of a row and a step");
         batch |= kernel_.DepsOf(step) & kernel_.OutputSet();
         rows |= kernel_.DepsOf(row) & kernel_.OutputSet();
         sides.emplace_back(row, step);
@@ -114,6 +122,8 @@ class Finder {
         OnlineScore& score = plan_.scores[next];
         OB_ASSIGN_OR_RETURN(score.rows, Matrix(sides[next].first, true, group.ranges));
         OB_ASSIGN_OR_RETURN(score.steps, Matrix(sides[next].second, false, group.ranges));
+        if (plan_.dtype == DType::kF32 && plan_.matrices[score.rows].width < kThreeStepsMin)
+          return Illegal("a score of f32 has few terms");
       }
     }
     return absl::OkStatus();
@@ -135,10 +145,12 @@ class Finder {
         OnlineProduct product{.sum = node};
         const UOp* matrix = nullptr;
         for (const UOp* factor : node->src[0]->src)
-          if (const UOp* const value = Widened(factor))
+          if (const UOp* const value = FactorOf(factor))
             ((kernel_.DepsOf(value) & ~of_rows & ~Steps()) == 0 ? product.value : matrix) = value;
         if (product.value == nullptr || matrix == nullptr)
-          return Illegal("a result is no sum of products of bf16 or f16 of a row and a column");
+          return Illegal("a result is no sum of products of floats of a row and a column");
+        if (plan_.dtype == DType::kF32 && Extent(plan_.range) < kThreeStepsMin)
+          return Illegal("a sum of f32 has few terms");
         if (product.value->dtype != plan_.dtype) return Illegal("matrices of two types");
         OB_ASSIGN_OR_RETURN(product.matrix, Matrix(matrix, false, plan_.columns));
         plan_.products.push_back(product);
@@ -212,6 +224,8 @@ class Finder {
     if (other.empty()) return Illegal("a matrix has one column");
     if (plan_.dtype == DType::kVoid) plan_.dtype = load->dtype;
     if (load->dtype != plan_.dtype) return Illegal("matrices of two types");
+    if (!IsFloat(load->dtype) || ByteWidth(load->dtype) > 4 || ByteWidth(load->dtype) < 2)
+      return Illegal("matrices of no type of the matrix unit");
     OnlineMatrix made{.load = load, .of_rows = of_rows, .other = other};
     for (const int r : other) made.width *= Extent(r);
     if (made.width > kWidthMax) return Illegal("rows are too wide");
@@ -246,32 +260,43 @@ class Finder {
 
 constexpr OnlineTile kCandidates[] = {
     {4, 1, 64, 2}, {4, 1, 32, 2}, {2, 1, 64, 2}, {2, 1, 32, 2}, {4, 1, 16, 2},
-    {2, 1, 16, 2}, {1, 1, 32, 2}, {1, 1, 16, 2}, {1, 1, 16, 1},
+    {4, 1, 16, 1}, {2, 1, 16, 2}, {1, 1, 32, 2}, {1, 1, 16, 2}, {1, 1, 16, 1},
 };
 
 // By warpgroups, where rows fill a tile.
 constexpr OnlineTile kGroupCandidates[] = {{8, 1, 128, 2, true}, {8, 1, 64, 2, true},
-                                           {4, 1, 128, 2, true}, {4, 1, 64, 2, true}};
+                                           {4, 1, 128, 2, true}, {4, 1, 64, 2, true},
+                                           {8, 1, 32, 2, true},  {4, 1, 32, 2, true}};
 
 int64_t SharedBytesOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
-  int64_t bytes = 0;
+  // One number of each warp says whether a guard fails.
+  int64_t bytes = plan.visible.guards.empty() ? 0 : tile.warps * ByteWidth(DType::kF32);
   for (const OnlineMatrix& matrix : plan.matrices)
     bytes += OnlinePadded(matrix.width) *
              (matrix.of_rows ? tile.rows() : tile.stages * tile.steps) * ByteWidth(plan.dtype);
   return bytes;
 }
 
+// With the sums of all passes: those that are stored before the last one make room for what the
+// compiler keeps besides.
 int64_t RegistersOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
   int64_t sums = 0;
   for (const OnlineProduct& product : plan.products)
-    sums += OnlinePadded(plan.matrices[product.matrix].width) / 2;
+    sums += OnlinePadded(plan.matrices[product.matrix].width) / 2 / tile.parts;
   const auto scores = static_cast<int64_t>(plan.scores.size());
-  return tile.fragments * (sums + (scores + 1) * tile.steps / 2) + kOtherRegisters;
+  const bool splits = plan.dtype == DType::kF32;
+  return tile.fragments * (sums + (scores + (splits ? 2 : 1)) * tile.steps / 2) +
+         (splits ? kSplitRegisters : 0) + kOtherRegisters;
 }
 
 absl::Status CheckOnlineTile(const OnlineMmaPlan& plan, const OnlineTile& tile,
                              const Target& target) {
   const auto is_power = [](int64_t n) { return n > 0 && std::has_single_bit(uint64_t(n)); };
+  if (tile.parts < 1 || tile.parts > kPartsMax ||
+      (tile.parts > 1 && plan.column_count % (kFragment * tile.parts) != 0))
+    return Illegal("ONLINE: parts of columns are up to 4, of a multiple of 16");
+  if (plan.dtype == DType::kF32 && !codegen::ThreeProductsPay(target))
+    return Illegal("ONLINE: three products of TF32 take more time than threads");
   if (tile.groups) return CheckOnlineGroups(plan, tile, target);
   if (!is_power(tile.warps) || !is_power(tile.fragments) || tile.fragments > 2)
     return Illegal("ONLINE: a block has 1, 2, 4 or 8 warps, and a warp 16 or 32 rows");
@@ -284,8 +309,8 @@ absl::Status CheckOnlineTile(const OnlineMmaPlan& plan, const OnlineTile& tile,
   };
   if (tile.threads() > target.block_threads)
     return room("threads", tile.threads(), target.block_threads);
-  if (const int64_t bytes = SharedBytesOf(plan, tile); bytes > target.shared_bytes)
-    return room("bytes of shared memory", bytes, target.shared_bytes);
+  const int64_t bytes = SharedBytesOf(plan, tile), bytes_max = target.half_of_block_bytes();
+  if (bytes > bytes_max) return room("bytes of shared memory", bytes, bytes_max);
   const int64_t registers = RegistersOf(plan, tile);
   if (registers > kThreadRegisters)
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -301,17 +326,24 @@ std::optional<OnlineTile> ChooseTile(const OnlineMmaPlan& plan, const Target& ta
   int64_t most = 0;
   const auto is_enough = [&](const OnlineTile& tile) {
     if (!CheckOnlineTile(plan, tile, target).ok()) return false;
-    const int64_t blocks = plan.batches * DivideUp(plan.row_count, tile.rows());
+    const int64_t blocks = plan.batches * DivideUp(plan.row_count, tile.rows()) * tile.parts;
     if (best && blocks <= most) return false;
     best = tile;
     most = blocks;
     return blocks >= target.multiprocessors;
   };
   const int64_t steps = plan.kernel.ranges[plan.range].extent;
-  for (const OnlineTile& tile : kGroupCandidates)
-    if (plan.row_count >= tile.rows() && steps >= tile.steps && is_enough(tile)) return best;
-  for (const OnlineTile& tile : kCandidates)
-    if (is_enough(tile)) break;
+  // In more parts only where fewer have no room: each computes all scores.
+  for (int64_t parts = 1; parts <= kPartsMax && !best; ++parts) {
+    for (OnlineTile tile : kGroupCandidates) {
+      tile.parts = parts;
+      if (plan.row_count >= tile.rows() && steps >= tile.steps && is_enough(tile)) return best;
+    }
+    for (OnlineTile tile : kCandidates) {
+      tile.parts = parts;
+      if (is_enough(tile)) return best;
+    }
+  }
   return best;
 }
 
@@ -322,7 +354,6 @@ codegen::VisibleSteps VisibleOf(const OnlineMmaPlan& plan) {
     loops.panels.push_back(
         {value, codegen::PlainTile(plan.range, plan.kernel.ranges[plan.range].extent)});
   loops.online = plan.online;
-  loops.online.block = plan.tile.steps;
   codegen::VisibleSteps visible = codegen::VisibleStepsOf(plan.kernel, loops);
   const auto known = [&](const std::vector<codegen::RowForm>& forms) {
     return std::all_of(forms.begin(), forms.end(), [&](const codegen::RowForm& form) {
@@ -347,6 +378,25 @@ const OnlineProduct* OnlineMmaPlan::ProductOf(const UOp* sum) const {
   const auto found = std::find_if(products.begin(), products.end(),
                                   [&](const OnlineProduct& p) { return p.sum == sum; });
   return found == products.end() ? nullptr : &*found;
+}
+
+std::vector<const OnlineProduct*> OnlineMmaPlan::ProductsOf(size_t pass) const {
+  std::vector<const OnlineProduct*> of_pass;
+  for (const size_t g : online.phases[pass])
+    for (const UOp* node : kernel.groups[g].nodes)
+      if (const OnlineProduct* const product = ProductOf(node)) of_pass.push_back(product);
+  return of_pass;
+}
+
+size_t OnlineMmaPlan::PassOf(const UOp* store) const {
+  const std::vector<const UOp*> nodes = PostOrder(store);
+  const absl::flat_hash_set<const UOp*> needed(nodes.begin(), nodes.end());
+  size_t last = 0;
+  for (size_t pass = 0; pass < online.phases.size(); ++pass)
+    for (const size_t g : online.phases[pass])
+      for (const UOp* node : kernel.groups[g].nodes)
+        if (needed.contains(node)) last = pass;
+  return last;
 }
 
 bool ComputesScores(const UOp* kernel, const Target& target) {
@@ -374,13 +424,15 @@ bool ComputesScores(const UOp* kernel, const Target& target) {
 
 int64_t OnlineAmount(const OnlineTile& tile) {
   return ((tile.warps * 1000 + tile.steps) * 10 + tile.fragments) * 10 + tile.stages +
-         (tile.groups ? kGroupsAmount : 0);
+         (tile.groups ? kGroupsAmount : 0) + (tile.parts - 1) * kPartsAmount;
 }
 
 OnlineTile OnlineTileOf(int64_t amount) {
+  const int64_t parts = amount / kPartsAmount + 1;
+  amount %= kPartsAmount;
   const bool groups = amount >= kGroupsAmount;
   if (groups) amount -= kGroupsAmount;
-  return {amount / 100000, amount / 10 % 10, amount / 100 % 1000, amount % 10, groups};
+  return {amount / 100000, amount / 10 % 10, amount / 100 % 1000, amount % 10, groups, parts};
 }
 
 absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kernel,
@@ -405,6 +457,7 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kerne
     if (asked) return plan.status();
     return std::nullopt;
   }
+  plan->visible = VisibleOf(*plan);
   if (asked) {
     plan->tile = OnlineTileOf((*opts)[0].amount);
     OB_RETURN_IF_ERROR(CheckOnlineTile(*plan, plan->tile, target));
@@ -414,7 +467,7 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kerne
     plan->tile = *tile;
   }
   plan->online.block = plan->tile.steps;
-  plan->visible = VisibleOf(*plan);
+  if (plan->visible.range >= 0) plan->visible.multiple = plan->tile.steps;
   return std::optional<OnlineMmaPlan>(*std::move(plan));
 }
 

@@ -9,9 +9,12 @@
 //       results                                 products of values of scores and matrices of steps
 //
 // Such a kernel has reductions over one common range, the steps. Inside of these there are others,
-// the scores: sums of products of two widened numbers of bf16 or f16, one of the row, one of the
-// step. What is computed from scores, element by element, is any expression: nothing here knows of
-// a softmax or a mask.
+// the scores: sums of products of two numbers, one of the row, one of the step, both widened ones
+// of bf16 or f16, or both f32, which go to the unit as two TF32 each. What is computed from scores,
+// element by element, is any expression: nothing here knows of a softmax or a mask.
+//
+// Results with more columns than a thread has registers for are divided: a block has a part of the
+// columns, and each computes the scores of its rows.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +53,8 @@ struct OnlineScore {
   size_t rows = 0, steps = 0;  // matrices
 };
 
-// A sum over the steps of products of a value of the row and step, of bf16 or f16, and a matrix.
+// A sum over the steps of products of a value of the row and step, of the matrices' type, and a
+// matrix.
 struct OnlineProduct {
   const UOp* sum = nullptr;
   const UOp* value = nullptr;
@@ -64,10 +68,11 @@ struct OnlinePass {
 
 // A warp has `fragments` times 16 rows; `steps` are multiplied at a time, and while they are, those
 // of the next `stages` - 1 times are copied. By warpgroups of sm_90a, four warps each, where
-// `groups`: one more copies.
+// `groups`: one more copies. `parts` blocks divide the columns of the results.
 struct OnlineTile {
   int64_t warps = 4, fragments = 1, steps = 64, stages = 2;
   bool groups = false;
+  int64_t parts = 1;
 
   int64_t rows() const { return 16 * warps * fragments; }
   int64_t threads() const { return 32 * warps + (groups ? kWarpgroupThreads : 0); }
@@ -80,7 +85,7 @@ struct OnlineMmaPlan {
   std::vector<int> batch, rows;  // output ranges: of all matrices, of those of rows
   std::vector<int> columns;      // the others, of results
   int64_t batches = 1, row_count = 1, column_count = 1;
-  DType dtype = DType::kVoid;  // of all matrices
+  DType dtype = DType::kVoid;  // of all matrices: bf16, f16 or f32
   std::vector<OnlineMatrix> matrices;
   std::vector<OnlineScore> scores;
   std::vector<OnlineProduct> products;
@@ -90,11 +95,17 @@ struct OnlineMmaPlan {
   OnlineTile tile;
 
   const OnlineProduct* ProductOf(const UOp* sum) const;
+  // Of a pass, in the order in which they are computed.
+  std::vector<const OnlineProduct*> ProductsOf(size_t pass) const;
+  // The last pass that a STORE needs the reductions of: it is stored behind it, so that its sums
+  // have no registers in later ones.
+  size_t PassOf(const UOp* store) const;
 };
 
 // Of a tile, the amount of an Opt ONLINE: three digits for steps, one each for fragments and stages
 // behind the number of warps: 406412 is 4 warps, 64 steps, 1 fragment, 2 stages. By warpgroups
-// there is a 1 before two digits for warps: 10812812 is 8 warps, 128 steps.
+// there is a 1 before two digits for warps: 10812812 is 8 warps, 128 steps. Parts, less one, come
+// before these eight: 110803212 is the same of 32 steps, in two parts.
 int64_t OnlineAmount(const OnlineTile& tile);
 OnlineTile OnlineTileOf(int64_t amount);
 

@@ -261,9 +261,11 @@ void GpuPrinter::Print(ValueId n) {
     case Code::kCommit:
     case Code::kWait: Await(n); return;
     case Code::kLoop:
+      loops_.push_back(n);
       values_[n] = {OpenLoopOf(i, i.src.empty() ? nullptr : Lane(i.src[0], 0))};
       return;
     case Code::kEnd:
+      loops_.pop_back();
       if (llvm::BranchInst* const back = CloseLoop(); back != nullptr && IsKeptRolled(i.src[0], n))
         KeepRolled(back);
       return;

@@ -9,6 +9,7 @@
 
 #include <llvm/IR/Module.h>
 
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -140,6 +141,7 @@ class GpuPrinter : protected ScopePrinter {
   void ArriveInCluster(ValueId n);
   Values LoadOfCluster(ValueId n);
   llvm::Value* MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
+  llvm::Value* FirstUnit(ValueId memory, ValueId index);
   void BoxCopy(ValueId n);
   void GroupProduct(ValueId n);
   // Whether it is one element of what WGMMA adds to.
@@ -158,6 +160,9 @@ class GpuPrinter : protected ScopePrinter {
   std::vector<bool> written_;                         // buffers, by slot
   absl::flat_hash_map<ValueId, Elements> privates_;
   absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
+  std::vector<ValueId> loops_;                   // that are open
+  // Of FirstUnit, since the last WGFENCE, by memory and index.
+  absl::flat_hash_map<std::pair<ValueId, ValueId>, llvm::Value*> hidden_units_;
 };
 
 }  // namespace outboard::render

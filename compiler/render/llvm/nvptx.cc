@@ -99,9 +99,8 @@ class Renderer : public NvptxRenderer {
     // So may products by matrix units, whose stages fill it. All others have what every launch has.
     const bool mma = std::any_of(program.code.begin(), program.code.end(),
                                  [](const auto& i) { return i.code == program::Code::kMma; });
-    const int64_t by_asking = std::max(target_.shared_bytes, target_.shared_bytes_max);
     const int64_t shared_bytes_max =
-        hopper ? kHopperSharedBytesMax : mma ? by_asking : target_.shared_bytes;
+        hopper ? kHopperSharedBytesMax : mma ? target_.block_bytes_max() : target_.shared_bytes;
     out.maps = program.maps;
     if (const int64_t bytes = ParameterBytes(program.copies, program.buffer_count,
                                              static_cast<int64_t>(program.maps.size()));

@@ -236,10 +236,23 @@ Value* GpuPrinter::MatrixDescriptor(ValueId memory, ValueId index, int64_t leadi
     offset = at(i.src[1]).imm[0] * width / kUnit;
     index = i.src[0];
   }
-  Value* const low = b_.CreateAdd(b_.CreateLShr(BlockAddress(memory, index), uint64_t{4}),
-                                  b_.getInt32(static_cast<uint32_t>(beyond + offset)));
+  Value* const low =
+      b_.CreateAdd(FirstUnit(memory, index), b_.getInt32(static_cast<uint32_t>(beyond + offset)));
   return b_.CreateOr(b_.CreateZExt(low, b_.getInt64Ty()),
                      b_.getInt64(uint64_t{kSwizzle128 | kStride} << 32));
+}
+
+// The address in units of 16 bytes. Where it is the same each time of a loop, it is hidden from
+// LLVM there: else all descriptors that differ from it by a constant would be computed before the
+// loop, and each would have a register in it.
+Value* GpuPrinter::FirstUnit(ValueId memory, ValueId index) {
+  if (loops_.empty() || index > loops_.back())
+    return b_.CreateLShr(BlockAddress(memory, index), uint64_t{4});
+  Value*& hidden = hidden_units_[{memory, index}];
+  if (hidden == nullptr)
+    hidden = Asm(b_.getInt32Ty(), "mov.b32 $0, $1;", "=r,r",
+                 {b_.CreateLShr(BlockAddress(memory, index), uint64_t{4})});
+  return hidden;
 }
 
 void GpuPrinter::BoxCopy(ValueId n) {
@@ -375,6 +388,7 @@ void GpuPrinter::PrintHopper(ValueId n) {
       Asm(nothing, "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;", "", {});
       return;
     case Code::kGroupFence:
+      hidden_units_.clear();
       WithAccumulators(llvm::ArrayRef<ValueId>(i.src.data(), i.src.size()),
                        "wgmma.fence.sync.aligned;", {});
       return;
