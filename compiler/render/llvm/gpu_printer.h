@@ -108,10 +108,10 @@ class GpuPrinter : protected ScopePrinter {
   static constexpr int kAccessBytesMax = 16;
   // Of the lanes from `begin` on that lie next to each other and are aligned so: how many one
   // access may have, up to `end`.
-  static constexpr int kElementsTogether = 4;
-  int Together(ValueId memory, ValueId index, int begin, int end,
-               int most = kElementsTogether) const;
+  int Together(ValueId memory, ValueId index, int begin, int end) const;
   llvm::Align AlignOf(ValueId memory, ValueId index, int lane) const;
+  llvm::Value* Unpacked(llvm::Value* word, int k, DType dtype);
+  llvm::Value* PackedLanes(ValueId value, int lane, int count, DType dtype);
   void LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out);
   void StoreLanes(const program::Instruction& store, int begin, int end);
 
