@@ -58,8 +58,7 @@ const UOp* Negated(Graph& g, DType from, DType to, int64_t columns) {
 
 const UOp* RowSums(Graph& g, DType from, DType to, int64_t columns) {
   const UOp *i = Range(g, 0, kRows), *k = ReduceRange(g, 1, columns);
-  const UOp* const x =
-      LoadAt(g, 1, from, kRows * columns, RowMajor(g, {i, k}, {kRows, columns}));
+  const UOp* const x = LoadAt(g, 1, from, kRows * columns, RowMajor(g, {i, k}, {kRows, columns}));
   return Sink(g, {StoreAt(g, 0, kRows, i, Fold(g, Op::kAdd, Cast(g, x, to), {k}))});
 }
 
@@ -116,13 +115,11 @@ TEST(AccessWidth, BuffersAreReadAndWritten_BySixteenBytesAThread) {
     SCOPED_TRACE(c.what);
     Graph g;
     const UOp* const sink = c.kernel(g, c.from, c.to, c.columns);
-    const auto compiled =
-        CompileKernel(sink, {.target = CudaTarget("sm_90", kMultiprocessors)});
+    const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_90", kMultiprocessors)});
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     const AccessBytes accesses = AccessesOf(compiled->object);
     ASSERT_FALSE(accesses.loads.empty() || accesses.stores.empty()) << compiled->object;
-    for (const int64_t bytes : accesses.loads)
-      EXPECT_EQ(bytes, c.load_bytes) << compiled->object;
+    for (const int64_t bytes : accesses.loads) EXPECT_EQ(bytes, c.load_bytes) << compiled->object;
     for (const int64_t bytes : accesses.stores)
       EXPECT_TRUE(c.store_bytes == 0 || bytes == c.store_bytes) << bytes << compiled->object;
     const Buffers start = RandomBuffers(sink, 1);
@@ -148,14 +145,11 @@ TEST(AccessWidth, WhatManyRowsShare_DoesNotDecide) {
   Graph g;
   const UOp *row = Range(g, 0, kRows), *column = Range(g, 1, kColumns);
   const UOp* const index = RowMajor(g, {row, column}, {kRows, kColumns});
-  const UOp* const x =
-      Cast(g, LoadAt(g, 1, DType::kBF16, kRows * kColumns, index), DType::kF32);
+  const UOp* const x = Cast(g, LoadAt(g, 1, DType::kBF16, kRows * kColumns, index), DType::kF32);
   const UOp* const scaled = Mul(g, x, LoadAt(g, 2, DType::kF32, kColumns, column));
-  const UOp* const number =
-      Cast(g, LoadAt(g, 3, DType::kI64, kRows, row), DType::kF32);
-  const UOp* const sink =
-      Sink(g, {StoreAt(g, 0, kRows * kColumns, index,
-                       Cast(g, Add(g, scaled, number), DType::kBF16))});
+  const UOp* const number = Cast(g, LoadAt(g, 3, DType::kI64, kRows, row), DType::kF32);
+  const UOp* const sink = Sink(
+      g, {StoreAt(g, 0, kRows * kColumns, index, Cast(g, Add(g, scaled, number), DType::kBF16))});
   const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_90", kMultiprocessors)});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const AccessBytes accesses = AccessesOf(compiled->object);

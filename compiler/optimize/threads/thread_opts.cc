@@ -382,7 +382,7 @@ class ThreadChooser {
   optimize::LoopCost cost_;
   const std::vector<Axis> axes_;
   const int widest_;  // of what streams, in bytes
-  int main_ = -1;  // the reduction with the most work
+  int main_ = -1;     // the reduction with the most work
   std::vector<Opt> opts_;
 };
 

@@ -43,6 +43,12 @@ bool HasSmallProducts(const program::Program& program) {
   });
 }
 
+// Passes of NVPTX's list that are left out where indices have 32 bits: they look for what 64-bit
+// addresses have in common, which the printer says (GpuPrinter::Address), and take a quarter of the
+// time (docs/decisions/185-accesses-and-indices.md).
+constexpr llvm::StringRef kLeftOut[] = {"Loop Strength Reduction", "Nary reassociation",
+                                        "Straight line strength reduction"};
+
 void InitializeOnce() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -114,8 +120,10 @@ class Renderer : public NvptxRenderer {
     OB_RETURN_IF_ERROR(GpuPrinter(program, target_, module).Run(symbol));
     if (ir != nullptr) *ir = TextOf(module);
     OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine, no_opt));
-    OB_ASSIGN_OR_RETURN(out.object,
-                        EmitFile(module, machine, llvm::CodeGenFileType::AssemblyFile));
+    OB_ASSIGN_OR_RETURN(out.object, EmitFile(module, machine, llvm::CodeGenFileType::AssemblyFile,
+                                             GpuPrinter::HasSmallIndices(program)
+                                                 ? absl::MakeConstSpan(kLeftOut)
+                                                 : absl::Span<const llvm::StringRef>()));
     if (program.cluster > 1) MakeClusters(out.object, program.cluster);
     if (target_.arch.starts_with("sm_9")) WaitForLaunchesBefore(out.object);
     return out;

@@ -69,9 +69,8 @@ void GpuPrinter::LoadLanes(ValueId memory, ValueId index, int begin, int end, Va
   Type* const type = MemoryType(b_.getContext(), dtype);
   for (int lane = begin; lane < end;) {
     const int count = Together(memory, index, lane, end);
-    llvm::LoadInst* const value =
-        b_.CreateAlignedLoad(WholeOf(type, count), Address(memory, Index(index, lane)),
-                             AlignOf(memory, index, lane));
+    llvm::LoadInst* const value = b_.CreateAlignedLoad(
+        WholeOf(type, count), Address(memory, index, lane), AlignOf(memory, index, lane));
     // A parameter that nobody writes says so itself; an address from the table of copies cannot.
     if (HasCopies() && at(memory).code == program::Code::kBuffer &&
         !written_[static_cast<size_t>(at(memory).imm[0])])
@@ -102,8 +101,8 @@ Value* GpuPrinter::PackedLanes(ValueId value, int lane, int count, DType dtype) 
     const auto parts = static_cast<int>(type->getPrimitiveSizeInBits()) / (8 * width);
     for (int k = 0; k < parts; ++k) {
       Value* const element = alu_.ToMemory(Lane(value, first + k), dtype);
-      word = b_.CreateOr(word, b_.CreateShl(b_.CreateZExt(element, type),
-                                            static_cast<uint64_t>(8 * width * k)));
+      word = b_.CreateOr(
+          word, b_.CreateShl(b_.CreateZExt(element, type), static_cast<uint64_t>(8 * width * k)));
     }
     return word;
   };
@@ -126,9 +125,10 @@ void GpuPrinter::StoreLanes(const Instruction& store, int begin, int end) {
     const int count = Together(memory, index, lane, end);
     Value* const whole = PackedLanes(value, lane, count, dtype);
     // A swizzle moves pieces of 16 bytes, which no access crosses.
-    Value* const place = Index(index, lane);
-    b_.CreateAlignedStore(whole, swizzled ? SwizzledAddress(memory, place) : Address(memory, place),
-                          AlignOf(memory, index, lane));
+    b_.CreateAlignedStore(
+        whole,
+        swizzled ? SwizzledAddress(memory, Index(index, lane)) : Address(memory, index, lane),
+        AlignOf(memory, index, lane));
     lane += count;
   }
 }

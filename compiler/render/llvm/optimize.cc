@@ -12,6 +12,7 @@
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -61,11 +62,30 @@ std::string TextOf(const llvm::Module& module) {
   return text;
 }
 
+namespace {
+
+// Leaves out passes of the target's list by their names.
+class SomePasses final : public llvm::legacy::PassManager {
+ public:
+  explicit SomePasses(absl::Span<const llvm::StringRef> left_out) : left_out_(left_out) {}
+  void add(llvm::Pass* pass) override {
+    if (std::find(left_out_.begin(), left_out_.end(), pass->getPassName()) == left_out_.end())
+      return llvm::legacy::PassManager::add(pass);
+    delete pass;
+  }
+
+ private:
+  const absl::Span<const llvm::StringRef> left_out_;
+};
+
+}  // namespace
+
 absl::StatusOr<std::string> EmitFile(llvm::Module& module, llvm::TargetMachine* machine,
-                                     llvm::CodeGenFileType type) {
+                                     llvm::CodeGenFileType type,
+                                     absl::Span<const llvm::StringRef> left_out) {
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
-  llvm::legacy::PassManager passes;
+  SomePasses passes(left_out);
   if (machine->addPassesToEmitFile(passes, stream, nullptr, type))
     return absl::InternalError("LLVM cannot write a kernel's file");
   passes.run(module);

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 namespace outboard::render {
 
@@ -23,8 +24,10 @@ absl::Status OptimizeInRegisters(llvm::Module& module, llvm::TargetMachine* mach
 // LLVM's own text of the module, for people.
 std::string TextOf(const llvm::Module& module);
 
-// Returns the module as assembler text or as an object. Errors: INTERNAL if the target has none.
+// Returns the module as assembler text or as an object, by the target's passes but for those with
+// these names. Errors: INTERNAL if the target has none.
 absl::StatusOr<std::string> EmitFile(llvm::Module& module, llvm::TargetMachine* machine,
-                                     llvm::CodeGenFileType type);
+                                     llvm::CodeGenFileType type,
+                                     absl::Span<const llvm::StringRef> left_out = {});
 
 }  // namespace outboard::render
