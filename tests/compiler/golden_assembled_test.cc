@@ -1,12 +1,15 @@
 // The golden kernels (golden_kernels.h) through NVIDIA's assembler, for every kind of GPU that is
 // compiled for: nothing spilled, nothing in a thread's own memory, no warning.
 //
-// Skipped by name where there is no ptxas; `scripts/setup --assembler` fetches it.
+// Skipped by name where there is no ptxas; `scripts/setup --assembler` fetches it. With
+// OUTBOARD_PTX_FOLDER=path the texts are left there, to be compared with those of another build.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -66,10 +69,12 @@ class GoldenAssembled : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenAssembled, EveryKernel_KeepsAllInRegisters) {
   const std::string ptxas = FindPtxas();
-  if (ptxas.empty())
-    GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
   std::vector<GoldenPtx> kernels = GoldenPtxFor(GetParam());
   EXPECT_GE(kernels.size(), GoldenKernels().size() - 1) << "goldens without a kernel";
+  if (const char* const folder = std::getenv("OUTBOARD_PTX_FOLDER"); folder != nullptr)
+    for (const GoldenPtx& kernel : kernels)
+      std::ofstream(absl::StrCat(folder, "/", kernel.name, " ", GetParam(), ".ptx")) << kernel.ptx;
   AssembleAll(ptxas, GetParam(), kernels);
   int64_t registers_max = 0;
   for (const auto& [name, ptx, assembled] : kernels) {
@@ -90,8 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Gpus, GoldenAssembled,
 // A kernel that needs more registers than there are is seen: else the checks above show nothing.
 TEST(GoldenAssembledChecks, ALocalArray_IsSeen) {
   const std::string ptxas = FindPtxas();
-  if (ptxas.empty())
-    GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
   const auto assembled = AssembleKernel(ptxas, R"(.version 8.0
 .target sm_80
 .address_size 64

@@ -79,10 +79,11 @@ absl::Status ThreadPlanner::Fits(int range, int64_t count) const {
 }
 
 absl::Status ThreadPlanner::Vector(int group, int range, int64_t lanes) {
-  int widest = 1;
+  // Values of wider types take several accesses.
+  int narrowest = target_.vector_bytes;
   for (const DType dtype : kernel_.slot_dtypes)
-    if (dtype != DType::kVoid) widest = std::max(widest, ByteWidth(dtype));
-  const int64_t most = target_.vector_bytes / widest;
+    if (dtype != DType::kVoid) narrowest = std::min(narrowest, ByteWidth(dtype));
+  const int64_t most = target_.vector_bytes / narrowest;
   if (lanes < 2 || lanes > most || !std::has_single_bit(static_cast<uint64_t>(lanes)))
     return Illegal("lanes are a power of two up to ", most);
   Nest& nest = nests_[range];

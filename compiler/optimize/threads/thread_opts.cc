@@ -26,6 +26,7 @@ namespace {
 constexpr int64_t kThreadsWanted = 256;     // of a block: eight blocks fill a multiprocessor
 constexpr double kResidentThreads = 1024;   // of a multiprocessor, that hide latency
 constexpr int64_t kRowValuesMax = 32;       // of a row, in a thread's registers
+constexpr int64_t kRunningValuesMax = 128;  // of a reduction, in a thread's registers
 constexpr int64_t kTermsOfThreadLeast = 4;  // of a divided reduction
 constexpr int64_t kMatrixTermsLeast = 8;    // of a product whose operands are copied
 constexpr int64_t kMatrixStep = 8;          // of these terms at once: 32 bytes of each row
@@ -43,7 +44,8 @@ class ThreadChooser {
         plan_(PlainPlan(kernel)),
         planner_(kernel, plan_, target),
         cost_(kernel, target),
-        axes_(AxesOf(kernel)) {}
+        axes_(AxesOf(kernel)),
+        widest_(WidestOfStreams()) {}
 
   std::vector<Opt> Run() {
     if (kernel_.output_count > kernel_.parallel_count) return {};
@@ -149,17 +151,43 @@ class ThreadChooser {
     return best;
   }
 
-  int64_t LanesFor(const Body& b, int range) {
+  // Bytes of the widest type of those in which the kernel reads or writes most of its values, next
+  // to each other: threads side by side then access whole sectors, of all of these types, and rows
+  // have the same tile wherever they are read. By the narrowest type a thread would have the wider
+  // values in several accesses, each of which touches all sectors and takes a part of them, and
+  // more registers. What is there once for many rows comes from the caches, whatever its width.
+  int WidestOfStreams() {
     int widest = 1;
-    for (const DType dtype : kernel_.slot_dtypes)
-      if (dtype != DType::kVoid) widest = std::max(widest, ByteWidth(dtype));
-    int64_t lanes = std::min<int64_t>(4, target_.vector_bytes / widest);
-    while (lanes > 1 && Extent(range) % lanes != 0) lanes /= 2;
+    const auto of_streams = [&](auto use) {
+      for (const Body& b : cost_.bodies())
+        for (const Access& access : b.accesses)
+          for (int r = 0; r < static_cast<int>(kernel_.ranges.size()); ++r)
+            if (In(access.deps, r) && cost_.ConstantStride(access, r) == 1) use(access);
+    };
+    double most = 0;
+    of_streams([&](const Access& access) { most = std::max(most, Points(access.deps)); });
+    of_streams([&](const Access& access) {
+      if (2 * Points(access.deps) >= most)
+        widest = std::max(widest, ByteWidth(access.index->src[0]->dtype));
+    });
+    return widest;
+  }
+
+  // Of vectors along the range: as many as one access may have, and as a thread has registers for
+  // running values in each of them.
+  int64_t LanesFor(const Body& b, int range, size_t running = 1) {
+    int64_t lanes = target_.vector_bytes / widest_;
+    while (lanes > 1 && (Extent(range) % lanes != 0 ||
+                         lanes * static_cast<int64_t>(running) > kRunningValuesMax))
+      lanes /= 2;
     bool consecutive = false;
     for (const Access& access : b.accesses)
       consecutive =
           consecutive || (In(access.deps, range) && cost_.ConstantStride(access, range) == 1);
     return consecutive ? lanes : 1;
+  }
+  int64_t LanesOfGroup(int group, int range) {
+    return LanesFor(body(group), range, kernel_.groups[group].nodes.size());
   }
 
   // How many threads along a range of so many steps leave the fewest of them idle, the more the
@@ -246,8 +274,7 @@ class ThreadChooser {
       size = &s;
       break;
     }
-    const int64_t lanes = LanesFor(b, columns);
-    if (lanes != 4 || !Vector(columns, lanes)) Repeat(columns, 4);
+    if (LanesFor(b, columns) < 4 || !Vector(columns, 4)) Repeat(columns, 4);
     Repeat(rows, size->m);
     // Eight by four threads of a warp read from the block's memory without a conflict.
     Threads(columns, std::min<int64_t>(8, FloorPower(Ceil(Extent(columns), StepOf(columns)))));
@@ -274,7 +301,7 @@ class ThreadChooser {
   void Rows(int along) {
     const ReduceGroup& group = kernel_.groups[main_];
     if (along < kernel_.output_count || GroupOf(along) != main_) along = group.ranges.back();
-    const int64_t lanes = LanesFor(body(main_), along);
+    const int64_t lanes = LanesOfGroup(main_, along);
     const int64_t steps = Ceil(Extent(along), lanes);
     // As many threads for a row as keep it in registers, and as the device has room for.
     const double rows = std::max(Points(Deps()), 1.0);
@@ -340,7 +367,7 @@ class ThreadChooser {
       const int64_t free = plan_.FreeThreads(group);
       if (free == 1) continue;
       const int range = group.ranges.back();
-      const int64_t lanes = LanesFor(body(static_cast<int>(g)), range);
+      const int64_t lanes = LanesOfGroup(static_cast<int>(g), range);
       if (free * lanes <= 2 * Extent(range)) Vector(range, lanes);
       Share(range, free);
       const int64_t written_out = kRowValuesMax / std::max<int64_t>(lanes, 1);
@@ -354,7 +381,8 @@ class ThreadChooser {
   ThreadPlanner planner_;
   optimize::LoopCost cost_;
   const std::vector<Axis> axes_;
-  int main_ = -1;  // the reduction with the most work
+  const int widest_;  // of what streams, in bytes
+  int main_ = -1;     // the reduction with the most work
   std::vector<Opt> opts_;
 };
 

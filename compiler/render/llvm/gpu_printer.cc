@@ -88,13 +88,12 @@ bool IsOff(Value* condition) {
 
 }  // namespace
 
-GpuPrinter::GpuPrinter(const program::Program& program, const Target& target,
-                       llvm::Module& module)
+GpuPrinter::GpuPrinter(const program::Program& program, const Target& target, llvm::Module& module)
     : ScopePrinter(module.getContext(), Counters::kNarrow),
       program_(program),
-      divides_registers_(std::ranges::any_of(program.code, [](const Instruction& i) {
-        return i.code == Code::kMaxRegisters;
-      })),
+      small_indices_(HasSmallIndices(program)),
+      divides_registers_(std::ranges::any_of(
+          program.code, [](const Instruction& i) { return i.code == Code::kMaxRegisters; })),
       target_(target),
       module_(module),
       alu_(b_),
@@ -190,7 +189,7 @@ void GpuPrinter::MarkKernel(int64_t threads) {
 Value* GpuPrinter::Number(Grid axis) {
   const auto id = axis == Grid::kBlock ? llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x
                                        : llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x;
-  return b_.CreateZExt(b_.CreateIntrinsic(id, {}, {}), b_.getInt64Ty());
+  return b_.CreateIntrinsic(id, {}, {});
 }
 
 void GpuPrinter::Barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
@@ -262,7 +261,7 @@ void GpuPrinter::Print(ValueId n) {
     case Code::kWait: Await(n); return;
     case Code::kLoop:
       loops_.push_back(n);
-      values_[n] = {OpenLoopOf(i, i.src.empty() ? nullptr : Lane(i.src[0], 0))};
+      values_[n] = {Printed(OpenLoopOf(i, i.src.empty() ? nullptr : Lane(i.src[0], 0)))};
       return;
     case Code::kEnd:
       loops_.pop_back();
@@ -287,7 +286,7 @@ GpuPrinter::Values GpuPrinter::Compute(ValueId n) {
   const Instruction& i = at(n);
   Values out;
   switch (i.code) {
-    case Code::kConst: return {alu_.Const(i.dtype, i.imm[0])};
+    case Code::kConst: return {alu_.Const(IsPrintedSmall(n) ? DType::kI32 : i.dtype, i.imm[0])};
     case Code::kVar: {
       auto* const load =
           b_.CreateAlignedLoad(b_.getInt64Ty(),
@@ -299,7 +298,7 @@ GpuPrinter::Values GpuPrinter::Compute(ValueId n) {
       return {load};
     }
     case Code::kSpecial:
-      return {i.imm[1] == 1 ? b_.getInt64(0) : Number(static_cast<Grid>(i.imm[0]))};
+      return {Printed(i.imm[1] == 1 ? b_.getInt32(0) : Number(static_cast<Grid>(i.imm[0])))};
     case Code::kAlu: return Arithmetic(n);
     case Code::kCast:
       if (target_.kind == TargetKind::kCuda && at(i.src[0]).dtype == DType::kF32 &&
@@ -309,14 +308,17 @@ GpuPrinter::Values GpuPrinter::Compute(ValueId n) {
       if (i.dtype == DType::kF16 && IsAccumulator(i.src[0]))
         return {alu_.Cast(NotAccumulator(Lane(i.src[0], 0)), DType::kF32, i.dtype)};
       for (int lane = 0; lane < i.lanes; ++lane)
-        out.push_back(alu_.Cast(Lane(i.src[0], lane), at(i.src[0]).dtype, i.dtype));
+        out.push_back(IsPrintedSmall(i.src[0])
+                          ? alu_.Cast(Low(i.src[0], lane), DType::kI32, i.dtype)
+                          : alu_.Cast(Lane(i.src[0], lane), at(i.src[0]).dtype,
+                                      IsPrintedSmall(n) ? DType::kI32 : i.dtype));
       return out;
     case Code::kBitcast: return Bitcast(n);
     case Code::kLanes:
       for (int lane = 0; lane < i.lanes; ++lane)
-        out.push_back(i.src.size() == 1 ? Lane(i.src[0], 0) : Lane(i.src[lane], 0));
+        out.push_back(AsPrinted(i.src[i.src.size() == 1 ? 0 : static_cast<size_t>(lane)], 0));
       return out;
-    case Code::kLane: return {Lane(i.src[0], static_cast<int>(i.imm[0]))};
+    case Code::kLane: return {AsPrinted(i.src[0], static_cast<int>(i.imm[0]))};
     case Code::kLoad: return Load(n);
     case Code::kMma: return MatrixProduct(n);
     case Code::kShuffle: return Shuffle(n);
@@ -339,32 +341,87 @@ Value* GpuPrinter::SumWithProduct(ValueId n, int lane) {
   return nullptr;
 }
 
-// A GPU divides 32 bits several times faster than 64. Null: the numbers may be wider.
-Value* GpuPrinter::NarrowDivision(ValueId n, int lane) {
-  const Instruction& i = at(n);
-  if ((i.op != Op::kIDiv && i.op != Op::kMod) || i.dtype != DType::kI64) return nullptr;
-  const auto fits = [&](ValueId s, int64_t least) {
-    return bounds_[s].min >= least && bounds_[s].max <= INT32_MAX;
-  };
-  if (!fits(i.src[0], 0) || !fits(i.src[1], 1)) return nullptr;
-  Value* const a = b_.CreateTrunc(Lane(i.src[0], lane), b_.getInt32Ty());
-  Value* const b = b_.CreateTrunc(Lane(i.src[1], lane), b_.getInt32Ty());
-  return b_.CreateZExt(i.op == Op::kIDiv ? b_.CreateUDiv(a, b) : b_.CreateURem(a, b),
-                       b_.getInt64Ty());
+// ---- integers of 64 bits that fit in 32
+//
+// A GPU adds and compares 64 bits in two steps, multiplies them in four and divides them in a
+// hundred. So every i64 that cannot leave 32 bits, by the bounds of all that it is computed from, is
+// an i32 in LLVM's code, and is extended where an address or another instruction takes it as 64.
+//
+// Products by matrix units keep 64 bits but in divisions and comparisons: in their loops many
+// addresses go up by steps, which LLVM makes additions of (docs/decisions/185-accesses-and-indices.md).
+
+bool GpuPrinter::HasSmallIndices(const program::Program& program) {
+  return std::none_of(program.code.begin(), program.code.end(), [](const Instruction& i) {
+    return i.code == Code::kMma || program::IsHopper(i.code);
+  });
 }
 
-// And it compares 64 bits in two steps: borders of windows are many comparisons.
-Value* GpuPrinter::NarrowComparison(ValueId n, int lane) {
+Value* GpuPrinter::Printed(Value* index) {
+  return small_indices_ ? index : b_.CreateZExt(index, b_.getInt64Ty());
+}
+
+bool GpuPrinter::IsSmall(ValueId n) const {
+  return at(n).dtype == DType::kI64 && bounds_[n].min >= INT32_MIN && bounds_[n].max <= INT32_MAX;
+}
+
+bool GpuPrinter::IsComputedSmall(ValueId n) const {
   const Instruction& i = at(n);
-  if (i.op != Op::kCmpLt || at(i.src[0]).dtype != DType::kI64) return nullptr;
+  const bool divides = i.op == Op::kIDiv || i.op == Op::kMod;
+  if (!small_indices_ && i.op != Op::kCmpLt &&
+      !(divides && bounds_[i.src[0]].min >= 0 && bounds_[i.src[1]].min > 0))
+    return false;
+  switch (i.op) {
+    case Op::kAdd:
+    case Op::kMul:
+    case Op::kNeg:
+    case Op::kMax:
+    case Op::kWhere:
+    case Op::kIDiv:
+    case Op::kMod:
+    case Op::kAnd:
+      if (!IsSmall(n)) return false;
+      break;
+    case Op::kCmpLt:
+    case Op::kCmpEq:
+    case Op::kCmpNe: break;
+    default: return false;
+  }
+  return at(i.src.back()).dtype == DType::kI64 &&
+         std::all_of(i.src.begin(), i.src.end(),
+                     [&](ValueId s) { return IsBool(at(s).dtype) || IsSmall(s); });
+}
+
+Value* GpuPrinter::SmallArithmetic(ValueId n, int lane, const QuotientFacts& known) {
+  const Instruction& i = at(n);
+  std::vector<Value*> args;
   bool is_signed = false;
   for (const ValueId s : i.src) {
-    if (bounds_[s].min < INT32_MIN || bounds_[s].max > INT32_MAX) return nullptr;
+    args.push_back(IsBool(at(s).dtype) ? Lane(s, lane) : Low(s, lane));
     is_signed = is_signed || bounds_[s].min < 0;
   }
-  return b_.CreateICmp(is_signed ? llvm::CmpInst::ICMP_SLT : llvm::CmpInst::ICMP_ULT,
-                       b_.CreateTrunc(Lane(i.src[0], lane), b_.getInt32Ty()),
-                       b_.CreateTrunc(Lane(i.src[1], lane), b_.getInt32Ty()));
+  switch (i.op) {
+    case Op::kAdd:
+      return b_.CreateAdd(args[0], args[1], "", /*HasNUW=*/!is_signed, /*HasNSW=*/true);
+    case Op::kMul:
+      return b_.CreateMul(args[0], args[1], "", /*HasNUW=*/!is_signed, /*HasNSW=*/true);
+    case Op::kCmpLt:
+      return b_.CreateICmp(is_signed ? llvm::CmpInst::ICMP_SLT : llvm::CmpInst::ICMP_ULT, args[0],
+                           args[1]);
+    default: break;
+  }
+  Value* const value = alu_.Alu(i.op, DType::kI32, args, known);
+  return IsCompare(i.op) ? value : Printed(value);
+}
+
+Value* GpuPrinter::Lane(ValueId n, int lane) {
+  Value* const value = AsPrinted(n, lane);
+  if (at(n).dtype != DType::kI64 || value->getType()->isIntegerTy(64)) return value;
+  return bounds_[n].min >= 0 ? b_.CreateZExt(value, b_.getInt64Ty(), "", /*IsNonNeg=*/true)
+                             : b_.CreateSExt(value, b_.getInt64Ty());
+}
+
+Value* GpuPrinter::Low(ValueId n, int lane) {
+  return b_.CreateTrunc(AsPrinted(n, lane), b_.getInt32Ty());
 }
 
 GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
@@ -379,11 +436,11 @@ GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
       i.op == Op::kAdd && i.imm[0] == static_cast<int64_t>(Rounding::kWithProduct);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
-    Value* value = with_product ? SumWithProduct(n, lane) : NarrowDivision(n, lane);
+    Value* value = with_product ? SumWithProduct(n, lane) : nullptr;
     if (IsByUnit(i))
       value =
           b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {}, {Lane(i.src[0], lane)});
-    if (value == nullptr) value = NarrowComparison(n, lane);
+    if (IsComputedSmall(n)) value = SmallArithmetic(n, lane, known);
     if (value == nullptr) {
       std::vector<Value*> args;
       for (const ValueId s : i.src) args.push_back(Lane(s, lane));
@@ -400,8 +457,7 @@ GpuPrinter::Values GpuPrinter::Bitcast(ValueId n) {
   const DType from = at(i.src[0]).dtype;
   const int lanes = at(i.src[0]).lanes, width = ByteWidth(from), out_width = ByteWidth(i.dtype);
   Values out;
-  if (const auto packed = packed_.find(i.src[0]);
-      packed != packed_.end() && i.dtype == DType::kU32)
+  if (const auto packed = packed_.find(i.src[0]); packed != packed_.end() && i.dtype == DType::kU32)
     return packed->second;
   if (width == out_width) {
     for (int lane = 0; lane < i.lanes; ++lane)
@@ -433,13 +489,26 @@ GpuPrinter::Values GpuPrinter::Bitcast(ValueId n) {
 // ---- memory
 
 Value* GpuPrinter::Index(ValueId index, int lane) {
-  if (at(index).lanes > 1) return Lane(index, lane);
-  if (lane == 0) return Lane(index, 0);
-  return b_.CreateAdd(Lane(index, 0), b_.getInt64(static_cast<uint64_t>(lane)));
+  if (at(index).lanes > 1 || lane == 0) return AsPrinted(index, lane);
+  Value* const first = AsPrinted(index, 0);
+  return b_.CreateAdd(first, llvm::ConstantInt::get(first->getType(), static_cast<uint64_t>(lane)));
 }
 
-Value* GpuPrinter::Address(ValueId memory, Value* index) {
-  return b_.CreateGEP(MemoryType(b_.getContext(), at(memory).dtype), bases_.at(memory), index);
+// A constant is added to the pointer: accesses that differ by it then share what is before it, and
+// have it in their instruction.
+Value* GpuPrinter::Address(ValueId memory, ValueId index, int lane) {
+  const Instruction& i = at(index);
+  Type* const element = MemoryType(b_.getContext(), at(memory).dtype);
+  if (i.lanes > 1 || !small_indices_)
+    return b_.CreateGEP(element, bases_.at(memory), Index(index, lane));
+  int64_t constant = lane;
+  if (i.code == Code::kAlu && i.op == Op::kAdd && at(i.src[1]).code == Code::kConst) {
+    constant += at(i.src[1]).imm[0];
+    index = i.src[0];
+  }
+  Value* const pointer = b_.CreateGEP(element, bases_.at(memory), Lane(index, 0));
+  if (constant == 0) return pointer;
+  return b_.CreateGEP(element, pointer, b_.getInt64(static_cast<uint64_t>(constant)));
 }
 
 Value* GpuPrinter::LoadPrivate(const Elements& elements, Value* index) {
@@ -455,7 +524,8 @@ Value* GpuPrinter::LoadPrivate(const Elements& elements, Value* index) {
   }
   Value* value = load(0);
   for (size_t k = 1; k < elements.size(); ++k)
-    value = b_.CreateSelect(b_.CreateICmpEQ(index, b_.getInt64(k)), load(k), value);
+    value = b_.CreateSelect(b_.CreateICmpEQ(index, llvm::ConstantInt::get(index->getType(), k)),
+                            load(k), value);
   return value;
 }
 
@@ -465,7 +535,7 @@ void GpuPrinter::StorePrivate(const Elements& elements, Value* index, Value* val
   for (size_t k = 0; k < elements.size(); ++k) {
     Value* here = condition;
     if (constant == nullptr) {
-      Value* const same = b_.CreateICmpEQ(index, b_.getInt64(k));
+      Value* const same = b_.CreateICmpEQ(index, llvm::ConstantInt::get(index->getType(), k));
       here = condition == nullptr ? same : b_.CreateAnd(condition, same);
     } else if (constant->getValue() != k) {
       continue;
@@ -478,8 +548,7 @@ void GpuPrinter::StorePrivate(const Elements& elements, Value* index, Value* val
   }
 }
 
-void GpuPrinter::Guarded(ValueId mask, int lanes,
-                         absl::FunctionRef<void(int, int, Value*)> body) {
+void GpuPrinter::Guarded(ValueId mask, int lanes, absl::FunctionRef<void(int, int, Value*)> body) {
   for (int begin = 0; begin < lanes;) {
     Value* const condition = mask < 0 ? nullptr : Lane(mask, begin);
     int end = begin + 1;

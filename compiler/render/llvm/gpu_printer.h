@@ -39,6 +39,9 @@ class GpuPrinter : protected ScopePrinter {
   GpuPrinter(const program::Program& program, const Target& target, llvm::Module& module);
   virtual ~GpuPrinter() = default;
 
+  // Whether indices that fit have 32 bits: not in products by matrix units.
+  static bool HasSmallIndices(const program::Program& program);
+
   // Adds the kernel `symbol` to the module. Errors: UNIMPLEMENTED, as NvptxRenderer::Render.
   absl::Status Run(const std::string& symbol);
 
@@ -50,7 +53,7 @@ class GpuPrinter : protected ScopePrinter {
   virtual absl::Status Supports() const;
   // Makes kernel_ a kernel of blocks of `threads`.
   virtual void MarkKernel(int64_t threads);
-  // The block's or the thread's number, as an i64.
+  // The block's or the thread's number, as an i32.
   virtual llvm::Value* Number(program::Grid axis);
   virtual void Barrier();
   virtual void Copy(ValueId n);
@@ -64,13 +67,14 @@ class GpuPrinter : protected ScopePrinter {
   virtual Values LoadMatrices(ValueId n);
   Values NarrowToPairs(ValueId n);
 
-  llvm::Value* Lane(ValueId n, int lane) const {
-    const Values& lanes = values_[n];
-    return lanes[lanes.size() == 1 ? 0 : static_cast<size_t>(lane)];
-  }
+  // The value of a lane, of the type that the instruction says.
+  llvm::Value* Lane(ValueId n, int lane);
+  // The lower 32 bits of an integer.
+  llvm::Value* Low(ValueId n, int lane);
   const program::Instruction& at(ValueId n) const { return program_.code[n]; }
 
   const program::Program& program_;
+  const bool small_indices_;
   const bool divides_registers_;  // among its warpgroups (MAXREGISTERS)
   const Target& target_;
   llvm::Module& module_;
@@ -88,8 +92,16 @@ class GpuPrinter : protected ScopePrinter {
   Values Compute(ValueId n);
   Values Arithmetic(ValueId n);
   llvm::Value* SumWithProduct(ValueId n, int lane);  // null: no product that it may keep exact
-  llvm::Value* NarrowDivision(ValueId n, int lane);
-  llvm::Value* NarrowComparison(ValueId n, int lane);
+  // An i64 may be printed as an i32.
+  llvm::Value* AsPrinted(ValueId n, int lane) const {
+    const Values& lanes = values_[n];
+    return lanes[lanes.size() == 1 ? 0 : static_cast<size_t>(lane)];
+  }
+  bool IsSmall(ValueId n) const;  // an i64 that fits in an i32
+  bool IsPrintedSmall(ValueId n) const { return small_indices_ && IsSmall(n); }
+  bool IsComputedSmall(ValueId n) const;
+  llvm::Value* Printed(llvm::Value* index);  // an i32 that is not negative, as indices are printed
+  llvm::Value* SmallArithmetic(ValueId n, int lane, const QuotientFacts& known);
   Values Bitcast(ValueId n);
 
   // ---- matrices and asynchronous copies (nvptx_matrix.cc)
@@ -100,7 +112,7 @@ class GpuPrinter : protected ScopePrinter {
   // ---- memory
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
   llvm::Value* Index(ValueId index, int lane);
-  llvm::Value* Address(ValueId memory, llvm::Value* index);
+  llvm::Value* Address(ValueId memory, ValueId index, int lane);
   llvm::Value* LoadPrivate(const Elements& elements, llvm::Value* index);
   void StorePrivate(const Elements& elements, llvm::Value* index, llvm::Value* value,
                     llvm::Value* condition);
@@ -109,10 +121,10 @@ class GpuPrinter : protected ScopePrinter {
   static constexpr int kAccessBytesMax = 16;
   // Of the lanes from `begin` on that lie next to each other and are aligned so: how many one
   // access may have, up to `end`.
-  static constexpr int kElementsTogether = 4;
-  int Together(ValueId memory, ValueId index, int begin, int end,
-               int most = kElementsTogether) const;
+  int Together(ValueId memory, ValueId index, int begin, int end) const;
   llvm::Align AlignOf(ValueId memory, ValueId index, int lane) const;
+  llvm::Value* Unpacked(llvm::Value* word, int k, DType dtype);
+  llvm::Value* PackedLanes(ValueId value, int lane, int count, DType dtype);
   void LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out);
   void StoreLanes(const program::Instruction& store, int begin, int end);
 

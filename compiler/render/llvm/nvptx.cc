@@ -38,15 +38,23 @@ constexpr Processor kProcessors[] = {
 };
 constexpr char kPtxOfSmallProducts[] = "+ptx84";  // mma.sync of 8-bit floats
 
-// Looks for sums that occur in pieces elsewhere, for each pair of operands anew: an eighth of the
-// time of compiling a training step's kernels, which have as many machine instructions without it
-// (docs/measurements/2026-11-29-gpu-compile.md).
-constexpr absl::string_view kPassesLeftOut[] = {"Nary reassociation"};
-
 bool HasSmallProducts(const program::Program& program) {
   return std::any_of(program.code.begin(), program.code.end(), [&](const auto& i) {
     return i.code == program::Code::kMma && ByteWidth(program.code[i.src[0]].dtype) == 1;
   });
+}
+
+// Passes of NVPTX's list that are left out. The first looks for sums that occur in pieces elsewhere,
+// for each pair of operands anew: an eighth of the time of a training step's kernels, which have as
+// many machine instructions without it (docs/measurements/2026-11-29-gpu-compile.md). Where indices
+// have 32 bits so are those that look for what 64-bit addresses have in common, which the printer
+// says (GpuPrinter::Address): a quarter of the time (docs/decisions/185-accesses-and-indices.md).
+constexpr absl::string_view kLeftOut[] = {"Nary reassociation", "Loop Strength Reduction",
+                                          "Straight line strength reduction"};
+
+absl::Span<const absl::string_view> PassesLeftOut(const program::Program& program) {
+  return absl::MakeConstSpan(kLeftOut).first(
+      GpuPrinter::HasSmallIndices(program) ? std::size(kLeftOut) : 1);
 }
 
 void InitializeOnce() {
@@ -128,9 +136,8 @@ class Renderer : public NvptxRenderer {
     OB_RETURN_IF_ERROR(GpuPrinter(program, target_, module).Run(symbol));
     if (ir != nullptr) *ir = TextOf(module);
     OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine, no_opt));
-    OB_ASSIGN_OR_RETURN(
-        out.object,
-        EmitFile(module, machine, llvm::CodeGenFileType::AssemblyFile, kPassesLeftOut));
+    OB_ASSIGN_OR_RETURN(out.object, EmitFile(module, machine, llvm::CodeGenFileType::AssemblyFile,
+                                             PassesLeftOut(program)));
     if (program.cluster > 1) MakeClusters(out.object, program.cluster);
     if (target_.arch.starts_with("sm_9")) WaitForLaunchesBefore(out.object);
     return out;

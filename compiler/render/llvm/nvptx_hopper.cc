@@ -153,8 +153,7 @@ void GpuPrinter::WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::s
 
 Value* GpuPrinter::BlockAddress(ValueId memory, ValueId index) {
   Value* const place =
-      b_.CreateMul(b_.CreateTrunc(Lane(index, 0), b_.getInt32Ty()),
-                   b_.getInt32(static_cast<uint32_t>(ByteWidth(at(memory).dtype))));
+      b_.CreateMul(Low(index, 0), b_.getInt32(static_cast<uint32_t>(ByteWidth(at(memory).dtype))));
   Value* const base =
       b_.CreateAdd(b_.CreatePtrToInt(block_memory_, b_.getInt32Ty()),
                    b_.getInt32(static_cast<uint32_t>(program_.SharedOffset(memory))));
@@ -197,8 +196,7 @@ void GpuPrinter::ArriveInCluster(ValueId n) {
   Asm(b_.getVoidTy(),
       "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
       "mbarrier.arrive.shared::cluster.b64 _, [there]; }",
-      "r,r",
-      {BlockAddress(i.src[0], i.src[1]), b_.CreateTrunc(Lane(i.src[2], 0), b_.getInt32Ty())});
+      "r,r", {BlockAddress(i.src[0], i.src[1]), Low(i.src[2], 0)});
 }
 
 GpuPrinter::Values GpuPrinter::LoadOfCluster(ValueId n) {
@@ -215,9 +213,8 @@ GpuPrinter::Values GpuPrinter::LoadOfCluster(ValueId n) {
   Type* const result =
       lanes == 1 ? element
                  : llvm::StructType::get(b_.getContext(), std::vector<Type*>(lanes, element));
-  Value* const loaded =
-      Asm(result, text, absl::StrCat(Repeated("=f", lanes), ",r,r"),
-          {BlockAddress(i.src[0], i.src[1]), b_.CreateTrunc(Lane(i.src[2], 0), b_.getInt32Ty())});
+  Value* const loaded = Asm(result, text, absl::StrCat(Repeated("=f", lanes), ",r,r"),
+                            {BlockAddress(i.src[0], i.src[1]), Low(i.src[2], 0)});
   Values out;
   for (unsigned lane = 0; lane < lanes; ++lane)
     out.push_back(lanes == 1 ? loaded : b_.CreateExtractValue(loaded, {lane}));
@@ -269,8 +266,7 @@ void GpuPrinter::BoxCopy(ValueId n) {
   for (int c = 0; c < rank; ++c) {
     absl::StrAppend(&coordinates, c > 0 ? ", " : "", "$", 2 + c);
     absl::StrAppend(&constraints, ",r");
-    args.push_back(
-        b_.CreateTrunc(Lane(i.src[map + 1 + static_cast<size_t>(c)], 0), b_.getInt32Ty()));
+    args.push_back(Low(i.src[map + 1 + static_cast<size_t>(c)], 0));
   }
   std::string text;
   if (loads) {
@@ -323,8 +319,7 @@ void GpuPrinter::GroupProduct(ValueId n) {
       "{ .reg .pred p; setp.", i.imm[3] != 0 ? "ne" : "eq",
       ".u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n", columns, "k", program::WgmmaDepth(width),
       ".f32.", type, ".", type, " {", registers, "}, ", a, ", $", b, ", p, 1, 1",
-      width == 2 ? absl::StrCat(turned, ", ", i.imm[2] != 0 ? 1 : 0) : "",
-      "; }");
+      width == 2 ? absl::StrCat(turned, ", ", i.imm[2] != 0 ? 1 : 0) : "", "; }");
   WithAccumulators({i.src[0]}, text, args);
 }
 
@@ -370,7 +365,7 @@ void GpuPrinter::PrintHopper(ValueId n) {
       Asm(nothing,
           "{ .reg .pred p; WAIT_${:uid}: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; "
           "@p bra DONE_${:uid}; bra WAIT_${:uid}; DONE_${:uid}: }",
-          "r,r", {barrier(), b_.CreateTrunc(Lane(i.src[2], 0), b_.getInt32Ty())});
+          "r,r", {barrier(), Low(i.src[2], 0)});
       return;
     case Code::kBoxLoad:
     case Code::kBoxStore: BoxCopy(n); return;

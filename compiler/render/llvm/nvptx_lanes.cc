@@ -25,81 +25,110 @@ Align GpuPrinter::AlignOf(ValueId memory, ValueId index, int lane) const {
   return Align(static_cast<uint64_t>(std::min<int64_t>(bytes, kAccessBytesMax)));
 }
 
-int GpuPrinter::Together(ValueId memory, ValueId index, int begin, int end, int most) const {
+int GpuPrinter::Together(ValueId memory, ValueId index, int begin, int end) const {
   if (at(index).lanes > 1) return 1;
   const int width = ByteWidth(at(memory).dtype);
-  const auto aligned = static_cast<int>(AlignOf(memory, index, begin).value()) / width;
-  int count = std::max(1, std::min(aligned, most));
+  int count = std::max(1, static_cast<int>(AlignOf(memory, index, begin).value()) / width);
   while (count > end - begin) count /= 2;
   return count;
 }
 
 namespace {
 
-// Several elements in one access. LLVM puts some vectors of bytes on a thread's stack to take them
-// apart, so bytes are one number.
+constexpr int kWordBytes = 4;
+
+// Several elements in one access. Those of fewer than 32 bits are packed in words, as they lie in
+// registers: LLVM puts some vectors of them on a thread's stack to take them apart.
 Type* WholeOf(Type* element, int count) {
   if (count == 1) return element;
-  if (element->getPrimitiveSizeInBits() == 8)
-    return llvm::IntegerType::get(element->getContext(), 8 * static_cast<unsigned>(count));
-  return llvm::FixedVectorType::get(element, static_cast<unsigned>(count));
+  const unsigned bits = element->getPrimitiveSizeInBits() * static_cast<unsigned>(count);
+  llvm::LLVMContext& context = element->getContext();
+  constexpr unsigned kWordBits = 8 * kWordBytes;
+  if (element->getPrimitiveSizeInBits() >= kWordBits)
+    return llvm::FixedVectorType::get(element, static_cast<unsigned>(count));
+  if (bits <= kWordBits) return llvm::IntegerType::get(context, bits);
+  return llvm::FixedVectorType::get(llvm::Type::getInt32Ty(context), bits / kWordBits);
 }
 
 }  // namespace
 
+// The value of element `k` of a word, or of what is smaller than one.
+Value* GpuPrinter::Unpacked(Value* word, int k, DType dtype) {
+  const auto shift = static_cast<uint64_t>(8 * ByteWidth(dtype) * k);
+  if (dtype == DType::kBF16) {
+    Value* const bits = shift == 0 ? b_.CreateShl(word, 16) : b_.CreateAnd(word, 0xffff0000u);
+    return b_.CreateBitCast(bits, b_.getFloatTy());
+  }
+  return alu_.FromMemory(
+      b_.CreateTrunc(b_.CreateLShr(word, shift), MemoryType(b_.getContext(), dtype)), dtype);
+}
+
 void GpuPrinter::LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out) {
   const DType dtype = at(memory).dtype;
+  const int width = ByteWidth(dtype), packed = std::max(1, kWordBytes / width);
   Type* const type = MemoryType(b_.getContext(), dtype);
   for (int lane = begin; lane < end;) {
     const int count = Together(memory, index, lane, end);
-    llvm::LoadInst* const value =
-        b_.CreateAlignedLoad(WholeOf(type, count), Address(memory, Index(index, lane)),
-                             AlignOf(memory, index, lane));
+    llvm::LoadInst* const value = b_.CreateAlignedLoad(
+        WholeOf(type, count), Address(memory, index, lane), AlignOf(memory, index, lane));
     // A parameter that nobody writes says so itself; an address from the table of copies cannot.
     if (HasCopies() && at(memory).code == program::Code::kBuffer &&
         !written_[static_cast<size_t>(at(memory).imm[0])])
       value->setMetadata(llvm::LLVMContext::MD_invariant_load,
                          llvm::MDNode::get(b_.getContext(), {}));
+    const bool is_vector = value->getType()->isVectorTy();
+    Value* word = value;
     for (int k = 0; k < count; ++k) {
-      Value* element = value;
-      if (count > 1 && value->getType()->isIntegerTy())
-        element = b_.CreateTrunc(b_.CreateLShr(value, static_cast<uint64_t>(8 * k)), type);
-      else if (count > 1)
-        element = b_.CreateExtractElement(value, static_cast<uint64_t>(k));
-      out.push_back(alu_.FromMemory(element, dtype));
+      if (is_vector && k % packed == 0)
+        word = b_.CreateExtractElement(value, static_cast<uint64_t>(k / packed));
+      out.push_back(count == 1 || packed == 1 ? alu_.FromMemory(word, dtype)
+                                              : Unpacked(word, k % packed, dtype));
     }
     lane += count;
   }
+}
+
+// Lanes of a value from `lane` on, as they lie together in memory.
+Value* GpuPrinter::PackedLanes(ValueId value, int lane, int count, DType dtype) {
+  const int width = ByteWidth(dtype), packed = std::max(1, kWordBytes / width);
+  Type* const whole_type = WholeOf(MemoryType(b_.getContext(), dtype), count);
+  const auto known = packed_.find(value);
+  const auto word_from = [&](int first, Type* type) -> Value* {
+    if (packed == 1) return alu_.ToMemory(Lane(value, first), dtype);
+    if (known != packed_.end() && type->isIntegerTy(8 * kWordBytes) && first % packed == 0)
+      return known->second[static_cast<size_t>(first / packed)];
+    Value* word = llvm::ConstantInt::get(type, 0);
+    const auto parts = static_cast<int>(type->getPrimitiveSizeInBits()) / (8 * width);
+    for (int k = 0; k < parts; ++k) {
+      Value* const element = alu_.ToMemory(Lane(value, first + k), dtype);
+      word = b_.CreateOr(
+          word, b_.CreateShl(b_.CreateZExt(element, type), static_cast<uint64_t>(8 * width * k)));
+    }
+    return word;
+  };
+  if (count == 1) return alu_.ToMemory(Lane(value, lane), dtype);
+  if (!whole_type->isVectorTy()) return word_from(lane, whole_type);
+  Value* whole = llvm::PoisonValue::get(whole_type);
+  for (int k = 0; k < count; k += packed)
+    whole = b_.CreateInsertElement(
+        whole, word_from(lane + k, llvm::cast<llvm::VectorType>(whole_type)->getElementType()),
+        static_cast<uint64_t>(k / packed));
+  return whole;
 }
 
 void GpuPrinter::StoreLanes(const Instruction& store, int begin, int end) {
   const ValueId memory = store.src[0], index = store.src[1], value = store.src[2];
   const bool swizzled = store.imm[0] != 0;
   const DType dtype = at(memory).dtype;
-  Type* const type = MemoryType(b_.getContext(), dtype);
   for (int lane = begin; lane < end;) {
-    // Of swizzled memory 16 bytes: threads with a row each meet no bank twice then.
-    const int count = Together(memory, index, lane, end,
-                               swizzled ? kAccessBytesMax / ByteWidth(dtype) : kElementsTogether);
-    Value* whole = nullptr;
-    if (count == 1) {
-      whole = alu_.ToMemory(Lane(value, lane), dtype);
-    } else {
-      Type* const whole_type = WholeOf(type, count);
-      const bool bytes = whole_type->isIntegerTy();
-      whole = bytes ? static_cast<Value*>(llvm::ConstantInt::get(whole_type, 0))
-                    : llvm::PoisonValue::get(whole_type);
-      for (int k = 0; k < count; ++k) {
-        Value* const element = alu_.ToMemory(Lane(value, lane + k), dtype);
-        whole = bytes ? b_.CreateOr(whole, b_.CreateShl(b_.CreateZExt(element, whole_type),
-                                                        static_cast<uint64_t>(8 * k)))
-                      : b_.CreateInsertElement(whole, element, static_cast<uint64_t>(k));
-      }
-    }
+    // Of swizzled memory, too: threads with a row each meet no bank twice then.
+    const int count = Together(memory, index, lane, end);
+    Value* const whole = PackedLanes(value, lane, count, dtype);
     // A swizzle moves pieces of 16 bytes, which no access crosses.
-    Value* const place = Index(index, lane);
-    b_.CreateAlignedStore(whole, swizzled ? SwizzledAddress(memory, place) : Address(memory, place),
-                          AlignOf(memory, index, lane));
+    b_.CreateAlignedStore(
+        whole,
+        swizzled ? SwizzledAddress(memory, Index(index, lane)) : Address(memory, index, lane),
+        AlignOf(memory, index, lane));
     lane += count;
   }
 }

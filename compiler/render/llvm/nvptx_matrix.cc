@@ -107,9 +107,8 @@ GpuPrinter::Values GpuPrinter::NarrowToPairs(ValueId n) {
 
 GpuPrinter::Values GpuPrinter::LoadMatrices(ValueId n) {
   const Instruction& i = at(n);
-  Value* const place = Lane(i.src[1], 0);
   Value* const address =
-      i.imm[0] == 2 ? SwizzledAddress(i.src[0], place) : Address(i.src[0], place);
+      i.imm[0] == 2 ? SwizzledAddress(i.src[0], Low(i.src[1], 0)) : Address(i.src[0], i.src[1], 0);
   Value* const loaded = b_.CreateIntrinsic(
       i.imm[0] == 1 ? llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16
                     : llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16,
@@ -161,8 +160,8 @@ void GpuPrinter::Copy(ValueId n) {
 void GpuPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
   const Instruction& i = at(n);
   std::vector<Value*> args = {
-      i.imm[2] != 0 ? SwizzledTarget(n, lane) : Address(i.src[0], Index(i.src[1], lane)),
-      Address(i.src[2], Index(i.src[3], lane))};
+      i.imm[2] != 0 ? SwizzledTarget(n, lane) : Address(i.src[0], i.src[1], lane),
+      Address(i.src[2], i.src[3], lane)};
   const bool masked = i.src.size() == 5;
   if (masked)
     args.push_back(b_.CreateSelect(Lane(i.src[4], 0), b_.getInt32(static_cast<uint32_t>(bytes)),
@@ -185,8 +184,7 @@ void GpuPrinter::CopyAtOnce(ValueId n, int lane) {
   Value* const condition = i.src.size() == 5 ? Lane(i.src[4], 0) : nullptr;
   llvm::BasicBlock* const before = b_.GetInsertBlock();
   if (condition != nullptr) OpenIf(condition);
-  Value* value =
-      b_.CreateAlignedLoad(type, Address(i.src[2], Index(i.src[3], lane)), align);
+  Value* value = b_.CreateAlignedLoad(type, Address(i.src[2], i.src[3], lane), align);
   if (condition != nullptr) {
     llvm::BasicBlock* const body = b_.GetInsertBlock();
     CloseIf();
@@ -196,8 +194,7 @@ void GpuPrinter::CopyAtOnce(ValueId n, int lane) {
     value = either;
   }
   b_.CreateAlignedStore(
-      value, i.imm[2] != 0 ? SwizzledTarget(n, lane) : Address(i.src[0], Index(i.src[1], lane)),
-      align);
+      value, i.imm[2] != 0 ? SwizzledTarget(n, lane) : Address(i.src[0], i.src[1], lane), align);
 }
 
 void GpuPrinter::Await(ValueId n) {

@@ -26,7 +26,7 @@ Value* ScopePrinter::OpenLoop(Value* begin, Value* end, bool sure) {
 Value* ScopePrinter::OpenLoopOf(const program::Instruction& loop, Value* limit) {
   if (loop.imm[0] == 1 && limit == nullptr) {
     open_.push_back({});
-    return b_.getInt64(0);
+    return counters_ == Counters::kWide ? b_.getInt64(0) : b_.getInt32(0);
   }
   Value* end = b_.getInt64(static_cast<uint64_t>(loop.imm[0]));
   if (limit != nullptr) end = b_.CreateSelect(b_.CreateICmpSLT(limit, end), limit, end);
@@ -35,7 +35,7 @@ Value* ScopePrinter::OpenLoopOf(const program::Instruction& loop, Value* limit) 
     return OpenLoop(b_.getInt64(0), end, sure);
   end = b_.CreateTrunc(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, end, b_.getInt64(0)),
                        b_.getInt32Ty());
-  return b_.CreateZExt(OpenLoop(b_.getInt32(0), end, sure), b_.getInt64Ty());
+  return OpenLoop(b_.getInt32(0), end, sure);
 }
 
 llvm::BranchInst* ScopePrinter::CloseLoop() {

@@ -20,7 +20,7 @@ class ScopePrinter {
   // known to be below end.
   llvm::Value* OpenLoop(llvm::Value* begin, llvm::Value* end, bool sure);
   // The same for the instruction `loop`, whose limit, unless null, has the value `limit`. A loop of
-  // one pass has no blocks.
+  // one pass has no blocks. Returns an i64; of narrow counters an i32 where these suffice.
   llvm::Value* OpenLoopOf(const program::Instruction& loop, llvm::Value* limit);
   // Returns the jump back; null where the loop has no blocks.
   llvm::BranchInst* CloseLoop();

@@ -71,7 +71,7 @@ class AmdgpuPrinter final : public GpuPrinter {
   Value* Number(Grid axis) override {
     const auto id = axis == Grid::kBlock ? llvm::Intrinsic::amdgcn_workgroup_id_x
                                          : llvm::Intrinsic::amdgcn_workitem_id_x;
-    return b_.CreateZExt(b_.CreateIntrinsic(id, {}, {}), b_.getInt64Ty());
+    return b_.CreateIntrinsic(id, {}, {});
   }
 
   // The instruction alone orders nothing.
