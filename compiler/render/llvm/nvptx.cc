@@ -7,6 +7,7 @@
 #include <llvm/Target/TargetMachine.h>
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <utility>
 

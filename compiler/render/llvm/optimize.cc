@@ -12,7 +12,6 @@
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
-#include <algorithm>
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
