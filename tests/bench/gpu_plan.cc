@@ -284,19 +284,26 @@ absl::StatusOr<std::vector<DeviceTimes>> MeasurePrograms(runtime::Device& device
                                                          std::span<const GpuProgram> programs,
                                                          const GpuTrial& trial) {
   std::vector<DeviceTimes> times;
+  std::vector<std::unique_ptr<GpuPlan>> plans;  // null: to be made again
   for (const GpuProgram& program : programs) {
-    OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuPlan> plan,
+    OB_ASSIGN_OR_RETURN(std::unique_ptr<GpuPlan> plan,
                         GpuPlan::Make(device, target, program.graph));
     OB_ASSIGN_OR_RETURN(const double seconds, plan->Seconds(trial.repeats));
+    if (program.check != nullptr) OB_RETURN_IF_ERROR(program.check(*plan));
     times.push_back({program.name, seconds, seconds});
+    if (trial.search_seconds <= 0 || device.memory_bytes_in_use() > device.memory_bytes_max() / 2)
+      plan.reset();
+    plans.push_back(std::move(plan));
   }
   double left = trial.search_seconds, weights = 0;  // of the searches alone
   for (const GpuProgram& program : programs) weights += program.weight;
   for (size_t i = 0; trial.search_seconds > 0 && i < programs.size(); ++i) {
     const auto search = [&]() -> absl::StatusOr<double> {
       if (left <= 0) return absl::DeadlineExceededError("no time is left to search");
-      OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuPlan> plan,
-                          GpuPlan::Make(device, target, programs[i].graph));
+      std::unique_ptr<GpuPlan> plan = std::move(plans[i]);
+      if (plan == nullptr) {
+        OB_ASSIGN_OR_RETURN(plan, GpuPlan::Make(device, target, programs[i].graph));
+      }
       const double begin = Now();
       const auto done = plan->Search(left * programs[i].weight / weights, trial.beam_width);
       left -= Now() - begin;

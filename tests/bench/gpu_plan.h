@@ -123,10 +123,14 @@ struct GpuProgram {
   std::string name;
   GraphMaker graph;
   double weight = 1;  // its part of the seconds of the search, beside those of the others
+  // Called before the search, unless it is null.
+  std::function<absl::Status(GpuPlan&)> check = nullptr;
 };
 // Times all programs as the compiler chooses them, then all after BEAM, since a candidate may leave
 // the device of no use: what is not searched then keeps the first time, and `searched` says so.
-// Errors: those of the first times
+// Plans are kept for the search, since a driver takes as long to link a kernel as we to compile it,
+// while they have no more than half of the memory.
+// Errors: those of the first times and of the checks
 absl::StatusOr<std::vector<DeviceTimes>> MeasurePrograms(runtime::Device& device,
                                                          const Target& target,
                                                          std::span<const GpuProgram> programs,

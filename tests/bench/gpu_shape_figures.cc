@@ -31,6 +31,24 @@ const UOp* Product(Graph& g, int64_t m, int64_t k, int64_t n) {
   return Sink(g, {Cast(g, Reduce(g, Op::kAdd, product, {1}), DType::kBF16)});
 }
 
+// Runs the plan kEqualRuns times and compares all results.
+absl::Status CompareRuns(GpuPlan& plan, const std::string& name, ShapesMeasured& measured) {
+  std::vector<std::string> first;
+  bool equal = true;
+  for (int run = 0; run < kEqualRuns; ++run) {
+    OB_RETURN_IF_ERROR(plan.Queue());
+    OB_ASSIGN_OR_RETURN(std::vector<std::string> results, plan.Results());
+    if (run == 0)
+      first = std::move(results);
+    else
+      equal = equal && results == first;
+  }
+  ++measured.steps;
+  measured.equal += equal ? 1 : 0;
+  if (!equal) absl::StrAppend(&measured.unequal, " ", name);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string ProductShape::Name() const {
@@ -58,6 +76,7 @@ std::vector<AttentionCase> ModelAttention() {
 absl::StatusOr<ShapesMeasured> MeasureModelShapes(runtime::Device& device, const GpuTrial& trial,
                                                   int64_t divisor) {
   const Target target = worker::TargetOfDevice(device.properties());
+  ShapesMeasured measured;
   std::vector<GpuProgram> programs;
   for (const ProductShape& shape : ModelProducts())
     programs.push_back({shape.Name(), [=](Graph& g) {
@@ -65,7 +84,6 @@ absl::StatusOr<ShapesMeasured> MeasureModelShapes(runtime::Device& device, const
                                                      Part(shape.steps, divisor, 64),
                                                      Part(shape.columns, divisor, 64))};
                         }});
-  std::vector<GpuProgram> steps;  // with gradients
   for (const AttentionCase& one : ModelAttention())
     for (const bool backward : {false, true}) {
       test::AttentionShape shape = {.queries = Part(one.rows, divisor, 32),
@@ -79,24 +97,11 @@ absl::StatusOr<ShapesMeasured> MeasureModelShapes(runtime::Device& device, const
       programs.push_back({one.Name(backward), [shape](Graph& g) {
                             return SentProgram{test::AttentionGraph(g, shape)};
                           }});
-      if (backward) steps.push_back(programs.back());
+      if (backward)
+        programs.back().check = [&measured, name = one.Name(true)](GpuPlan& plan) {
+          return CompareRuns(plan, name, measured);
+        };
     }
-  ShapesMeasured measured;
-  for (const GpuProgram& step : steps) {
-    OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuPlan> plan,
-                        GpuPlan::Make(device, target, step.graph));
-    std::vector<std::string> first;
-    bool equal = true;
-    for (int run = 0; run < kEqualRuns; ++run) {
-      OB_RETURN_IF_ERROR(plan->Queue());
-      OB_ASSIGN_OR_RETURN(std::vector<std::string> results, plan->Results());
-      if (run == 0) first = std::move(results);
-      else equal = equal && results == first;
-    }
-    ++measured.steps;
-    measured.equal += equal ? 1 : 0;
-    if (!equal) absl::StrAppend(&measured.unequal, " ", step.name);
-  }
   OB_ASSIGN_OR_RETURN(measured.times, MeasurePrograms(device, target, programs, trial));
   return measured;
 }
