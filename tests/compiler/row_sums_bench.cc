@@ -1,6 +1,6 @@
 // What sums over rows beside products (compiler/kernel/row_sums.h) save in a step of GPT-2 124M on
-// sm_90a, as schedules say, and which units compute its products: build/bin/row_sums_bench [layers].
-// Nothing is run.
+// sm_90a, as schedules say, and which units compute its products:
+// build/bin/row_sums_bench [layers]. Nothing is run.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
