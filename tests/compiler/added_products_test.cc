@@ -128,8 +128,7 @@ const UOp* KernelOf(Graph& g, const AddedCase& p) {
   if (p.epilogue == Epilogue::kTwoResults)
     stores.push_back(StoreAt(g, 1, elements, at, Add(g, y, y)));
   if (p.sums_rows) {
-    const UOp* block = Alu(g, Op::kIDiv, p.apart ? token : m, ConstIndex(g, 16));
-    if (p.apart) block = RowMajor(g, {passage, block}, {p.passages, in_passage / 16});
+    const UOp* const block = Alu(g, Op::kIDiv, m, ConstIndex(g, 16));
     const int64_t blocks = (p.m + 15) / 16;
     stores.push_back(g.MakeChecked(
         Op::kStore, DType::kVoid,
@@ -263,11 +262,10 @@ TEST(AddedProducts, ByMatrixUnits_AreTheWalk) {
        .dtype = DType::kF32, .full_digits = true, .infinite = true},
       {.name = "TF32", .addends = {{}, kOther}, .dtype = DType::kF32, .tf32 = true},
       {.name = "sums of rows", .m = 100, .addends = {{}, kOther, {}}, .sums_rows = true},
-      {.name = "sums of rows of passages",
+      {.name = "passages and their rows apart",
        .addends = {{.k = 128, .a = Lies::kHeads}, {.k = 128}},
        .passages = 2,
        .heads = 2,
-       .sums_rows = true,
        .apart = true},
   };
   for (const AddedCase& p : cases) {
@@ -360,13 +358,12 @@ TEST(AddedProducts, ByWarpgroups_AreTheWalk) {
        .epilogue = Epilogue::kBiasAndRelu,
        .full_digits = true},
       {.name = "sums of rows", .m = 200, .addends = {{.k = 96}, {.k = 64}}, .sums_rows = true},
-      {.name = "sums of rows of passages",
+      {.name = "passages and their rows apart",
        .m = 256,
        .addends = {{.k = 128, .a = Lies::kHeads}, {.k = 128}},
        .passages = 2,
        .heads = 2,
        .result = DType::kBF16,
-       .sums_rows = true,
        .apart = true},
       {.name = "f32, heads and passages, an infinity",
        .m = 256,

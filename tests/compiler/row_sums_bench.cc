@@ -1,7 +1,7 @@
 // What sums over rows beside products (compiler/kernel/row_sums.h) save in a step of GPT-2 124M on
-// sm_90a, as schedules say, and which units compute its products: build/bin/row_sums_bench [layers].
-// Nothing is run. The third schedule of each type writes no temporary over another one
-// (compiler/schedule/in_place.h).
+// sm_90a, as schedules say, and which units compute its products:
+// build/bin/row_sums_bench [layers]. Nothing is run. The third schedule of each type writes no
+// temporary over another one (compiler/schedule/in_place.h).
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

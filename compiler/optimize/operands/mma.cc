@@ -240,12 +240,7 @@ class Finder {
       if (!SumsPoints(store)) continue;
       const absl::StatusOr<std::vector<const UOp*>> summed = SummedRows(store, outputs);
       if (!summed.ok()) return "a sum beside the product has no blocks of rows";
-      // Of several ranges of rows the inner ones may be summed, in whole blocks.
-      int64_t together = 1;
-      for (const UOp* range : *summed) together *= RangeOf(range).extent();
-      const bool inner = summed->size() < rows.size() && together % kSumRows == 0 &&
-                         std::equal(summed->rbegin(), summed->rend(), rows.rbegin());
-      if (*summed != rows && !inner) return "a sum beside the product is not of its rows";
+      if (*summed != rows) return "a sum beside the product is not of its rows";
       product_.adds_rows = true;
     }
     return nullptr;
