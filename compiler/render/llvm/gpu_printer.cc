@@ -322,11 +322,12 @@ Value* GpuPrinter::SumWithProduct(ValueId n, int lane) {
 // ---- integers of 64 bits that fit in 32
 //
 // A GPU adds and compares 64 bits in two steps, multiplies them in four and divides them in a
-// hundred. So every i64 that cannot leave 32 bits, by the bounds of all that it is computed from, is
-// an i32 in LLVM's code, and is extended where an address or another instruction takes it as 64.
+// hundred. So every i64 that cannot leave 32 bits, by the bounds of all that it is computed from,
+// is an i32 in LLVM's code, and is extended where an address or another instruction takes it as 64.
 //
 // Products by matrix units keep 64 bits but in divisions and comparisons: in their loops many
-// addresses go up by steps, which LLVM makes additions of (docs/decisions/185-accesses-and-indices.md).
+// addresses go up by steps, which LLVM makes additions of
+// (docs/decisions/185-accesses-and-indices.md).
 
 bool GpuPrinter::HasSmallIndices(const program::Program& program) {
   return std::none_of(program.code.begin(), program.code.end(), [](const Instruction& i) {
