@@ -96,7 +96,7 @@ TEST(LongRows, AreReadOnce) {
     ASSERT_TRUE(ran.ok()) << ran;
     ExpectNear(got[0], want, c.dtype);
     if (HasFatalFailure()) return;
-    // Read again: where there is no room for a row; and loads of what a kernel stores are not merged.
+    // Others are read again: there is no room, or loads of what a kernel stores are not merged.
     if (c.in_place || c.columns > c.threads * 32) continue;
     const auto bytes = static_cast<uint64_t>(2 * kRows * c.columns * ByteWidth(c.dtype));
     EXPECT_LE(static_cast<double>(counts.global_sectors),

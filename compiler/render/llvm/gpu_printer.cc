@@ -378,16 +378,9 @@ Value* GpuPrinter::SmallArithmetic(ValueId n, int lane, const QuotientFacts& kno
     args.push_back(IsBool(at(s).dtype) ? Lane(s, lane) : Low(s, lane));
     is_signed = is_signed || bounds_[s].min < 0;
   }
-  switch (i.op) {
-    case Op::kAdd:
-      return b_.CreateAdd(args[0], args[1], "", /*HasNUW=*/!is_signed, /*HasNSW=*/true);
-    case Op::kMul:
-      return b_.CreateMul(args[0], args[1], "", /*HasNUW=*/!is_signed, /*HasNSW=*/true);
-    case Op::kCmpLt:
-      return b_.CreateICmp(is_signed ? llvm::CmpInst::ICMP_SLT : llvm::CmpInst::ICMP_ULT, args[0],
-                           args[1]);
-    default: break;
-  }
+  if (i.op == Op::kCmpLt)
+    return b_.CreateICmp(is_signed ? llvm::CmpInst::ICMP_SLT : llvm::CmpInst::ICMP_ULT, args[0],
+                         args[1]);
   Value* const value = alu_.Alu(i.op, DType::kI32, args, known);
   return IsCompare(i.op) ? value : Printed(value);
 }
@@ -395,7 +388,7 @@ Value* GpuPrinter::SmallArithmetic(ValueId n, int lane, const QuotientFacts& kno
 Value* GpuPrinter::Lane(ValueId n, int lane) {
   Value* const value = AsPrinted(n, lane);
   if (at(n).dtype != DType::kI64 || value->getType()->isIntegerTy(64)) return value;
-  return bounds_[n].min >= 0 ? b_.CreateZExt(value, b_.getInt64Ty(), "", /*IsNonNeg=*/true)
+  return bounds_[n].min >= 0 ? b_.CreateZExt(value, b_.getInt64Ty())
                              : b_.CreateSExt(value, b_.getInt64Ty());
 }
 
