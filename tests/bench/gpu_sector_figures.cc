@@ -22,6 +22,7 @@ using test::StoreAt;
 
 constexpr double kSectorBytes = 32;
 constexpr int64_t kRows = 64, kRowValues = 1024;
+constexpr int64_t kLongRows = 2, kLongRowValues = 32768;
 // Small enough for the machine: with a device of one multiprocessor the largest tile is chosen, as
 // for a large product on a real one.
 constexpr int64_t kMatrix = 256, kTerms = 64, kTile = 128;
@@ -52,18 +53,23 @@ std::vector<const UOp*> RowLoads(Graph& g, const UOp* row, std::vector<const UOp
   return out;
 }
 
-const UOp* Softmax(Graph& g) {
-  const UOp *row = Range(g, 0, kRows), *column = Range(g, 1, kRowValues);
-  const UOp *k = ReduceRange(g, 2, kRowValues), *l = ReduceRange(g, 3, kRowValues);
-  const auto x = RowLoads(g, row, {column, k, l});
+const UOp* SoftmaxOf(Graph& g, int64_t rows, int64_t columns) {
+  const UOp *row = Range(g, 0, rows), *column = Range(g, 1, columns);
+  const UOp *k = ReduceRange(g, 2, columns), *l = ReduceRange(g, 3, columns);
+  const auto load = [&](const UOp* at) {
+    return LoadAt(g, 1, DType::kF32, rows * columns, RowMajor(g, {row, at}, {rows, columns}));
+  };
+  const std::vector<const UOp*> x = {load(column), load(k), load(l)};
   const UOp* const max = Fold(g, Op::kMax, x[1], {k});
   const auto exponential = [&](const UOp* value) {
     return Alu(g, Op::kExp, Add(g, value, Alu(g, Op::kNeg, max)));
   };
   const UOp* const sum = Fold(g, Op::kAdd, exponential(x[2]), {l});
-  return Sink(g, {StoreAt(g, 0, kRows * kRowValues, RowMajor(g, {row, column}, {kRows, kRowValues}),
+  return Sink(g, {StoreAt(g, 0, rows * columns, RowMajor(g, {row, column}, {rows, columns}),
                           Alu(g, Op::kFDiv, exponential(x[0]), sum))});
 }
+const UOp* Softmax(Graph& g) { return SoftmaxOf(g, kRows, kRowValues); }
+const UOp* LongSoftmax(Graph& g) { return SoftmaxOf(g, kLongRows, kLongRowValues); }
 
 const UOp* LayerNorm(Graph& g) {
   const UOp *row = Range(g, 0, kRows), *column = Range(g, 1, kRowValues);
@@ -100,6 +106,10 @@ std::vector<Case> Cases() {
   return {
       {"stream", Stream, {kElements, kElements, kElements}, 3 * kFloat * kElements},
       {"softmax", Softmax, {kElements, kElements}, 2 * kFloat * kElements},
+      {"long_softmax",
+       LongSoftmax,
+       {kLongRows * kLongRowValues, kLongRows * kLongRowValues},
+       2 * kFloat * kLongRows * kLongRowValues},
       // Each row reads the scales and biases, too.
       {"layer_norm",
        LayerNorm,

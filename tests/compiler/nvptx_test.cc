@@ -409,7 +409,7 @@ TEST(Nvptx, WhatAGpuLacks_IsRefusedByName) {
 
 TEST(Nvptx, MoreThreadsOrSharedMemoryThanABlockHas_IsRefused) {
   ProgramBuilder threads;
-  threads.Store(threads.Buffer(DType::kF32, 0, 512), threads.Special(Grid::kThread, 512),
+  threads.Store(threads.Buffer(DType::kF32, 0, 2048), threads.Special(Grid::kThread, 2048),
                 threads.Const(DType::kF32, 1));
   EXPECT_TRUE(absl::IsResourceExhausted(Rendered(threads.Take(1)).status()));
   // The parameters of a launch: more buffers than they have room for.

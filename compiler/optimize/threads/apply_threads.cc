@@ -56,6 +56,14 @@ constexpr int64_t kThreadElementsMax = 160;
 
 }  // namespace
 
+int64_t BlockThreadsMax(const Target& target) {
+  // A device or a test that has fewer than all of them means it.
+  constexpr int64_t kUsual = 256;
+  return target.kind == TargetKind::kCuda && target.block_threads >= kUsual
+             ? limits::kCudaBlockThreadsMax
+             : target.block_threads;
+}
+
 Tile& ThreadPlanner::TileOf(int group, int range) {
   if (group < 0) return plan_.tiles[range];
   for (Tile& tile : plan_.groups[group].loops)
@@ -133,8 +141,8 @@ absl::Status ThreadPlanner::MayHaveThreads(int64_t count) const {
 }
 
 absl::Status ThreadPlanner::AddThreads(int range, int64_t count) {
-  if (plan_.block_threads() * count > target_.block_threads)
-    return Illegal("a block has at most ", target_.block_threads, " threads");
+  if (const int64_t most = BlockThreadsMax(target_); plan_.block_threads() * count > most)
+    return Illegal("a block has at most ", most, " threads");
   plan_.threads.push_back({range, count});
   return absl::OkStatus();
 }

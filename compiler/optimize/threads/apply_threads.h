@@ -16,6 +16,9 @@
 
 namespace outboard::codegen {
 
+// The threads that a block may have at all.
+int64_t BlockThreadsMax(const Target& target);
+
 // Fills a plan of plain loops. All arguments outlive it.
 class ThreadPlanner {
  public:

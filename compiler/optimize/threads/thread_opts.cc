@@ -311,6 +311,11 @@ class ThreadChooser {
             (rows * static_cast<double>(count) < Multiprocessors() * kResidentThreads &&
              steps >= count * kTermsOfThreadLeast)))
       count *= 2;
+    // More threads, with fewer registers each, where they keep what these do not.
+    if (steps * lanes > count * kRowValuesMax) {
+      const int64_t more = std::bit_ceil(static_cast<uint64_t>(Ceil(steps * lanes, kRowValuesMax)));
+      if (more <= LongRowThreads(along, steps)) count = more;
+    }
     // Threads of one warp do not wait for each other before they store over what others have read.
     if (RowsInPlace(kernel_)) count = std::max<int64_t>(count, 2 * kWarpThreads);
     int output = -1;
@@ -338,6 +343,20 @@ class ThreadChooser {
     // More rows in a block of few threads.
     if (rows >= Multiprocessors() * static_cast<double>(kThreadsWanted / plan_.block_threads()))
       FillBlock(kThreadsWanted);
+  }
+
+  // How many threads may divide a row: of 1,024 each has 64 registers, half of which hold its part
+  // of one row, with none left for the borders of a last step that not all have; 512 have room for
+  // two. What is stored over itself is read for each reduction, by however many.
+  int64_t LongRowThreads(int along, int64_t steps) {
+    if (RowsInPlace(kernel_)) return kThreadsWanted;
+    constexpr int64_t kOfTwoRows = 512;
+    int64_t rows = 0;
+    for (const Access& access : body(main_).accesses)
+      if (In(access.deps, along)) ++rows;
+    const int64_t most = BlockThreadsMax(target_);
+    if (rows > 2) return kThreadsWanted;
+    return rows == 2 || steps % most != 0 ? std::min(most, kOfTwoRows) : most;
   }
 
   void Columns(int along) {

@@ -344,11 +344,12 @@ Value* GpuPrinter::SumWithProduct(ValueId n, int lane) {
 // ---- integers of 64 bits that fit in 32
 //
 // A GPU adds and compares 64 bits in two steps, multiplies them in four and divides them in a
-// hundred. So every i64 that cannot leave 32 bits, by the bounds of all that it is computed from, is
-// an i32 in LLVM's code, and is extended where an address or another instruction takes it as 64.
+// hundred. So every i64 that cannot leave 32 bits, by the bounds of all that it is computed from,
+// is an i32 in LLVM's code, and is extended where an address or another instruction takes it as 64.
 //
 // Products by matrix units keep 64 bits but in divisions and comparisons: in their loops many
-// addresses go up by steps, which LLVM makes additions of (docs/decisions/185-accesses-and-indices.md).
+// addresses go up by steps, which LLVM makes additions of
+// (docs/decisions/185-accesses-and-indices.md).
 
 bool GpuPrinter::HasSmallIndices(const program::Program& program) {
   return std::none_of(program.code.begin(), program.code.end(), [](const Instruction& i) {
@@ -399,16 +400,9 @@ Value* GpuPrinter::SmallArithmetic(ValueId n, int lane, const QuotientFacts& kno
     args.push_back(IsBool(at(s).dtype) ? Lane(s, lane) : Low(s, lane));
     is_signed = is_signed || bounds_[s].min < 0;
   }
-  switch (i.op) {
-    case Op::kAdd:
-      return b_.CreateAdd(args[0], args[1], "", /*HasNUW=*/!is_signed, /*HasNSW=*/true);
-    case Op::kMul:
-      return b_.CreateMul(args[0], args[1], "", /*HasNUW=*/!is_signed, /*HasNSW=*/true);
-    case Op::kCmpLt:
-      return b_.CreateICmp(is_signed ? llvm::CmpInst::ICMP_SLT : llvm::CmpInst::ICMP_ULT, args[0],
-                           args[1]);
-    default: break;
-  }
+  if (i.op == Op::kCmpLt)
+    return b_.CreateICmp(is_signed ? llvm::CmpInst::ICMP_SLT : llvm::CmpInst::ICMP_ULT, args[0],
+                         args[1]);
   Value* const value = alu_.Alu(i.op, DType::kI32, args, known);
   return IsCompare(i.op) ? value : Printed(value);
 }
@@ -416,7 +410,7 @@ Value* GpuPrinter::SmallArithmetic(ValueId n, int lane, const QuotientFacts& kno
 Value* GpuPrinter::Lane(ValueId n, int lane) {
   Value* const value = AsPrinted(n, lane);
   if (at(n).dtype != DType::kI64 || value->getType()->isIntegerTy(64)) return value;
-  return bounds_[n].min >= 0 ? b_.CreateZExt(value, b_.getInt64Ty(), "", /*IsNonNeg=*/true)
+  return bounds_[n].min >= 0 ? b_.CreateZExt(value, b_.getInt64Ty())
                              : b_.CreateSExt(value, b_.getInt64Ty());
 }
 

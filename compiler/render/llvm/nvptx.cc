@@ -103,9 +103,9 @@ class Renderer : public NvptxRenderer {
     // Warpgroups that divide registers and copy boxes ask for as much as a block may have at all.
     const bool hopper = std::any_of(program.code.begin(), program.code.end(),
                                     [](const auto& i) { return program::IsHopper(i.code); });
-    constexpr int64_t kThreadsMax = 1024;  // of sm_90
-    const int64_t threads_max = hopper ? kThreadsMax : target_.block_threads;
-    // So may products by matrix units, whose stages fill it. All others have what every launch has.
+    constexpr int64_t kThreadsMax = 1024;  // of all of these processors
+    // Products by matrix units may have all memory of a multiprocessor: their stages fill it. Other
+    // kernels have what every launch has.
     const bool mma = std::any_of(program.code.begin(), program.code.end(),
                                  [](const auto& i) { return i.code == program::Code::kMma; });
     const int64_t shared_bytes_max =
@@ -121,12 +121,12 @@ class Renderer : public NvptxRenderer {
       if (program.copies > 1) return absl::OutOfRangeError(need);
       return absl::ResourceExhaustedError(need);
     }
-    if (out.threads[0] > threads_max || out.shared_bytes > shared_bytes_max ||
+    if (out.threads[0] > kThreadsMax || out.shared_bytes > shared_bytes_max ||
         out.blocks[0] > kBlocksMax)
       return absl::ResourceExhaustedError(absl::StrCat(
           "device ", target_.name, " has no room for ", out.blocks[0], " blocks of ",
           out.threads[0], " threads with ", out.shared_bytes, " bytes; a block may have ",
-          threads_max, " threads and ", shared_bytes_max, " bytes"));
+          kThreadsMax, " threads and ", shared_bytes_max, " bytes"));
     // A context a kernel: types and constants of one must not change the order of things in
     // another.
     llvm::TargetMachine* const machine = HasSmallProducts(program) ? newer_.get() : machine_.get();
