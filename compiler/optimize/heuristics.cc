@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
@@ -136,18 +137,16 @@ class Chooser {
   // Copies what the main reduction unpacks, where many rows read it; false where it does not, or
   // other values have to be computed where their place is.
   bool CopyUnpacked() {
-    const std::vector<Unpacked> all = UnpackedOf(kernel_);
-    if (all.empty() || main_ == kernel_.groups.size() || RowsInPlace(kernel_)) return false;
-    const std::vector<const UOp*> copyable_before = copyable_;
+    if (main_ == kernel_.groups.size() || RowsInPlace(kernel_) || UnpackedOf(kernel_).empty())
+      return false;
+    const size_t loads = copyable_.size();
     std::vector<Body> before = loop_cost_.CountUnpackedAsAccesses();
     for (const Access& access : body(main_).accesses)
       if (access.operations > 0 && PaysToCopy(access)) copyable_.push_back(access.node);
-    if (copyable_.size() > copyable_before.size()) {
-      ChooseTiles();
-      if (CopyOperands()) return true;
-    }
+    if (copyable_.size() > loads) ChooseTiles();
+    if (copyable_.size() > loads && CopyOperands()) return true;
     loop_cost_.Restore(std::move(before));
-    copyable_ = copyable_before;
+    copyable_.resize(loads);
     return false;
   }
 
@@ -209,8 +208,7 @@ class Chooser {
     return -1;
   }
 
-  // Blocks, tasks and copies for the tile; false where nothing is to be copied. From outside: the
-  // ranges that copies depend on, blocks, the copies, all other ranges, the one in lanes.
+  // Blocks, tasks and copies for the tile; false where nothing is to be copied.
   bool CopyOperands() {
     const int v = output_lanes_;
     if (v < 0 || tile_rows_ == 0) return false;
@@ -255,24 +253,7 @@ class Chooser {
     while (few() && columns > width) columns = std::max<int64_t>(1, columns / width / 2) * width;
     halve_rows(rows_for(kCopyRowsLeast));
 
-    // The loops as they come, and as they are wanted.
-    std::vector<Loop> loops, wanted;
-    for (const auto& [range, size] : {std::pair{v, columns}, std::pair{r, rows}}) {
-      if (size >= Extent(range)) continue;
-      Add(OptKind::kBlock, range, size);
-      loops.push_back({range, size});
-    }
-    const size_t block_count = loops.size();
-    for (int i = 0; i < kernel_.output_count; ++i) loops.push_back({i});
-    for (int i = 0; i < kernel_.output_count; ++i)
-      if (i != v && In(deps, i)) wanted.push_back({i});
-    wanted.insert(wanted.end(), loops.begin(), loops.begin() + static_cast<int64_t>(block_count));
-    const auto level = static_cast<int64_t>(wanted.size());
-    for (int i = 0; i < kernel_.output_count; ++i)
-      if (i != v && !In(deps, i)) wanted.push_back({i});
-    wanted.push_back({v});
-    AddSwaps(loops, wanted, opts_);
-    if (level > 0) Add(OptKind::kThread, 0, level);
+    const int64_t level = AddLoopsAroundCopies(kernel_, deps, {{v, columns}, {r, rows}}, v, opts_);
     const std::vector<const UOp*> loads = CopyableOf(kernel_);
     for (const Access* access : copied)
       Add(OptKind::kLocal, std::find(loads.begin(), loads.end(), access->node) - loads.begin(),

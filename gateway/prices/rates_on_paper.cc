@@ -23,7 +23,8 @@ constexpr PeakRates kAmd[] = {
     {"gfx942", "gfx942", 304, 163'400, 0, 1'307'400, 2'614'900, 5'300},  // Instinct MI300X
     {"gfx1100", "gfx1100", 96, 61'400, 0, 122'800, 0, 960},              // Radeon RX 7900 XTX
 };
-// Sums in f32. Data sheets of the A100, L40S, H100 and H200; the white paper of the RTX 4090's AD102.
+// Sums in f32. Data sheets of the A100, L40S, H100 and H200; the white paper of the RTX 4090's
+// AD102.
 constexpr PeakRates kNvidia[] = {
     {"NVIDIA A100-SXM4-40GB", "sm_80", 108, 19'500, 156'000, 312'000, 0, 1'555},
     {"NVIDIA A100-SXM4-80GB", "sm_80", 108, 19'500, 156'000, 312'000, 0, 2'039},

@@ -1,5 +1,5 @@
-// Products of matrices of narrow floats as programs write them, and what their kernels are for AMD's
-// GPUs: scheduled, compiled, linked and disassembled (amdgpu_object.h). No device runs them.
+// Products of matrices of narrow floats as programs write them, and what their kernels are for
+// AMD's GPUs: scheduled, compiled, linked and disassembled (amdgpu_object.h). No device runs them.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 
 namespace outboard::test {
 
+// A program with one product.
 struct AmdProduct {
   std::string name;  // "bf16 turned_left"
   DType dtype = DType::kBF16;

@@ -81,7 +81,8 @@ double CheckDecoded(int64_t rows, Weights weights) {
   OB_CHECK(memory.Read(result, got.data(), got.size() * sizeof(float)));
   for (size_t i = 0; i < got.size(); ++i)
     EXPECT_NEAR(got[i], want[i], 1e-4 * (1 + std::abs(want[i]))) << i;
-  const double least = static_cast<double>(product.WeightBytes() + rows * product.columns * product.terms * 2) / 32;
+  const int64_t of_rows = rows * product.columns * product.terms * 2;
+  const double least = static_cast<double>(product.WeightBytes() + of_rows) / 32;
   return static_cast<double>(machine.counters().global_sectors) / least;
 }
 

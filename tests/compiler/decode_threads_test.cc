@@ -1,5 +1,5 @@
-// Attention of a decoded token on a processor: that there are tasks for many threads where heads are
-// few, that what is joined of them is what the interpreter says, and the same bits however many
+// Attention of a decoded token on a processor: that there are tasks for many threads where heads
+// are few, that what is joined of them is what the interpreter says, and the same bits however many
 // threads take them.
 #include <gtest/gtest.h>
 
@@ -79,7 +79,8 @@ Ran CheckDecoded(const Decoded& d) {
       FloatsOf(ValueOrDie(Interpret(recorded.sink, params, recorded.bindings))[0]);
   const Ran ran = RunOnThreads(HostTarget(), recorded, params, 1);
   const auto* const got = reinterpret_cast<const float*>(ran.result.data());
-  const double tolerance = d.dtype == DType::kF32 ? 1e-4 : 1e-2;  // a weight may round the other way
+  // A weight may round the other way.
+  const double tolerance = d.dtype == DType::kF32 ? 1e-4 : 1e-2;
   for (size_t i = 0; i < want.size(); ++i)
     EXPECT_NEAR(got[i], want[i], tolerance * (1 + std::abs(want[i]))) << i;
   for (const int threads : {2, 13}) {

@@ -10,6 +10,7 @@
 
 namespace outboard::test {
 
+// As it was recorded.
 struct DecodedGraph {
   const UOp* sink;
   std::vector<Binding> bindings;

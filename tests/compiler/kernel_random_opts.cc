@@ -12,7 +12,7 @@ std::vector<Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937&
   const auto pick = [&](size_t n) { return static_cast<int64_t>(random() % n); };
   const codegen::LoopNest kernel = ValueOrDie(codegen::AnalyzeKernel(sink));
   const auto axes = static_cast<int64_t>(codegen::AxesOf(kernel).size());
-  const auto loads = static_cast<int64_t>(codegen::LoadsOf(kernel).size());
+  const auto loads = static_cast<int64_t>(codegen::CopyableOf(kernel).size());
   // Loops are counted by the last two kinds: those come last, or nothing that changes them is
   // legal.
   static constexpr OptKind kFirst[] = {OptKind::kVector, OptKind::kUpcast, OptKind::kUnroll,

@@ -1,7 +1,7 @@
-// Lays out the elements of a staged load, or of a factor that is unpacked from loads, in the thread's own memory: block by block in the order in
-// which the loops inside the stage read them, with the lanes of a vector last. A vector is then one
-// run, and a tile reads consecutive memory from step to step: one stream of few pages, whatever the
-// strides of the source are.
+// Lays out the elements of a staged load, or of a factor unpacked from loads, in the thread's own
+// memory: block by block as the loops inside the stage read them, with the lanes of a vector last.
+// A vector is then one run, and a tile reads consecutive memory from step to step: one stream of
+// few pages, whatever the strides of the source are.
 #pragma once
 
 #include <cstdint>
