@@ -205,14 +205,24 @@ absl::StatusOr<CompiledKernel> CompileForGpu(
     return renderer.Render(lowered.program, kSymbol, options.no_opt, options.dump ? &ir : nullptr);
   };
   absl::StatusOr<CompiledKernel> rendered = render();
-  // What the heuristic chose may need more registers than it counted; plain threads need few.
-  const bool too_much = absl::IsUnimplemented(rendered.status()) ||
-                        absl::IsResourceExhausted(rendered.status());
-  if (too_much && !options.opts.has_value() && !options.no_opt) {
-    CompileOptions plain = options;
-    plain.opts.emplace();
-    OB_ASSIGN_OR_RETURN(lowered, MakeProgram(sink, plain));
-    rendered = render();
+  // Our own choice may need more registers than we counted; the plain threads that come last need
+  // few.
+  const auto too_much = [&] {
+    return absl::IsUnimplemented(rendered.status()) ||
+           absl::IsResourceExhausted(rendered.status());
+  };
+  if (too_much() && !options.opts.has_value() && !options.no_opt) {
+    OB_ASSIGN_OR_RETURN(const auto lists,
+                        StartingOpts(sink, ShareOf(options.target, CopiesOf(sink))));
+    for (const std::vector<codegen::Opt>& opts : lists) {
+      CompileOptions other = options;
+      other.opts = opts;
+      absl::StatusOr<Lowered> again = MakeProgram(sink, other);
+      if (!again.ok()) continue;
+      lowered = *std::move(again);
+      rendered = render();
+      if (!too_much()) break;
+    }
   }
   OB_ASSIGN_OR_RETURN(CompiledKernel out, std::move(rendered));
   out.flops = lowered.flops * out.copies;

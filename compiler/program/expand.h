@@ -61,6 +61,7 @@ absl::StatusOr<Program> ExpandHopper(const codegen::LoopNest& kernel, const Hopp
 absl::StatusOr<Program> LowerPlan(const codegen::LoopNest& kernel, const codegen::LoopPlan& plan);
 absl::StatusOr<Program> LowerThreads(const codegen::LoopNest& kernel, const ThreadMapping& mapping);
 absl::StatusOr<Program> LowerMma(const codegen::LoopNest& kernel, const codegen::MmaPlan& plan);
+// LowerHopper is in hopper/plan.h, those of attention in online/plan.h.
 // Divides sums by constants term by term where that is the same (passes/divisions.cc).
 Program SimplifyDivisions(const Program& program);
 // Unrolls loops marked kUnroll, and those marked kVector that cannot be vectorised.

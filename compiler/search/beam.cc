@@ -65,7 +65,7 @@ class Search {
                                          int64_t begin, int64_t end) {
                                     return device_.Run(k, buffers, begin, end);
                                   }));
-    OB_RETURN_IF_ERROR(TryHeuristic(start_));
+    OB_RETURN_IF_ERROR(TryStart(start_));
     result_.finished = Rounds();
     result_.best = beam_[0];
     return std::move(result_);
@@ -92,7 +92,7 @@ class Search {
     if (options_.may_end_process && options_.on_trial) options_.on_trial(Trial{opts});
   }
 
-  absl::Status TryHeuristic(const Opts& opts) {
+  absl::Status TryStart(const Opts& opts) {
     if (absl::Status status = device_.health(); !status.ok()) return status;
     const Trial* const known = Known(opts);
     if (known != nullptr && known->verified) {
@@ -111,7 +111,7 @@ class Search {
       Keep(trial);
       beam_ = {trial};
     }
-    result_.heuristic_ns = beam_[0].time_ns;
+    result_.start_ns = beam_[0].time_ns;
     return absl::OkStatus();
   }
 

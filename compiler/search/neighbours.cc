@@ -50,7 +50,9 @@ class Moves {
 
   std::vector<Neighbour> Run() {
     if (target_.block_threads > 1 && IsTile(opts_)) {
-      const auto kernel = codegen::AnalyzeKernel(sink_);
+      const absl::StatusOr<const UOp*> guarded = GuardedKernel(graph_, sink_, target_);
+      if (!guarded.ok()) return {};
+      const auto kernel = codegen::AnalyzeKernel(*guarded);
       return kernel.ok() ? TileNeighbours(*kernel, opts_[0], target_) : std::vector<Neighbour>();
     }
     const absl::StatusOr<const UOp*> plain = PlainKernel(graph_, sink_, target_);

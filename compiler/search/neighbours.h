@@ -1,5 +1,6 @@
 // The moves of the search: the lists of Opts that differ from a given one by one step. ApplyOpts
-// decides which are legal; LoopCost (optimize/loop_cost.h) estimates their cost.
+// decides which are legal; LoopCost (optimize/loop_cost.h) estimates their cost. Of a GPU's kernels
+// tiles of matrix units are legal where PlanMma and PlanHopper say so, and tiles.h estimates them.
 #pragma once
 
 #include <vector>
@@ -20,7 +21,7 @@ inline constexpr int kSpaceVersion = 5;
 // fixed order, each once, without `opts` itself; none if `opts` is not legal.
 struct Neighbour {
   std::vector<codegen::Opt> opts;
-  double cost = 0;  // LoopCost::PlanCost: which to try first
+  double cost = 0;  // an estimate: which to try first
 };
 std::vector<Neighbour> Neighbours(const UOp* sink, const std::vector<codegen::Opt>& opts,
                                   const Target& target);

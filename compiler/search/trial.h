@@ -28,8 +28,8 @@ struct Trial {
   std::vector<codegen::Opt> opts;
   int64_t time_ns = 0;    // of one run, the least of several; 0: it does not compile, or runs wrong
   bool exact = true;      // false: abandoned, slower than this
-  bool verified = false;  // its results were compared with those of plain loops
-  Conditions at = {};     // when time_ns was taken
+  bool verified = false;  // its results were compared (verify.h)
+  Conditions at = {};     // read once, after the last of these runs
 
   bool works() const { return time_ns > 0; }
 

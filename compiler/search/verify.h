@@ -1,5 +1,6 @@
-// Verifies that a candidate computes the same results as plain loops. Used by the search before a
-// candidate can win.
+// Verifies that a candidate computes the same results as a kernel that is trusted: plain loops, or
+// on a GPU the compiler's own choice where plain threads would take too long. Used by the search
+// before a candidate can win.
 #pragma once
 
 #include <cstdint>

@@ -70,7 +70,7 @@ std::vector<HopperKernel> Kernels() {
   product.dtype = DType::kF32;
   kernels.push_back(
       {product, {.columns = 256, .persistent_blocks = kSms, .cluster = 2}, nullptr});
-  product.three_products = true;
+  product.three_tf32 = true;
   kernels.push_back({product, {.columns = 64, .persistent_blocks = kSms}, nullptr});
   kernels.push_back({product, {.persistent_blocks = kSms, .cluster = 2}, nullptr});
   for (const bool a : {false, true}) {  // B across k, and both
@@ -81,7 +81,7 @@ std::vector<HopperKernel> Kernels() {
   }
   product.a_by_columns = false;
   product.b_by_columns = true;
-  product.three_products = false;
+  product.three_tf32 = false;
   product.dtype = DType::kF8E4M3;
   for (const int64_t cluster : {1, 2})
     kernels.push_back({product, {.persistent_blocks = kSms, .cluster = cluster}, nullptr});
@@ -108,7 +108,7 @@ absl::StatusOr<GpuHopperFigures> MeasureGpuHopper() {
     figures.serialised =
         figures.serialised.value_or(0) + absl::StrContains(code.said, "serialized");
     std::optional<double>* const of_hgmma =
-        !each.product.three_products ? &figures.instructions_per_hgmma
+        !each.product.three_tf32 ? &figures.instructions_per_hgmma
         : each.product.a_by_columns  ? &figures.instructions_per_hgmma_f32_across
                                      : &figures.instructions_per_hgmma_f32;
     for (const auto& [product, most] :

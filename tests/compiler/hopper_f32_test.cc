@@ -25,7 +25,7 @@ using Buffers = std::vector<std::string>;
 
 HopperProduct ProductOf(int64_t m, int64_t n, int64_t k) {
   return {.dtype = DType::kF32,
-          .three_products = true,
+          .three_tf32 = true,
           .m = m,
           .n = n,
           .k = k,
@@ -115,7 +115,7 @@ TEST(HopperF32, Sums_AreWithinTheirBound) {
     EXPECT_LE(WorstOf(p, by_program), bound);
     if (!above_zero) continue;
     // One product of these numbers is far off.
-    p.three_products = false;
+    p.three_tf32 = false;
     const auto single = MakeHopperProduct(p, tile);
     ASSERT_TRUE(single.ok()) << single.status();
     Buffers rounded = start;

@@ -66,7 +66,7 @@ TEST(HopperProduct, TheBoundOfFullDigits_FindsSumsWithoutLowParts) {
     const bool turned = test.product.a_by_columns || !test.product.b_by_columns;
     if (!test.full_digits || turned || test.product.batch != 1 || test.product.m != 128) continue;
     SCOPED_TRACE(test.name);
-    test.product.three_products = false;
+    test.product.three_tf32 = false;
     const auto program = MakeHopperProduct(test.product, test.tile, test.epilogue);
     ASSERT_TRUE(program.ok()) << program.status();
     std::vector<std::string> buffers = test::InputsOf(test);

@@ -114,7 +114,7 @@ std::vector<HopperCase> HopperCases() {
     product.b_by_columns = true;
     HopperCase& test = add(absl::StrCat(name, ", ", std::string(Name(dtype))), product, tile);
     test.seeds = 1;
-    test.full_digits = product.three_products;
+    test.full_digits = product.three_tf32;
     return &test;
   };
   narrow("ring", DType::kF8E4M3, {.m = 128, .n = 128, .k = 640}, {});
@@ -129,20 +129,20 @@ std::vector<HopperCase> HopperCases() {
   narrow("256 columns", DType::kF32, {.m = 128, .n = 256, .k = 96}, {.columns = 256});
   // f32 by three products, where a stage has the low parts of B, too.
   narrow("three products, ring", DType::kF32,
-         {.three_products = true, .m = 128, .n = 128, .k = 160}, {});
+         {.three_tf32 = true, .m = 128, .n = 128, .k = 160}, {});
   narrow("three products, remainders, persistent", DType::kF32,
-         {.three_products = true, .m = 200, .n = 72, .k = 136},
+         {.three_tf32 = true, .m = 200, .n = 72, .k = 136},
          {.columns = 64, .stages = 2, .persistent_blocks = 1});
   narrow("three products, cluster and batches", DType::kF32,
-         {.three_products = true, .m = 256, .n = 64, .k = 128, .batch = 2},
+         {.three_tf32 = true, .m = 256, .n = 64, .k = 128, .batch = 2},
          {.columns = 64, .stages = 2, .cluster = 2, .order = 2});
   narrow("three products, sums in two parts", DType::kF32,
-         {.three_products = true, .m = 128, .n = 64, .k = 256},
+         {.three_tf32 = true, .m = 128, .n = 64, .k = 256},
          {.columns = 64, .stages = 2, .split = 2});
   // Operands across k, which the block turns.
   const auto turned = [&](std::string name, bool a, bool b, HopperProduct product,
                           HopperTile tile) {
-    product.three_products = true;
+    product.three_tf32 = true;
     HopperCase* const test = narrow(std::move(name), DType::kF32, product, tile);
     test->product.a_by_columns = a;
     test->product.b_by_columns = !b;

@@ -32,7 +32,7 @@ struct Golden {
   DType dtype;
   bool b_by_columns;        // what the unit reads of operands that have not 16 bits
   const char* instruction;  // that the text has
-  bool three_products = false;
+  bool three_tf32 = false;
   bool a_by_columns = false;
 };
 void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.name; }
@@ -49,7 +49,7 @@ constexpr Golden kGoldens[] = {
 // One tile, of as many steps as the ring has stages.
 std::string PtxOf(const Golden& golden) {
   const program::HopperProduct product = {.dtype = golden.dtype,
-                                          .three_products = golden.three_products,
+                                          .three_tf32 = golden.three_tf32,
                                           .m = 128,
                                           .n = 64,
                                           .k = 128,

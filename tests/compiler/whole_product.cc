@@ -32,7 +32,7 @@ HopperOperand WholeMatrix(const HopperProduct& product, int slot, int64_t rows, 
 absl::StatusOr<Program> MakeHopperProduct(const HopperProduct& product, const HopperTile& tile,
                                           const ProductEpilogue& epilogue) {
   HopperShape shape{.dtype = product.dtype,
-                    .three_products = product.three_products,
+                    .three_tf32 = product.three_tf32,
                     .m = product.m,
                     .n = product.n};
   if (product.batch > 1) shape.batch = {product.batch};

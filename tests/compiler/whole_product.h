@@ -12,7 +12,7 @@ namespace outboard::program {
 
 struct HopperProduct {
   DType dtype = DType::kBF16;  // of A and B
-  bool three_products = false;
+  bool three_tf32 = false;
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;          // of equal products, whose matrices follow each other
   bool a_by_columns = false;  // A is stored [k][m], otherwise [m][k]

@@ -166,7 +166,7 @@ absl::Status Tuner::Search(const UOp* kernel, const std::string& name, const Tun
     std::fprintf(stderr, "search: %5.1f s, %3zu trials%s, %.1f to %.1f us  %s  %s\n",
                  SecondsSince(start), result.trials.size() - known_count,
                  result.finished ? "" : " (goes on another time)",
-                 static_cast<double>(result.heuristic_ns) / 1e3,
+                 static_cast<double>(result.start_ns) / 1e3,
                  static_cast<double>(result.best.time_ns) / 1e3,
                  codegen::OptsToString(result.best.opts).c_str(), name.c_str());
   return absl::OkStatus();

@@ -27,7 +27,7 @@ int64_t PartOfColumns(const HopperShape& shape) {
 }
 
 int64_t SharedBytesOf(const HopperShape& shape, const HopperTile& tile) {
-  const int64_t columns = tile.columns * (shape.three_products ? 2 : 1);
+  const int64_t columns = tile.columns * (shape.three_tf32 ? 2 : 1);
   const int64_t ring = tile.stages * (tile.rows + columns) * MappedTensor::kSwizzleBytes;
   const int64_t parts = tile.split > 1 ? tile.rows * tile.columns * ByteWidth(DType::kF32) : 0;
   return ring + parts + ResultWriter::SharedBytes(shape.results) + kSwizzleAlign;
@@ -45,7 +45,7 @@ absl::Status CheckOperand(const HopperShape& shape, const HopperTile& tile, cons
   if (operand.gathered()) {
     if (shape.addends.size() > 1)
       return NoneFor(shape.addends.size(), " products that are added; ", name, " is gathered");
-    if (width != 2 || shape.three_products)
+    if (width != 2 || shape.three_tf32)
       return NoneFor(name, " is gathered in elements of ", width, " bytes; they have two");
     if (tile.cluster > 1)
       return NoneFor("clusters of ", tile.cluster, " blocks; ", name,
@@ -77,11 +77,11 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
   if (!IsFloat(shape.dtype) || shape.dtype == DType::kF64)
     return NoneFor("of ", std::string(Name(shape.dtype)),
                    "; bf16, f16, 8-bit floats and TF32 have a form");
-  if (shape.three_products && shape.dtype != DType::kF32)
+  if (shape.three_tf32 && shape.dtype != DType::kF32)
     return NoneFor("of ", std::string(Name(shape.dtype)), " by three products; f32 has two parts");
   if (shape.m < 1 || shape.n < 1 || shape.steps() < 1 || shape.batches() < 1)
     return NoneFor("of nothing");
-  if (shape.three_products && shape.steps() < kThreeProductsStepsMin)
+  if (shape.three_tf32 && shape.steps() < kThreeProductsStepsMin)
     return NoneFor("of f32 with ", shape.steps(), " steps; the bound of its sums holds from ",
                    kThreeProductsStepsMin, " on");
   for (const HopperAddend& addend : shape.addends) {

@@ -117,7 +117,7 @@ class ShapeFinder {
     if (product_.batch.size() + MmaRanks() > MappedTensor::kRankMax)
       return NoViewOf(product_.batch.size(), " ranges of the batch; a view has room for two");
     HopperShape shape{.dtype = product_.dtype,
-                      .three_products = product_.parts == codegen::MmaParts::kThree,
+                      .three_tf32 = product_.parts == codegen::MmaParts::kThree,
                       .m = product_.rows.count,
                       .n = product_.columns.count};
     // Two neighbouring columns are kept together, at the nearest place within C.
@@ -424,7 +424,7 @@ absl::StatusOr<HopperPlan> MakeHopperPlan(const LoopNest& kernel, const MmaProdu
 
 absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, const Target& target,
                                                      const std::vector<codegen::Opt>* opts,
-                                                     const std::optional<MmaPlan>& instead,
+                                                     const std::optional<MmaPlan>& mma,
                                                      Gathers gathers) {
   const bool asked =
       opts != nullptr && opts->size() == 1 && (*opts)[0].kind == codegen::OptKind::kWgmma;
@@ -439,27 +439,27 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
                         MakeHopperPlan(kernel, *product, WgmmaTileOf((*opts)[0].amount, target)));
     return plan;
   }
-  if (opts != nullptr || !able || !instead) return std::nullopt;
-  const int64_t width = ByteWidth(instead->product.dtype);
-  if (instead->product.steps * width < kStepBytesMin) return std::nullopt;
-  absl::StatusOr<HopperShape> shape = HopperShapeOf(kernel, instead->product);
+  if (opts != nullptr || !able || !mma) return std::nullopt;
+  const int64_t width = ByteWidth(mma->product.dtype);
+  if (mma->product.steps * width < kStepBytesMin) return std::nullopt;
+  absl::StatusOr<HopperShape> shape = HopperShapeOf(kernel, mma->product);
   if (!shape.ok()) return std::nullopt;
-  const std::vector<BoxedStore> boxed = BoxedStoresOf(kernel, instead->product);
+  const std::vector<BoxedStore> boxed = BoxedStoresOf(kernel, mma->product);
   for (const BoxedStore& store : boxed) shape->results.push_back(store.result);
-  TileChooser chooser(*shape, target, OutputsEndEarly(kernel, instead->product));
-  const auto area = static_cast<double>(instead->tile.rows * instead->tile.columns);
+  TileChooser chooser(*shape, target, OutputsEndEarly(kernel, mma->product));
+  const auto area = static_cast<double>(mma->tile.rows * mma->tile.columns);
   constexpr double kLargeTile = 128 * 128;
   const double speed = std::min(1.0, std::sqrt(area / kLargeTile));
   const auto tiles = [](int64_t count, int64_t size) { return (count + size - 1) / size; };
-  const int64_t waves = chooser.Waves(shape->batches() * tiles(shape->m, instead->tile.rows) *
-                                      tiles(shape->n, instead->tile.columns));
+  const int64_t waves = chooser.Waves(shape->batches() * tiles(shape->m, mma->tile.rows) *
+                                      tiles(shape->n, mma->tile.columns));
   const double by_mma =
       static_cast<double>(waves * (shape->steps() + kFillBytes / width)) * area / speed;
   const bool any = gathers == Gathers::kAnyway && shape->gathers();
   const std::optional<Choice> best =
       chooser.Best(any ? std::numeric_limits<double>::infinity() : by_mma);
   if (!best) return std::nullopt;
-  OB_ASSIGN_OR_RETURN(HopperPlan plan, MakeHopperPlan(kernel, instead->product, best->tile));
+  OB_ASSIGN_OR_RETURN(HopperPlan plan, MakeHopperPlan(kernel, mma->product, best->tile));
   return plan;
 }
 

@@ -63,12 +63,13 @@ enum class Gathers { kWhereFaster, kAnyway };
 
 // Returns the plan that `opts` ask for (an Opt WGMMA alone). Without `opts` the one in tiles of our
 // choice: the one that takes the least time by waves of blocks over the multiprocessors, or none
-// where the target has no warpgroups that multiply, the operands are no such loads, or `instead`
-// takes less time by our estimate. Errors: for an Opt WGMMA alone, as MakeHopperPlan.
+// where the target has no warpgroups that multiply, the operands are no such loads, the sum has
+// less than two stages of steps, there is no plan by mma.sync (`mma`), or that one takes less time
+// by our estimate. Errors: for an Opt WGMMA alone, as MakeHopperPlan.
 absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const codegen::LoopNest& kernel,
                                                      const Target& target,
                                                      const std::vector<codegen::Opt>* opts,
-                                                     const std::optional<codegen::MmaPlan>& instead,
+                                                     const std::optional<codegen::MmaPlan>& mma,
                                                      Gathers gathers = Gathers::kWhereFaster);
 
 // Whether the kernel, as it is without Opts, is a product beside which its sums of rows

@@ -12,7 +12,7 @@
 namespace outboard::program {
 namespace {
 
-constexpr int64_t kProducts = kProductsOfStage;
+constexpr int64_t kMmasOfStage = kProductsOfStage;
 constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
 // 65,536 registers are 168 for each of 384 threads. What the first warpgroup gives up, the others
 // get.
@@ -65,8 +65,8 @@ class ProductBuilder {
         addends_(AddendsOf(shape, depth_, tile.split)),
         steps_(addends_.back().before + addends_.back().steps),
         turns_b_(shape.dtype == DType::kF32 && AnyBAlongRows(shape)),
-        makes_parts_(shape.three_products || turns_b_),
-        a_in_registers_(shape.three_products ||
+        makes_parts_(shape.three_tf32 || turns_b_),
+        a_in_registers_(shape.three_tf32 ||
                         (shape.dtype == DType::kF32 && AnyAAlongRows(shape))),
         results_(b, shape.results, stores, shape.m, shape.n,
                  shape.m % tile.rows != 0 || tiles_m_ % OrderOf() != 0,
@@ -191,7 +191,7 @@ class ProductBuilder {
     results_.Open(thread_, shape_.batch);
     if (tile_.split > 1)
       partial_sums_ = b_.Alloc(Space::kShared, DType::kF32, tile_.rows * tile_.columns);
-    if (shape_.three_products)
+    if (shape_.three_tf32)
       low_of_b_ = b_.Alloc(Space::kShared, DType::kF32, tile_.stages * addends_[0].b.elements());
     barriers_ = b_.Alloc(Space::kBarriers, DType::kU64, (makes_parts_ ? 3 : 2) * tile_.stages);
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
@@ -385,7 +385,7 @@ class ProductBuilder {
         // For another addend other threads of the warp have written these places.
         if (alike_.size() > 1) b_.Do(Code::kWarpSync);
         // Beside a B that is turned, one that need not be is left as it is.
-        if (shape_.three_products || addend.b.along_rows)
+        if (shape_.three_tf32 || addend.b.along_rows)
           MakePartsOfB(
               b_, {addend.b.shared, b_.Times(at.stage, addend.b.elements()), addend.b.along_rows},
               low_of_b_, tile_.columns, thread_);
@@ -403,18 +403,18 @@ class ProductBuilder {
     b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
     LoadStageOfA(b_,
                  {addend.a.shared, b_.Times(place.stage, addend.a.elements()), addend.a.along_rows},
-                 consumer, thread_, shape_.three_products, registers);
+                 consumer, thread_, shape_.three_tf32, registers);
     WaitForParts(place);
     // All have read A before one of them says that the stage is empty.
     b_.Do(Code::kGroupSync);
     b_.Do(Code::kGroupFence, {added, registers});
     const ValueId columns = b_.Times(place.stage, addend.b.elements());
     std::vector<std::pair<int64_t, ValueId>> of = {{0, addend.b.shared}};  // A's place, and B
-    if (shape_.three_products)
+    if (shape_.three_tf32)
       of.insert(of.end(), {{kStageRegisters, low_of_b_}, {kStageRegisters, addend.b.shared}});
-    bool alone = shape_.three_products;
+    bool alone = shape_.three_tf32;
     for (const auto& [part, of_b] : of)
-      for (int64_t product = 0; product < kProducts; ++product) {
+      for (int64_t product = 0; product < kMmasOfStage; ++product) {
         b_.Do(Code::kGroupMma,
               {added, registers, b_.Int(part + product * kWgmmaRegistersOfA), of_b,
                b_.Plus(columns, b_.Int(product * WgmmaDepth(ByteWidth(DType::kF32))))},
@@ -437,7 +437,7 @@ class ProductBuilder {
     const ValueId added = by_stage ? b_.Alloc(Space::kPrivate, DType::kF32, elements) : sums;
     const ValueId registers = a_in_registers_
                                   ? b_.Alloc(Space::kPrivate, DType::kU32,
-                                             (shape_.three_products ? 2 : 1) * kStageRegisters)
+                                             (shape_.three_tf32 ? 2 : 1) * kStageRegisters)
                                   : ValueId{-1};
     const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
     const ValueId speaks = b_.Less(in_group, b_.Int(Partners()));
@@ -448,7 +448,7 @@ class ProductBuilder {
       const ValueId rows = b_.Plus(b_.Times(place.stage, addend.a.elements()),
                                    b_.Times(consumer, kWgmmaRows * depth_));
       const ValueId columns = b_.Times(place.stage, addend.b.elements());
-      for (int64_t product = 0; product < kProducts; ++product) {
+      for (int64_t product = 0; product < kMmasOfStage; ++product) {
         const int64_t step = product * WgmmaDepth(ByteWidth(shape_.dtype));
         const auto at = [&](const RingOperand& operand, ValueId first) {
           return b_.Plus(first, b_.Int(step * (operand.leading() > 0 ? operand.wide() : 1)));
@@ -516,7 +516,7 @@ class ProductBuilder {
   }
 
   void Write(const SumTile& tile) {
-    if (shape_.three_products) ComputeAgain(b_, shape_, thread_, tile);
+    if (shape_.three_tf32) ComputeAgain(b_, shape_, thread_, tile);
     results_.Write(tile);
   }
 

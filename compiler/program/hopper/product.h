@@ -83,7 +83,7 @@ struct HopperAddend {
 
 struct HopperShape {
   DType dtype = DType::kBF16;   // of A and B; f32 is multiplied as TF32
-  bool three_products = false;  // of f32: as the sum of two TF32 each
+  bool three_tf32 = false;  // of f32: as the sum of two TF32 each
   int64_t m = 0, n = 0;
   std::vector<int64_t> batch;         // extents, outermost first; up to two
   std::vector<HopperAddend> addends;  // one or more; the ring goes on from one to the next

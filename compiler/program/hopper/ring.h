@@ -35,7 +35,7 @@ inline bool AnyBAlongRows(const HopperShape& shape) {
 // Of 8-bit floats the unit adds with few digits, and of f32 by three products it cuts off what f32
 // rounds: sums of a stage are added in f32. They take as many registers as the whole ones.
 inline bool SumsByStage(const HopperShape& shape) {
-  return ByteWidth(shape.dtype) == 1 || shape.three_products;
+  return ByteWidth(shape.dtype) == 1 || shape.three_tf32;
 }
 
 }  // namespace outboard::program

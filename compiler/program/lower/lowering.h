@@ -446,6 +446,8 @@ class Lowering {
   std::vector<size_t> level_;                 // output loops that must be open for a group
   std::vector<bool> done_;                    // groups already computed, when mapped to threads
   absl::flat_hash_map<const UOp*, ResultPlace> results_;
+  // Values that are computed elsewhere, for all points of a tile together: sums of reductions, and
+  // the total of a product that a matrix unit has added.
   absl::flat_hash_map<const UOp*, ValueId> together_;
   // What the unit of the device computes, and by maximum what is subtracted in the row that is
   // bound: max y.
