@@ -29,7 +29,8 @@ inline constexpr int64_t kParamSlotMax = 8192;
 // which every driver and device takes.
 inline constexpr int64_t kParameterBytesMax = 4096;
 // Buffers of one kernel on CUDA, so that they and four views of them (hopper/plan.h) fit there:
-// the schedule makes no kernel with more.
+// the schedule makes no kernel with more where it finds a value to store on the way. The code
+// generator refuses the others.
 inline constexpr int64_t kKernelBuffersMax = 400;
 inline constexpr int64_t kCopiesMin = 2, kCopiesMax = kParameterBytesMax / 8;
 inline constexpr int kTupleCallsMax = 64;  // from a GETTUPLE to the TUPLE it reads

@@ -178,7 +178,7 @@ class Search {
   Trial Measure(const Opts& opts, const CompiledKernel& kernel) {
     Trial trial{opts};
     const int64_t most_ns = IsFull() ? beam_.back().time_ns / 10 * kGiveUpTenths : kForever;
-    if (!TakeTime(kernel, most_ns, trial).ok()) return trial;
+    if (!TakeTime(kernel, most_ns, trial).ok()) return Trial{opts};
     trial.exact = trial.time_ns <= most_ns;
     if (!Enters(trial)) return trial;
     trial.verified = verifier_->Check(kernel).ok();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/compile.h"
@@ -60,7 +61,9 @@ absl::StatusOr<ptx::Counters> Launch(const CompiledKernel& kernel,
   ptx::LaunchConfig config;
   config.grid[0] = static_cast<uint32_t>(kernel.blocks[0]);
   config.block[0] = static_cast<uint32_t>(kernel.threads[0]);
-  config.shared_bytes = 0;
+  // What the text declares without a size is the launch's.
+  if (absl::StrContains(kernel.object, ".extern .shared"))
+    config.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
   std::vector<uint64_t> addresses;
   for (const std::string& buffer : buffers) {
     addresses.push_back(memory.Allocate(buffer.size()));

@@ -26,6 +26,7 @@ enum class Lies {
   kAlong,   // [rows, k]
   kAcross,  // [k, rows]
   kHeads,   // [passages, heads, rows / passages, k / heads]
+  kWoven,   // 2 k a row: k % 8 + 8 * (k / 4), so that every other four lie where eight seem to
 };
 
 struct Addend {
@@ -54,6 +55,9 @@ struct AddedCase {
   bool apart = false;        // passages and their rows are two ranges
   bool full_digits = false;  // operands of f32 have 24 digits
   bool infinite = false;     // and one of the last addend's is infinite
+  // Of one reduction: what is added, and each addend's a, is 0 in the last 8 of k, where b is
+  // infinite.
+  bool gated = false;
 };
 
 int64_t AxisOf(const AddedCase& p) { return 2 + (p.batch > 1) + p.apart; }
@@ -80,10 +84,16 @@ const UOp* KernelOf(Graph& g, const AddedCase& p) {
     const UOp* k = shared_k;
     if (k == nullptr) k = ReduceRange(g, id++, addend.k);
     if (p.sums == Sums::kTogether) shared_k = k;
+    const auto gate = [&] { return Within(g, k, addend.k - 8); };
     const auto load = [&](DType dtype, Lies lies, const UOp* row, int64_t rows) {
-      const int64_t elements = p.batch * rows * addend.k;
+      const int64_t elements = p.batch * rows * addend.k * (lies == Lies::kWoven ? 2 : 1);
       const UOp* at = nullptr;
-      if (lies == Lies::kHeads) {
+      if (lies == Lies::kWoven) {
+        const UOp* const woven =
+            Add(g, Alu(g, Op::kMod, k, ConstIndex(g, 8)),
+                Mul(g, Alu(g, Op::kIDiv, k, ConstIndex(g, 4)), ConstIndex(g, 8)));
+        at = RowMajor(g, {batch, row, woven}, {p.batch, rows, 2 * addend.k});
+      } else if (lies == Lies::kHeads) {
         const int64_t each = rows / p.passages, width = addend.k / p.heads;
         at = RowMajor(g,
                       {batch, p.apart ? passage : Alu(g, Op::kIDiv, row, ConstIndex(g, each)),
@@ -96,6 +106,8 @@ const UOp* KernelOf(Graph& g, const AddedCase& p) {
       } else {
         at = RowMajor(g, {batch, k, row}, {p.batch, addend.k, rows});
       }
+      if (p.gated && rows == p.m) return GatedLoadAt(g, slot++, dtype, elements, at, gate(),
+                           ConstFloat(g, dtype, 0));
       return LoadAt(g, slot++, dtype, elements, at);
     };
     const UOp* a = load(addend.cast_a ? DType::kF32 : p.dtype, addend.a, m, p.m);
@@ -110,7 +122,12 @@ const UOp* KernelOf(Graph& g, const AddedCase& p) {
     for (size_t i = 1; i < all.size(); ++i) total = Add(g, total, all[i]);
     return total;
   };
-  if (p.sums == Sums::kTogether)
+  if (p.gated)
+    y = Fold(g, Op::kAdd,
+             Alu(g, Op::kWhere, Within(g, shared_k, p.addends[0].k - 8), add(terms),
+                 ConstFloat(g, DType::kF32, 0)),
+             {shared_k});
+  else if (p.sums == Sums::kTogether)
     y = Fold(g, Op::kAdd, add(terms), {shared_k});
   else if (p.sums == Sums::kNested)
     y = Add(g, sums[0], add({sums.begin() + 1, sums.end()}));
@@ -153,6 +170,9 @@ Buffers StartOf(const AddedCase& p, const UOp* sink) {
       set(slot, i,
           static_cast<float>(LoadFloat(DType::kF32, &start[slot][i * 4])) / 16 *
               (1 + static_cast<float>(i * 2654435761u & 0x7fffff) * 0x1p-23f));
+  // Of b: [k, n], the last row of k.
+  for (size_t addend = 0; p.gated && addend < p.addends.size(); ++addend)
+    set(3 + 2 * addend, static_cast<size_t>((p.addends[addend].k - 1) * p.n), INFINITY);
   if (p.infinite) set(start.size() - 2, 5, INFINITY);  // of row 0, or of rows 5
   return start;
 }
@@ -260,6 +280,11 @@ TEST(AddedProducts, ByMatrixUnits_AreTheWalk) {
        .dtype = DType::kF32, .full_digits = true},
       {.name = "f32, an infinity", .m = 72, .n = 40, .addends = {{.k = 40}, {.k = 30}, {.k = 25}},
        .dtype = DType::kF32, .full_digits = true, .infinite = true},
+      {.name = "f32, infinities where a gate is false", .m = 72, .n = 40,
+       .addends = {{}, {.a = Lies::kAcross}}, .sums = Sums::kTogether, .dtype = DType::kF32,
+       .full_digits = true, .gated = true},
+      {.name = "quotients and remainders by other numbers",
+       .addends = {{.a = Lies::kWoven}, {.b = Lies::kWoven}}},
       {.name = "TF32", .addends = {{}, kOther}, .dtype = DType::kF32, .tf32 = true},
       {.name = "sums of rows", .m = 100, .addends = {{}, kOther, {}}, .sums_rows = true},
       {.name = "passages and their rows apart",

@@ -50,6 +50,7 @@ class MadeUpDevice : public search::Measurer {
     return absl::OkStatus();
   }
   absl::StatusOr<double> Seconds(const CompiledKernel&, std::span<void* const>, double) override {
+    if (fails(text_)) return absl::InternalError("does not run");
     return seconds(text_);
   }
 
@@ -63,6 +64,7 @@ class MadeUpDevice : public search::Measurer {
   };
   std::function<bool(const std::string&)> wrong = [](const std::string&) { return false; };
   std::function<bool(const std::string&)> refuses = wrong;
+  std::function<bool(const std::string&)> fails = wrong;  // when it is timed
   int compiled = 0;
   std::vector<std::string> expected;
 
@@ -186,6 +188,26 @@ TEST_F(SearchTest, ATimeAtSlowClocks_IsTakenOnceMore) {
   EXPECT_GT(marked, 0);
   EXPECT_FALSE(search::IsThrottled({.clock_mhz = 1620}, 1800));
   EXPECT_FALSE(search::IsThrottled({}, 1800)) << "not known";
+}
+
+// The first time was taken at slow clocks: it is not kept as the time of what then did not run.
+TEST_F(SearchTest, WhatFailsTheSecondTime_DoesNotWork) {
+  const auto honest = device_.seconds;
+  std::vector<std::string> timed;
+  device_.seconds = [&](const std::string& text) {
+    device_.at = {.clock_mhz = timed.empty() ? 1800 : 900};
+    timed.push_back(text);
+    return honest(text);
+  };
+  device_.fails = [&](const std::string& text) {
+    return std::find(timed.begin(), timed.end(), text) != timed.end();
+  };
+  const auto result = Beam(sink_, device_, options_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(OptsToString(result->best.opts), timed[0]);
+  EXPECT_GT(result->trials.size(), 1u);
+  for (const Trial& trial : result->trials)
+    EXPECT_EQ(trial.works(), OptsToString(trial.opts) == timed[0]) << OptsToString(trial.opts);
 }
 
 TEST_F(SearchTest, WrongResultsNeverWin) {

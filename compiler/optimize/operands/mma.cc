@@ -70,6 +70,7 @@ bool IsZeroOutside(const UOp* value, const std::vector<const UOp*>& gates) {
   return std::all_of(wanted.begin(), wanted.end(), [&](const UOp* w) { return has.contains(w); });
 }
 
+// Whether `term` is the range's quotient by a constant, or the remainder of it.
 bool Divides(const UOp* term, Op op, const UOp* range) {
   return term->op == op && term->src[0] == range && term->src[1]->is_const();
 }
@@ -178,10 +179,11 @@ class Finder {
           return why;
       return nullptr;
     }
+    const std::vector<const UOp*> outer = gates;
     const UOp* const product = ProductIn(term, gates);
     if (product->op != Op::kMul || product->dtype != DType::kF32)
       return "not a sum of products in f32";
-    MmaAddend addend{.term = term, .reduced = reduced};
+    MmaAddend addend{.term = term, .gates = outer, .reduced = reduced};
     addend.rows.value = Widened(product->src[0]);
     addend.columns.value = Widened(product->src[1]);
     if (addend.rows.value->dtype != addend.columns.value->dtype) {
@@ -260,9 +262,12 @@ class Finder {
     // Within a period all else stays as it is.
     uint64_t all = index.constant | static_cast<uint64_t>(period == 0 ? Extent(range) : period);
     for (const auto& [term, coefficient] : index.terms) {
-      if (period == 0 ? term == node : Divides(term, Op::kMod, node)) continue;
-      if (In(kernel_.DepsOf(term), range) && (period == 0 || !Divides(term, Op::kIDiv, node)))
-        return 1;
+      if (period == 0 ? term == node
+                      : Divides(term, Op::kMod, node) && term->src[1]->int_value() == period)
+        continue;
+      const bool stays = period != 0 && Divides(term, Op::kIDiv, node) &&
+                         term->src[1]->int_value() % period == 0;
+      if (In(kernel_.DepsOf(term), range) && !stays) return 1;
       all |= coefficient;
     }
     int64_t run = kCopyBytesMax / ByteWidth(product_.dtype);

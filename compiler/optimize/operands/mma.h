@@ -33,6 +33,10 @@ enum class MmaParts {
   kThree,    // f32, by three products
 };
 
+// From so many steps on three products are within the bound of f32: docs/semantics.md, "Matrix
+// units of GPUs", where n is the number of steps: 40 + n / 8 <= n.
+inline constexpr int64_t kThreeStepsMin = 48;
+
 // One operand of an addend.
 struct MmaFactor {
   const UOp* value = nullptr;  // of MmaProduct::dtype
@@ -46,7 +50,8 @@ struct MmaFactor {
 
 // One of the products that are added.
 struct MmaAddend {
-  const UOp* term = nullptr;  // what is summed over its steps
+  const UOp* term = nullptr;  // what is summed over its steps, where all of `gates` hold
+  std::vector<const UOp*> gates;  // of ADDs that it is a part of
   MmaFactor rows, columns;
   std::vector<int> reduced;  // ranges
   int64_t steps = 1;

@@ -54,10 +54,6 @@ struct Rates {
 constexpr Rates kRates[] = {
     {"sm_80", 64, 512}, {"sm_89", 128, 256}, {"sm_90", 128, 614}, {"sm_90a", 128, 614}};
 
-// From so many steps on three products are within the bound of f32: docs/semantics.md, "Matrix
-// units of GPUs", where n is the number of steps: 40 + n / 8 <= n.
-constexpr int64_t kThreeStepsMin = 48;
-
 // Candidates, with the part of a matrix unit's speed that such a tile reaches: large ones read
 // shared memory less often. Estimated from how many LDMATRIX there are for one MMA, and above 1
 // from the bytes that come from the second cache for it; not measured.

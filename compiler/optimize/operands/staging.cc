@@ -85,8 +85,9 @@ std::optional<Unpacked> UnpackedFrom(const LoopNest& kernel, const UOp* factor) 
   double points = 1;
   for (size_t r = 0; r < kernel.ranges.size(); ++r)
     if (kernel.DepsOf(factor) >> r & 1) points *= static_cast<double>(kernel.ranges[r].extent);
-  // A few elements of each one that is loaded, and not a window's view of each.
-  constexpr double kElementsOfOneMax = 6;
+  // A few elements of each one that is loaded, up to the eight of 4 bits in a u32, and not the view
+  // that a window has of each.
+  constexpr double kElementsOfOneMax = 8;
   if (bytes >= points * ByteWidth(factor->dtype) ||
       points > kElementsOfOneMax * static_cast<double>(elements(unpacked.loads[0])))
     return std::nullopt;

@@ -100,11 +100,6 @@ bool AnyEndsEarly(const LoopNest& kernel,
       if (kernel.ranges[range].end() != nullptr) return true;
   return false;
 }
-// Then tiles beyond the end are left out.
-bool OutputsEndEarly(const LoopNest& kernel, const MmaProduct& product) {
-  return AnyEndsEarly(kernel, {&product.batch, &product.rows.ranges, &product.columns.ranges});
-}
-
 class ShapeFinder {
  public:
   ShapeFinder(const LoopNest& kernel, const MmaProduct& product)
@@ -364,6 +359,10 @@ class TileChooser {
 constexpr int64_t kDigits[] = {1000, 10, 10, 10, 10, 100};
 
 }  // namespace
+
+bool OutputsEndEarly(const LoopNest& kernel, const MmaProduct& product) {
+  return AnyEndsEarly(kernel, {&product.batch, &product.rows.ranges, &product.columns.ranges});
+}
 
 absl::StatusOr<HopperShape> HopperShapeOf(const LoopNest& kernel, const MmaProduct& product) {
   return ShapeFinder(kernel, product).Find();

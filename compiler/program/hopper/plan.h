@@ -47,6 +47,9 @@ HopperTile WgmmaTileOf(int64_t amount, const Target& target);
 absl::StatusOr<HopperShape> HopperShapeOf(const codegen::LoopNest& kernel,
                                           const codegen::MmaProduct& product);
 
+// Whether rows, columns or the batch end at a VAR: tiles beyond that are left out.
+bool OutputsEndEarly(const codegen::LoopNest& kernel, const codegen::MmaProduct& product);
+
 // Returns the stores that boxes can do, up to two of one type: into a view as above, whose buffer
 // the kernel does not read.
 std::vector<BoxedStore> BoxedStoresOf(const codegen::LoopNest& kernel,

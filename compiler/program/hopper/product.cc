@@ -183,10 +183,10 @@ class ProductBuilder {
       const HopperAddend& addend = shape_.addends[i];
       addends_[i].a = Open(addend.a, tile_.rows, false, addends_[0].a.shared);
       addends_[i].b = Open(addend.b, tile_.columns, Partners() > 1, addends_[0].b.shared);
-      if (i > 0 && alike_.back().LiesAs(addends_[i]))
-        alike_.back().steps += addends_[i].steps;
+      if (i > 0 && runs_of_equal_layout_.back().LiesAs(addends_[i]))
+        runs_of_equal_layout_.back().steps += addends_[i].steps;
       else
-        alike_.push_back(addends_[i]);
+        runs_of_equal_layout_.push_back(addends_[i]);
     }
     results_.Open(thread_, shape_.batch);
     if (tile_.split > 1)
@@ -378,12 +378,12 @@ class ProductBuilder {
   // By the two warps of the first warpgroup that do not copy.
   void MakeParts() {
     ForTiles([&](ValueId round, const TilePlace&) {
-      for (const RingAddend& addend : alike_) {
+      for (const RingAddend& addend : runs_of_equal_layout_) {
         const ValueId step = b_.Loop(addend.steps);
         const StepPlace at = PlaceOfStep(round, addend, step);
         b_.Do(Code::kBarrierWait, {barriers_, Full(at.stage), at.parity});
         // For another addend other threads of the warp have written these places.
-        if (alike_.size() > 1) b_.Do(Code::kWarpSync);
+        if (runs_of_equal_layout_.size() > 1) b_.Do(Code::kWarpSync);
         // Beside a B that is turned, one that need not be is left as it is.
         if (shape_.three_tf32 || addend.b.along_rows)
           MakePartsOfB(
@@ -475,7 +475,7 @@ class ProductBuilder {
         for (int64_t e = 0; by_stage && e < elements; ++e)
           b_.Store(added, b_.Int(e), b_.Const(DType::kF32, 0));
         // While one warpgroup adds or loads, the unit multiplies for the other.
-        for (const RingAddend& addend : alike_) {
+        for (const RingAddend& addend : runs_of_equal_layout_) {
           const ValueId step = b_.Loop(addend.steps);
           const StepPlace at = PlaceOfStep(round, addend, step);
           if (a_in_registers_) {
@@ -495,7 +495,7 @@ class ProductBuilder {
         return Leave(sums, consumer, place);
       }
       multiply(addends_[0], PlaceOfStep(round, b_.Int(0)));
-      for (const RingAddend& addend : alike_) {
+      for (const RingAddend& addend : runs_of_equal_layout_) {
         const int64_t done = addend.before == 0 ? 1 : 0;
         const ValueId counter = b_.Loop(addend.steps - done);
         const ValueId step = b_.Plus(counter, b_.Int(addend.before + done));
@@ -576,7 +576,7 @@ class ProductBuilder {
   const int64_t tiles_m_, tiles_n_, tiles_, blocks_;
   const int64_t depth_;  // of a stage
   std::vector<RingAddend> addends_;
-  std::vector<RingAddend> alike_;  // the same, as those see them who do not copy
+  std::vector<RingAddend> runs_of_equal_layout_;  // addends in a row, for who multiplies
   const int64_t steps_;               // of a block
   const bool turns_b_, makes_parts_;  // whether B is turned, or written otherwise
   const bool a_in_registers_;

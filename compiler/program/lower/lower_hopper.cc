@@ -36,7 +36,7 @@ class HopperLowering {
         ForBoth(place, first, second, [&] { low_.Store(direct); });
         if (branch >= 0) low_.b_.EndIf(branch);
       };
-    if (EndsEarly())
+    if (OutputsEndEarly(kernel_, plan_.product))
       stores.needed = [&](ValueId batch, ValueId row, ValueId column) {
         const codegen::MmaProduct& product = plan_.product;
         low_.BindAll(product.batch, batch);
@@ -60,15 +60,6 @@ class HopperLowering {
   }
 
  private:
-  bool EndsEarly() const {
-    const codegen::MmaProduct& product = plan_.product;
-    for (const std::vector<int>* ranges :
-         {&product.batch, &product.rows.ranges, &product.columns.ranges})
-      for (const int r : *ranges)
-        if (kernel_.ranges[r].end() != nullptr) return true;
-    return false;
-  }
-
   void AddSums(RowSums& sums, ProductStores& stores) {
     stores.keep = [&](int64_t half, SumPlace place, ValueId first, ValueId second) {
       int64_t lane = 0;

@@ -461,13 +461,13 @@ class MmaLowering {
       const ValueId step = b_.Loop(addend.steps);
       low_.Enter();
       low_.BindAll(addend.reduced, step);
-      const ValueId term = b_.Cast(low_.Emit(addend.term), DType::kF32);
-      b_.Store(total, b_.Int(0),
-               b_.Add({.code = Code::kAlu,
-                       .op = Op::kAdd,
-                       .dtype = DType::kF32,
-                       .src = {b_.Load(total, b_.Int(0)), term},
-                       .imm = {static_cast<int64_t>(Rounding::kWithProduct), 0, 0}}));
+      ValueId term = b_.Cast(low_.Emit(addend.term), DType::kF32);
+      for (const UOp* gate : addend.gates)
+        term = b_.Alu(Op::kWhere, DType::kF32, {low_.Emit(gate), term, b_.Const(DType::kF32, 0)});
+      Instruction sum{.code = Code::kAlu, .op = Op::kAdd, .dtype = DType::kF32};
+      sum.src = {b_.Load(total, b_.Int(0)), term};
+      sum.imm[0] = static_cast<int64_t>(Rounding::kWithProduct);
+      b_.Store(total, b_.Int(0), b_.Add(std::move(sum)));
       for (const int r : addend.reduced) low_.Unbind(r);
       low_.Leave();
       b_.End(step);
@@ -506,8 +506,7 @@ class MmaLowering {
   void Stores() {
     if (IsAmd()) return StoresForAmd();
     const ValueId first_row = FirstRow(), first_column = FirstColumn();
-    const int inner = product_.columns.ranges.back();
-    const bool pairs = kernel_.ranges[inner].extent % 2 == 0;
+    const bool pairs = kernel_.ranges[product_.columns.ranges.back()].extent % 2 == 0;
     const auto column_of = [&](int64_t j) { return b_.Plus(first_column, b_.Int(j * 8)); };
     const auto row_of = [&](int64_t i, int64_t half) {
       return b_.Plus(first_row, b_.Int(i * kFragment + half * 8));

@@ -37,9 +37,6 @@ constexpr int64_t kOtherRegisters = 72;
 // For two parts of an operand of f32, each, and a sum of products.
 constexpr int64_t kSplitRegisters = 72;
 constexpr int64_t kGroupsAmount = 10'000'000, kPartsAmount = 100'000'000;
-// From so many terms on three products are within the bound of f32 (docs/semantics.md, "Matrix
-// units of GPUs").
-constexpr int64_t kThreeStepsMin = 48;
 
 RangeSet Bit(int range) { return RangeSet{1} << range; }
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -122,7 +119,8 @@ class Finder {
         OnlineScore& score = plan_.scores[next];
         OB_ASSIGN_OR_RETURN(score.rows, Matrix(sides[next].first, true, group.ranges));
         OB_ASSIGN_OR_RETURN(score.steps, Matrix(sides[next].second, false, group.ranges));
-        if (plan_.dtype == DType::kF32 && plan_.matrices[score.rows].width < kThreeStepsMin)
+        const int64_t terms = plan_.matrices[score.rows].width;
+        if (plan_.dtype == DType::kF32 && terms < codegen::kThreeStepsMin)
           return Illegal("a score of f32 has few terms");
       }
     }
@@ -149,7 +147,7 @@ class Finder {
             ((kernel_.DepsOf(value) & ~of_rows & ~Steps()) == 0 ? product.value : matrix) = value;
         if (product.value == nullptr || matrix == nullptr)
           return Illegal("a result is no sum of products of floats of a row and a column");
-        if (plan_.dtype == DType::kF32 && Extent(plan_.range) < kThreeStepsMin)
+        if (plan_.dtype == DType::kF32 && Extent(plan_.range) < codegen::kThreeStepsMin)
           return Illegal("a sum of f32 has few terms");
         if (product.value->dtype != plan_.dtype) return Illegal("matrices of two types");
         OB_ASSIGN_OR_RETURN(product.matrix, Matrix(matrix, false, plan_.columns));
@@ -389,6 +387,11 @@ std::vector<const OnlineProduct*> OnlineMmaPlan::ProductsOf(size_t pass) const {
 }
 
 size_t OnlineMmaPlan::PassOf(const UOp* store) const {
+  // What may lie over an input is stored when nothing reads that input any more.
+  const int64_t slot = GlobalOfAccess(store->src[0]).slot();
+  for (const UOp* node : kernel.nodes)
+    if (node->op == Op::kLoad && GlobalOfAccess(node).slot() == slot)
+      return online.phases.size() - 1;
   const std::vector<const UOp*> nodes = PostOrder(store);
   const absl::flat_hash_set<const UOp*> needed(nodes.begin(), nodes.end());
   size_t last = 0;

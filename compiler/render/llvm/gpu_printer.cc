@@ -445,41 +445,6 @@ GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
   return out;
 }
 
-// The bytes as they lie in memory, by arithmetic: LLVM would cast some vectors through the stack.
-GpuPrinter::Values GpuPrinter::Bitcast(ValueId n) {
-  const Instruction& i = at(n);
-  const DType from = at(i.src[0]).dtype;
-  const int lanes = at(i.src[0]).lanes, width = ByteWidth(from), out_width = ByteWidth(i.dtype);
-  Values out;
-  if (const auto packed = packed_.find(i.src[0]); packed != packed_.end() && i.dtype == DType::kU32)
-    return packed->second;
-  if (width == out_width) {
-    for (int lane = 0; lane < i.lanes; ++lane)
-      out.push_back(alu_.Bitcast(Lane(i.src[0], lane), from, i.dtype));
-    return out;
-  }
-  Type* const type = b_.getIntNTy(8 * static_cast<unsigned>(out_width));
-  for (int lane = 0; lane < i.lanes; ++lane) {
-    Value* bits = nullptr;
-    if (width > out_width) {
-      const int ratio = width / out_width;
-      Value* const whole = alu_.Bitcast(Lane(i.src[0], lane / ratio), from, BitsOf(from));
-      bits = b_.CreateTrunc(
-          b_.CreateLShr(whole, static_cast<uint64_t>(8 * out_width * (lane % ratio))), type);
-    } else {
-      const int ratio = out_width / width;
-      bits = llvm::ConstantInt::get(type, 0);
-      for (int part = 0; part < ratio && lane * ratio + part < lanes; ++part) {
-        Value* const piece = b_.CreateZExt(
-            alu_.Bitcast(Lane(i.src[0], lane * ratio + part), from, BitsOf(from)), type);
-        bits = b_.CreateOr(bits, b_.CreateShl(piece, static_cast<uint64_t>(8 * width * part)));
-      }
-    }
-    out.push_back(alu_.Bitcast(bits, BitsOf(i.dtype), i.dtype));
-  }
-  return out;
-}
-
 // ---- memory
 
 Value* GpuPrinter::Index(ValueId index, int lane) {

@@ -166,7 +166,7 @@ class GpuPrinter : protected ScopePrinter {
 
   const std::vector<ValueBounds> bounds_;
   const std::vector<int64_t> divisors_;
-  llvm::GlobalVariable* block_memory_ = nullptr;  // of kernels for sm_90a
+  llvm::GlobalVariable* block_memory_ = nullptr;  // where a block has more than arrays may declare
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
   std::vector<bool> written_;                         // buffers, by slot

@@ -7,7 +7,6 @@
 #include <llvm/Target/TargetMachine.h>
 
 #include <algorithm>
-#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -45,17 +44,18 @@ bool HasSmallProducts(const program::Program& program) {
   });
 }
 
-// Passes of NVPTX's list that are left out. The first looks for sums that occur in pieces elsewhere,
+// Passes of NVPTX's list that are left out. This one looks for sums that occur in pieces elsewhere,
 // for each pair of operands anew: an eighth of the time of a training step's kernels, which have as
-// many machine instructions without it (docs/measurements/2026-11-29-gpu-compile.md). Where indices
-// have 32 bits so are those that look for what 64-bit addresses have in common, which the printer
-// says (GpuPrinter::Address): a quarter of the time (docs/decisions/185-accesses-and-indices.md).
-constexpr absl::string_view kLeftOut[] = {"Nary reassociation", "Loop Strength Reduction",
-                                          "Straight line strength reduction"};
+// many machine instructions without it (docs/measurements/2026-11-29-gpu-compile.md).
+constexpr absl::string_view kLeftOut[] = {"Nary reassociation"};
+// Where indices have 32 bits also those that look for what 64-bit addresses have in common, which
+// the printer says (GpuPrinter::Address; docs/decisions/185-accesses-and-indices.md).
+constexpr absl::string_view kLeftOutOfSmallIndices[] = {
+    "Nary reassociation", "Loop Strength Reduction", "Straight line strength reduction"};
 
 absl::Span<const absl::string_view> PassesLeftOut(const program::Program& program) {
-  return absl::MakeConstSpan(kLeftOut).first(
-      GpuPrinter::HasSmallIndices(program) ? std::size(kLeftOut) : 1);
+  if (GpuPrinter::HasSmallIndices(program)) return kLeftOutOfSmallIndices;
+  return kLeftOut;
 }
 
 void InitializeOnce() {
