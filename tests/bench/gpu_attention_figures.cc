@@ -80,6 +80,7 @@ absl::StatusOr<ptx::Counters> RunOnMachine(int64_t width, bool causal) {
   ptx::LaunchConfig config;
   config.grid[0] = static_cast<uint32_t>(kernel.blocks[0]);
   config.block[0] = static_cast<uint32_t>(kernel.threads[0]);
+  config.shared_bytes = test::SharedBytesOfLaunch(kernel);
   std::vector<uint64_t> addresses;
   for (int slot = 0; slot < 4; ++slot) {
     std::string bytes(static_cast<size_t>(kHeads * kRows * width * 2), '\0');

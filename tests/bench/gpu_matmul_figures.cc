@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/compile.h"
@@ -61,9 +60,7 @@ absl::StatusOr<ptx::Counters> Launch(const CompiledKernel& kernel,
   ptx::LaunchConfig config;
   config.grid[0] = static_cast<uint32_t>(kernel.blocks[0]);
   config.block[0] = static_cast<uint32_t>(kernel.threads[0]);
-  // What the text declares without a size is the launch's.
-  if (absl::StrContains(kernel.object, ".extern .shared"))
-    config.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
+  config.shared_bytes = test::SharedBytesOfLaunch(kernel);
   std::vector<uint64_t> addresses;
   for (const std::string& buffer : buffers) {
     addresses.push_back(memory.Allocate(buffer.size()));

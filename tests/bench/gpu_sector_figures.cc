@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "tests/compiler/kernel_build.h"
+#include "tests/compiler/ptx_run.h"
 #include "tests/gpu/ptx/machine.h"
 
 namespace outboard::bench {
@@ -132,6 +133,7 @@ absl::StatusOr<ptx::Counters> CountersOf(const Case& c) {
   ptx::Machine machine(&memory);
   OB_ASSIGN_OR_RETURN(const auto module, machine.Load(kernel.object));
   ptx::LaunchConfig config;
+  config.shared_bytes = test::SharedBytesOfLaunch(kernel);
   for (size_t axis = 0; axis < 3; ++axis) {
     config.grid[axis] = static_cast<uint32_t>(kernel.blocks[axis]);
     config.block[axis] = static_cast<uint32_t>(kernel.threads[axis]);

@@ -19,6 +19,7 @@
 #include "tests/compiler/harness.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/packed_weights.h"
+#include "tests/compiler/ptx_run.h"
 #include "tests/gpu/ptx/machine.h"
 
 namespace outboard::test {
@@ -30,6 +31,7 @@ absl::Status Launch(const CompiledKernel& kernel, const std::vector<uint64_t>& a
                     ptx::Machine& machine) {
   OB_ASSIGN_OR_RETURN(const auto module, machine.Load(kernel.object));
   ptx::LaunchConfig config;
+  config.shared_bytes = SharedBytesOfLaunch(kernel);
   for (size_t axis = 0; axis < 3; ++axis) {
     config.grid[axis] = static_cast<uint32_t>(kernel.blocks[axis]);
     config.block[axis] = static_cast<uint32_t>(kernel.threads[axis]);

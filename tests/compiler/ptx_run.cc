@@ -52,6 +52,11 @@ ptx::TensorMap EncodeMap(const MappedTensor& map, uint64_t address) {
 
 }  // namespace
 
+uint32_t SharedBytesOfLaunch(const CompiledKernel& kernel) {
+  const bool at_launch = absl::StrContains(kernel.object, ".extern .shared");
+  return at_launch ? static_cast<uint32_t>(kernel.shared_bytes) : 0;
+}
+
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars, uint64_t seed,
                              uint64_t* bank_conflicts, MachineCounts* counts, uint64_t inexact) {
@@ -83,9 +88,7 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
       config.parameters.resize(at + sizeof encoded);
       std::memcpy(config.parameters.data() + at, &encoded, sizeof encoded);
     }
-  // What the text declares without a size is the launch's.
-  if (absl::StrContains(kernel.object, ".extern .shared"))
-    config.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
+  config.shared_bytes = SharedBytesOfLaunch(kernel);
   const absl::Status status = machine.Launch(*module, kernel.symbol, config);
   if (!status.ok() || !machine.reports().empty()) {
     std::string text(status.message());

@@ -19,6 +19,10 @@ struct MachineCounts {
   uint64_t shared_accesses = 0, shared_wavefronts = 0, global_sectors = 0, warp_instructions = 0;
 };
 
+// The shared memory that a launch asks for: what the text declares without a size; of a text that
+// declares all of it 0.
+uint32_t SharedBytesOfLaunch(const CompiledKernel& kernel);
+
 // Every buffer is an allocation of exactly its bytes; of a kernel in several copies there are those
 // of the first copy first. The seed is that of the order of warps and copies. `inexact`: powers of
 // two by the unit are as wrong as PTX allows, in a way of that number, unless it is 0. Errors: what
