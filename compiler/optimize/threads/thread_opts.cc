@@ -187,7 +187,22 @@ class ThreadChooser {
     return consecutive ? lanes : 1;
   }
   int64_t LanesOfGroup(int group, int range) {
-    return LanesFor(body(group), range, kernel_.groups[group].nodes.size());
+    int64_t lanes = LanesFor(body(group), range, kernel_.groups[group].nodes.size());
+    if (kernel_.groups.size() > 1) return lanes;
+    for (int r = 0; r < kernel_.parallel_count; ++r)
+      if (!In(kernel_.groups[group].deps, r) && Extent(r) == Extent(range)) return lanes;
+    // A row that is read for one sum alone needs no tile that others have, so what comes from the
+    // caches counts, too: a token's row beside packed weights. What does not lie side by side is
+    // read number by number, and the more of them a thread has, the farther apart are those that
+    // threads read at once.
+    constexpr int64_t kApart = 4;
+    for (const Access& access : body(group).accesses) {
+      if (!In(access.deps, range)) continue;
+      const bool consecutive = cost_.ConstantStride(access, range) == 1;
+      const int width = ByteWidth(access.index->src[0]->dtype);
+      lanes = std::min(lanes, consecutive ? target_.vector_bytes / width : kApart);
+    }
+    return lanes;
   }
 
   // How many threads along a range of so many steps leave the fewest of them idle, the more the
