@@ -152,6 +152,12 @@ absl::StatusOr<int> Estimate(const EstimateFlags& flags, const Source& source) {
   const std::string trouble = TroubleOf(flags, run);
   if (!trouble.empty()) std::fprintf(stderr, "outboard: %s\n", trouble.c_str());
   if (run.work.runs == 0) return 1;
+  if (schedules && !HasAllGraphs(run.work, run.graphs))
+    std::fprintf(stderr,
+                 "outboard: %s wrote %zu of its %llu graphs (its client library may be older): "
+                 "kernels are counted, not scheduled\n",
+                 flags.command[0].c_str(), run.graphs.size(),
+                 static_cast<unsigned long long>(run.work.graphs));
   std::vector<ClassEstimate> estimates;
   for (const PricedClass& one : classes)
     estimates.push_back(session::EstimateFor(

@@ -79,6 +79,7 @@ class Counter {
       extents_.push_back(static_cast<double>(extent));
     }
     KernelWork work;
+    std::optional<ProductKind> slowest;  // of the products by matrix units
     codegen::AffineForms forms;
     std::map<int64_t, double> elements;  // by slot
     const std::vector<codegen::Body> bodies = codegen::FindBodies(kernel_, forms);
@@ -95,12 +96,14 @@ class Counter {
         work.products += 2 * points;
         work.others -= 2 * points;  // the product and the sum are there as well
         if (!by_matrix_unit) continue;
-        work.kind = KindOf(product, kernel_.tf32);
+        const ProductKind kind = KindOf(product, kernel_.tf32);
+        slowest = std::min(slowest.value_or(kind), kind);
         for (const UOp* operand : product->src)  // which it widens by itself
           for (; operand->op == Op::kCast; operand = operand->src[0])
             work.others -= Points(kernel_.DepsOf(operand));
       }
     }
+    work.kind = slowest.value_or(ProductKind::kF32);
     work.others = std::max(0.0, work.others);
     for (const auto& [slot, count] : elements)
       work.bytes += std::min(count, static_cast<double>(kernel_.slot_elements[slot])) *
@@ -167,9 +170,14 @@ absl::StatusOr<std::vector<KernelWork>> ScheduledKernels(const session::SentGrap
   return kernels;
 }
 
+bool HasAllGraphs(const session::RecordedWork& work,
+                  const std::vector<session::SentGraph>& graphs) {
+  return graphs.size() == work.graphs;
+}
+
 session::RecordedWork ScheduledFor(const Target& target, session::RecordedWork work,
                                    const std::vector<session::SentGraph>& graphs) {
-  if (!work.unknown.empty()) return work;
+  if (!work.unknown.empty() || !HasAllGraphs(work, graphs)) return work;
   work.kernels.clear();
   for (const session::SentGraph& graph : graphs) {
     const auto kernels = ScheduledKernels(graph, target);

@@ -18,8 +18,13 @@ namespace outboard::cli {
 absl::StatusOr<std::vector<session::KernelWork>> ScheduledKernels(const session::SentGraph& graph,
                                                                   const Target& target);
 
+// Whether `graphs` are all that `work` was counted of: a program whose client library is older than
+// the lines of graphs writes none.
+bool HasAllGraphs(const session::RecordedWork& work, const std::vector<session::SentGraph>& graphs);
+
 // `work`, a program's, with the kernels that its graphs have on such a device in place of those
-// that were counted. A graph that cannot be scheduled makes it `unknown`.
+// that were counted; those that were counted where it does not have all graphs. A graph that cannot
+// be scheduled makes it `unknown`.
 session::RecordedWork ScheduledFor(const Target& target, session::RecordedWork work,
                                    const std::vector<session::SentGraph>& graphs);
 

@@ -36,6 +36,11 @@ constexpr PeakRates kNvidia[] = {
     {"NVIDIA H200", "sm_90a", 132, 66'900, 494'700, 989'400, 1'978'900, 4'800},
 };
 
+// Beginnings of NVIDIA's names that are models of these alone, as far as NVIDIA's GPUs have names.
+constexpr std::string_view kNvidiaBeginnings[] = {
+    "NVIDIA A100", "NVIDIA A100-", "NVIDIA A100-SXM4", "NVIDIA A100-SXM4-", "NVIDIA A100 80GB",
+    "NVIDIA H100", "NVIDIA H100 80GB"};
+
 // What a device is taken to reach of them: about what the rate check finds of NVIDIA's.
 constexpr double kReachedPart = 0.5;
 
@@ -45,13 +50,15 @@ bool Skip(std::string_view what, std::string_view& text) {
   return true;
 }
 
-// Adds those of `peaks` that `rest`, a fingerprint's from its name on, may be.
+// Adds those of `peaks` that `rest`, a fingerprint's from its name on, may be. `behind_name`
+// follows a name there; one with anything else behind it is another model: "NVIDIA H200 NVL".
 template <size_t kCount>
 void AddMatching(std::string_view rest, const PeakRates (&peaks)[kCount],
-                 std::vector<const PeakRates*>& all) {
+                 std::string_view behind_name, std::vector<const PeakRates*>& all) {
   for (const PeakRates& one : peaks) {
     std::string_view behind = rest;
-    if (Skip(one.name, behind) && (behind == "*" || behind.starts_with(' '))) all.push_back(&one);
+    if (Skip(one.name, behind) && (behind == "*" || behind.starts_with(behind_name)))
+      all.push_back(&one);
   }
 }
 
@@ -64,17 +71,15 @@ std::vector<const PeakRates*> PeaksOf(std::string_view hardware) {
   while (!hardware.empty() && absl::ascii_isdigit(hardware.front())) hardware.remove_prefix(1);
   if (!Skip(" ", hardware)) return all;
   if (is_amd) {
-    AddMatching(hardware, kAmd, all);
+    AddMatching(hardware, kAmd, " ", all);
     return all;
   }
-  AddMatching(hardware, kNvidia, all);
-  // The beginning of a model's name, which is all of these: "NVIDIA H100*".
-  if (constexpr std::string_view kLeast = "NVIDIA X";
-      all.empty() && hardware.ends_with('*') && hardware.size() > kLeast.size()) {
-    hardware.remove_suffix(1);
-    for (const PeakRates& one : kNvidia)
-      if (one.name.starts_with(hardware)) all.push_back(&one);
-  }
+  AddMatching(hardware, kNvidia, " sm_", all);
+  if (!all.empty() || !hardware.ends_with('*')) return all;
+  hardware.remove_suffix(1);
+  if (std::ranges::count(kNvidiaBeginnings, hardware) == 0) return all;
+  for (const PeakRates& one : kNvidia)
+    if (one.name.starts_with(hardware)) all.push_back(&one);
   return all;
 }
 

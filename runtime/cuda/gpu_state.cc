@@ -27,6 +27,12 @@ constexpr int kSuccess = 0;
 constexpr int kClockOfMultiprocessors = 1;  // NVML_CLOCK_SM
 constexpr int kSensorOfGpu = 0;             // NVML_TEMPERATURE_GPU
 
+// What the library does not know may be all ones; nothing that a GPU runs at is so large.
+int Known(unsigned reading) {
+  constexpr unsigned kReadingMax = 100'000'000;
+  return reading <= kReadingMax ? static_cast<int>(reading) : 0;
+}
+
 template <class Function>
 bool Find(void* handle, const char* symbol, Function& function) {
   function = reinterpret_cast<Function>(dlsym(handle, symbol));
@@ -74,9 +80,8 @@ absl::StatusOr<runtime::DeviceState> GpuState::Read() const {
         absl::StrCat("NVML: nvmlDeviceGetClockInfo: ", api_->error_string(code)));
   if (api_->power(gpu_, &power) != kSuccess) power = 0;
   if (api_->temperature(gpu_, kSensorOfGpu, &celsius) != kSuccess) celsius = 0;
-  return runtime::DeviceState{.clock_mhz = static_cast<int>(clock),
-                              .power_mw = static_cast<int>(power),
-                              .celsius = static_cast<int>(celsius)};
+  return runtime::DeviceState{
+      .clock_mhz = Known(clock), .power_mw = Known(power), .celsius = Known(celsius)};
 }
 
 }  // namespace outboard::cuda

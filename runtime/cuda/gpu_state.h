@@ -24,7 +24,8 @@ class GpuState {
   //                        why it does not start or know the GPU
   static absl::StatusOr<GpuState> Open(const std::string& library, const std::string& bus_id);
 
-  // What a GPU does not tell is 0. Errors: UNIMPLEMENTED  it tells no clock; in the library's words
+  // What a GPU does not tell is 0, as is a reading that can be none.
+  // Errors: UNIMPLEMENTED  it tells no clock; in the library's words
   absl::StatusOr<runtime::DeviceState> Read() const;
 
  private:

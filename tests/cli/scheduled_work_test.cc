@@ -100,7 +100,8 @@ TEST(ScheduledWork, OfAProgram_CountsEachGraphAsOftenAsItRan) {
   const EncodedGraph encoded = ValueOrDie(EncodeGraph(Sink(g, {Add(g, x, x)})));
   const session::SentGraph sent{.encoding = std::make_shared<const std::string>(encoded.bytes),
                                 .steps = 7};
-  const session::RecordedWork before{.runs = 7, .steps = 7, .kernels = {{.products = 1}}};
+  const session::RecordedWork before{.runs = 7, .steps = 7, .graphs = 1,
+                                     .kernels = {{.products = 1}}};
   const session::RecordedWork work = ScheduledFor(AmdTarget("gfx942", 304), before, {sent});
   ASSERT_EQ(work.kernels.size(), 1u);
   EXPECT_EQ(work.kernels[0].count, 7);
@@ -108,6 +109,14 @@ TEST(ScheduledWork, OfAProgram_CountsEachGraphAsOftenAsItRan) {
   const session::SentGraph broken{.encoding = std::make_shared<const std::string>("no graph"),
                                   .steps = 1};
   EXPECT_NE(ScheduledFor(AmdTarget("gfx942", 304), before, {broken}).unknown, "");
+  // A program that has not written all its graphs.
+  for (const std::vector<session::SentGraph>& graphs :
+       {std::vector<session::SentGraph>{}, {sent, sent}}) {
+    const session::RecordedWork counted = ScheduledFor(AmdTarget("gfx942", 304), before, graphs);
+    EXPECT_FALSE(HasAllGraphs(before, graphs));
+    EXPECT_EQ(counted.kernels, before.kernels) << graphs.size();
+    EXPECT_EQ(counted.unknown, "");
+  }
 }
 
 }  // namespace

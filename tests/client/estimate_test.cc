@@ -7,12 +7,16 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "base/check.h"
 #include "client/session/current_session.h"
 #include "client/session/dry_session.h"
 #include "client/session/estimate/recording_session.h"
+#include "client/session/estimate/run_log.h"
 #include "client/tensor/tensor.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -171,6 +175,65 @@ TEST(Estimate, ProductsByMatrixUnits_HaveTheirOwnRates) {
   without.tf32_gflops = without.f8_gflops = 0;
   EXPECT_EQ(seconds(without, ProductKind::kTf32), f32);
   EXPECT_EQ(seconds(without, ProductKind::kF8), seconds(of, ProductKind::kHalf));
+}
+
+// The rate check measures f32 and memory alone.
+TEST(Estimate, AProductAtARateOnPaper_HasTheWideRange) {
+  const DeviceClass of{.gflops = 30'000, .memory_gb_per_s = 1'000, .tf32_gflops = 60'000,
+                       .half_gflops = 300'000};
+  const auto is_wide = [&](session::ProductKind kind, double products) {
+    RecordedWork work = SomeWork();
+    work.kernels = {{.products = 1e9}, {.products = products, .bytes = 1e6, .kind = kind}};
+    const session::ClassEstimate estimate = EstimateFor(of, work);
+    const double factor = estimate.seconds->high / estimate.seconds->expected;
+    EXPECT_NEAR(factor, estimate.of.rates_on_paper ? session::kRatesOnPaperRangeFactor
+                                                   : session::kGraphRangeFactor, 1e-9);
+    return estimate.of.rates_on_paper;
+  };
+  using session::ProductKind;
+  EXPECT_FALSE(is_wide(ProductKind::kF32, 1e12));
+  EXPECT_TRUE(is_wide(ProductKind::kHalf, 1e12));
+  EXPECT_TRUE(is_wide(ProductKind::kTf32, 1e12));
+  EXPECT_TRUE(is_wide(ProductKind::kF8, 1e12)) << "as bf16";
+  EXPECT_FALSE(is_wide(ProductKind::kThreeTf32, 1e12)) << "f32 is faster, and measured";
+  EXPECT_FALSE(is_wide(ProductKind::kHalf, 0));
+}
+
+// One graph with products of 130 sizes, run with 512 values of its variable.
+TEST(RunLog, KernelsPastTheLimit_KeepTheirKind) {
+  Graph g;
+  const Dim n(Var(g, 0, 1, 1000));
+  std::vector<const UOp*> results;
+  for (int64_t i = 0; i < 130; ++i) {
+    const Dim k(2000 + i);
+    const auto of = [&](int64_t slot, Dim rows, Dim columns) {
+      return Cast(g, Param(g, slot, DType::kBF16, {rows, columns}), DType::kF32);
+    };
+    results.push_back(Product(g, of(2 * i, n, k), of(2 * i + 1, k, Dim(1))));
+  }
+  const EncodedGraph encoded = ValueOrDie(EncodeGraph(Sink(g, results)));
+  const auto graph = std::make_shared<const std::string>(encoded.bytes);
+  session::RunLog log;
+  double products = 0;
+  for (uint32_t run = 0; run < session::kGraphsLoggedMax; ++run) {
+    const int64_t value = 1 + run;
+    session::RunRequest request{.graph = graph, .bindings = {{0, value}}};
+    request.graph_id[0] = static_cast<uint8_t>(run % 256);
+    request.graph_id[1] = static_cast<uint8_t>(run / 256);
+    log.NoteRun(request, {});
+    for (int64_t i = 0; i < 130; ++i) products += 2.0 * static_cast<double>(value * (2000 + i));
+  }
+  const RecordedWork work = log.Work();
+  EXPECT_EQ(work.unknown, "");
+  EXPECT_LE(work.kernels.size(), session::kWorkKernelsMax);
+  EXPECT_GT(work.kernels.size(), session::kWorkKernelsMax - 10) << "all of them have room";
+  double half = 0;
+  for (const session::KernelWork& k : work.kernels) {
+    if (k.products == 0) continue;
+    ASSERT_EQ(k.kind, session::ProductKind::kHalf);
+    half += k.products * k.count;
+  }
+  EXPECT_NEAR(half / products, 1, 1e-9);
 }
 
 TEST(GraphWork, AProductIsOfTheNarrowestFloatsOnTheWayOfItsWiderOperand) {

@@ -280,7 +280,7 @@ TEST_F(GpuFailures, ThreeEndlessKernelsOfTwoAccounts_TakeTheDeviceOutOfService) 
     const auto session = failed < 3 ? Connect() : ConnectOther();
     ASSERT_NE(session, nullptr);
     EXPECT_TRUE(test::Step(*session).ok()) << session->status() << Log();
-    EXPECT_EQ(failures(), failed) << Log();
+    EXPECT_TRUE(Eventually([&] { return failures() == failed; })) << Log();
     EXPECT_TRUE(session->Close().ok());
   }
   EXPECT_TRUE(Eventually([&] { return Contains(Log(), "device_out_of_service"); })) << Log();
@@ -293,6 +293,10 @@ TEST_F(GpuFailures, ThreeEndlessKernelsOfTwoAccounts_TakeTheDeviceOutOfService) 
   EXPECT_TRUE(test::Step(*first).ok()) << first->status() << Log();
   std::unique_ptr<Session> second;
   std::thread waits([&] { second = ConnectOther(); });
+  EXPECT_TRUE(Eventually([&] {
+    return Contains(test::Get(cluster_.last_metrics(), "/metrics"),
+                    "outboard_sessions{state=\"queued\"} 1");
+  })) << test::Get(cluster_.last_metrics(), "/metrics");
   EXPECT_TRUE(first->Close().ok());
   waits.join();
   ASSERT_NE(second, nullptr);

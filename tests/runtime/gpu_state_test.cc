@@ -34,6 +34,18 @@ TEST(GpuState, Clocks_PowerAndTemperatureAreTheLibrarys) {
   }
 }
 
+TEST(GpuState, AReadingThatCanBeNone_IsNotTold) {
+  const auto state = GpuState::Open(FAKE_NVML, kBusId);
+  ASSERT_TRUE(state.ok()) << state.status();
+  reinterpret_cast<void (*)(const char*)>(
+      dlsym(dlopen(FAKE_NVML, RTLD_NOW), "outboard_fake_nvml_clocks"))("4294967295,300000000,1980");
+  for (const int mhz : {0, 0, 1980}) {
+    const auto read = state->Read();
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->clock_mhz, mhz);
+  }
+}
+
 TEST(GpuState, WhatIsMissing_IsOneLine) {
   ExpectNone(GpuState::Open("libno_such_library.so.1", kBusId).status(),
              "no library: libno_such_library.so.1");

@@ -19,6 +19,7 @@
 #include "worker/executor/launch_watchdog.h"
 #include "worker/process/message_limits.h"
 #include "worker/receipts/lease_counter.h"
+#include "worker/supervisor/spare_executor.h"
 
 namespace outboard::worker {
 namespace {
@@ -185,6 +186,58 @@ TEST_F(DeviceEndTest, AProcessThatDoesNotDie_KeepsItsDeviceAndHoldsNobodyUp) {
   EXPECT_EQ(ended.failure, DeviceFailure::kNotLetGo);
   EXPECT_TRUE(ended.status.ok()) << ended.status;  // the session was released
   kill(pid, SIGKILL);
+}
+
+// ---- an executor without a session that does not begin ------------------------------------------
+
+ChildOptions EndsAtOnce() { return {.kill_patience_ms = 10'000, .parts = {}}; }
+
+TEST(SpareExecutorTest, OneThatHasNotBegun_IsEndedAtItsBound) {
+  SpareExecutor spare(EndsAtOnce());
+  EXPECT_EQ(spare.EndIfFailed(0, 0), std::nullopt) << "there is none";
+  ASSERT_TRUE(spare.Start({"/bin/sh", "-c", "exec sleep 1000"}, 3, {}, {}, false).ok());
+  EXPECT_EQ(spare.EndIfFailed(3600), std::nullopt) << "it may begin still";
+  ASSERT_TRUE(spare.running());
+  const auto failed = spare.EndIfFailed(0, 0);
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(failed->failure, DeviceFailure::kNotThere);
+  EXPECT_FALSE(spare.running());
+  EXPECT_EQ(spare.device(), 3u);
+  EXPECT_EQ(spare.EndIfFailed(0, 0), std::nullopt) << "told already";
+}
+
+TEST(SpareExecutorTest, OneThatHasBegun_IsLeftAlone) {
+  SpareExecutor spare(EndsAtOnce());
+  ASSERT_TRUE(spare.Start({"/bin/sh", "-c", "cat <&3 > /dev/null"}, 0, {}, {}, false).ok());
+  // Once it has read what it was told.
+  EXPECT_TRUE(test::Eventually([&] { return spare.HasBegun(); }));
+  EXPECT_EQ(spare.EndIfFailed(0, 0), std::nullopt);
+  EXPECT_TRUE(spare.running());
+}
+
+TEST(SpareExecutorTest, OneThatDoesNotDie_KeepsItsGpu) {
+  ChildOptions child = EndsAtOnce();
+  child.kill_patience_ms = 200;
+  child.kill_signal = 0;
+  SpareExecutor spare(child);
+  ASSERT_TRUE(spare.Start({"/bin/sh", "-c", "exec sleep 20"}, 0, {}, {}, false).ok());
+  const pid_t pid = spare.pid();
+  const auto failed = spare.EndIfFailed(0, 0);
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(failed->failure, DeviceFailure::kNotLetGo);
+  kill(pid, SIGKILL);
+}
+
+TEST(SpareExecutorTest, OneThatHasEnded_SaysWhetherItCouldHaveItsGpu) {
+  for (const int code : {kExitNoDevice, 1}) {
+    SpareExecutor spare(EndsAtOnce());
+    // Not before it was told something: a supervisor gives up one that cannot be.
+    ASSERT_TRUE(spare.Start({"/bin/sh", "-c", "head -c 1 <&3 > /dev/null; exit " +
+                                              std::to_string(code)}, 0, {}, {}, false).ok());
+    ASSERT_TRUE(test::Eventually([&] { return !spare.running(); }));
+    const auto failed = spare.EndIfFailed(3600);
+    EXPECT_EQ(failed.has_value(), code == kExitNoDevice);
+  }
 }
 
 }  // namespace

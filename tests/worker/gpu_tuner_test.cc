@@ -405,8 +405,8 @@ int SearchUntilLost(const std::string& path) {
 
 TEST(GpuTunerDeathTest, ACandidateThatEndsTheProcess_IsNotTriedAgain) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const std::string path = ::testing::TempDir() + "/gpu_tuner_crash.db";
-  std::remove(path.c_str());
+  const test::TempFolder folder;
+  const std::string path = folder / "kernels.db";
   // Each process strikes one of them; at last one comes through.
   int ends = 0;
   for (bool lost = true; lost && ends < 40; ++ends) {
@@ -442,7 +442,8 @@ int SearchUntilStopped(const std::string& path) {
   // Two looks of the watchdog, each a sixteenth.
   LaunchWatchdog watchdog(std::chrono::seconds(32), [](const std::string& line) {
     const bool at_its_own = line.find("a candidate of a search, ") != line.npos &&
-                            line.find(" was not done after 1.0 s") != line.npos;
+                            line.find(" was not done after 5.0 s") != line.npos &&
+                            line.find("(its own bound, ") != line.npos;
     _exit(at_its_own ? 4 : 5);
   });
   Compilers compilers;
@@ -466,8 +467,8 @@ int SearchUntilStopped(const std::string& path) {
 }
 
 TEST(GpuTunerDeathTest, ACandidateWithoutAnEnd_IsStoppedByTheBestTime) {
-  const std::string path = ::testing::TempDir() + "/gpu_tuner_endless.db";
-  std::remove(path.c_str());
+  const test::TempFolder folder;
+  const std::string path = folder / "kernels.db";
   setenv("GPU_TUNER_ENDLESS", path.c_str(), 1);
   const std::string program = ::testing::internal::GetArgvs()[0];
   const int status = std::system((program + " --gtest_filter=GpuTunerDeathTest.DISABLED_Search "
@@ -483,7 +484,45 @@ TEST(GpuTunerDeathTest, ACandidateWithoutAnEnd_IsStoppedByTheBestTime) {
   EXPECT_FALSE(all[0].trials.back().works()) << "it would be tried again";
 }
 
+// Its management library does not answer. Exits with 4 when it is stopped for that.
+int SearchUntilClocksAreRead(const std::string& path) {
+  UseFakeDriver();
+  LaunchWatchdog watchdog(std::chrono::seconds(3), [](const std::string& line) {
+    _exit(line.find("the reading of the device's clocks was not done") != line.npos ? 4 : 5);
+  });
+  Compilers compilers;
+  const auto store = ValueOrDie(TuningFile::Open(path));
+  const auto engine = MakeCompiledEngine(&compilers, test::MakeDevice(1 << 26),
+                                         {.store = store.get(),
+                                          .beam = 1,
+                                          .search_seconds_max = kForeverSeconds,
+                                          .launch_watch = &watchdog});
+  Graph g;
+  Answer(*engine, Product(g, DType::kF32, 8, 16, 8));
+  return 0;
+}
+
+TEST(GpuTunerDeathTest, AManagementLibraryThatDoesNotAnswer_IsNotWaitedForLong) {
+  setenv("OUTBOARD_NVML", FAKE_NVML, 1);
+  for (const char* function : {"nvmlInit_v2", "nvmlDeviceGetClockInfo"}) {
+    const test::TempFolder folder;
+    setenv("GPU_TUNER_CLOCKS", (folder / "kernels.db").c_str(), 1);
+    setenv("OUTBOARD_FAKE_NVML_HANGS", function, 1);
+    const int status = std::system(
+        ("timeout -s KILL 120 " + ::testing::internal::GetArgvs()[0] +
+         " --gtest_filter=GpuTunerDeathTest.DISABLED_Search --gtest_also_run_disabled_tests"
+         " > /dev/null 2>&1").c_str());
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 4) << function;
+  }
+  unsetenv("OUTBOARD_FAKE_NVML_HANGS");
+  unsetenv("OUTBOARD_NVML");
+  unsetenv("GPU_TUNER_CLOCKS");
+}
+
 TEST(GpuTunerDeathTest, DISABLED_Search) {
+  if (const char* const path = std::getenv("GPU_TUNER_CLOCKS"))
+    _exit(SearchUntilClocksAreRead(path));
   if (const char* const path = std::getenv("GPU_TUNER_ENDLESS")) _exit(SearchUntilStopped(path));
 
   if (const char* const path = std::getenv("GPU_TUNER_STORE")) _exit(SearchUntilLost(path));

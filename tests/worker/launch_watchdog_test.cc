@@ -33,6 +33,15 @@ TEST(LaunchWatchdog, ABoundOfAnotherVariable_IsNamed) {
   EXPECT_NE(line.find("(OUTBOARD_DEVICE_SECONDS)"), std::string::npos) << line;
 }
 
+TEST(LaunchWatchdog, AShorterBoundOfItsOwn_IsSaidToBeOne) {
+  std::promise<std::string> told;
+  LaunchWatchdog watchdog(milliseconds(4'000),
+                          [&](const std::string& line) { told.set_value(line); });
+  std::future<std::string> late = told.get_future();
+  const WatchedWait wait(&watchdog, "a candidate", milliseconds(20));
+  EXPECT_TRUE(late.get().find("its own bound, below OUTBOARD_LAUNCH_SECONDS") != std::string::npos);
+}
+
 TEST(LaunchWatchdog, WaitsThatEndInTime_AreNot) {
   std::atomic<int> told{0};
   {

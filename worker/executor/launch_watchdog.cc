@@ -48,7 +48,8 @@ void LaunchWatchdog::Watch() {
     const std::string line =
         absl::StrCat(what_, " was not done after ",
                      absl::StrFormat("%.1f s", static_cast<double>(longest_.count()) * 1e-3),
-                     " and was stopped (", variable_, ")");
+                     " and was stopped (", longest_ < bound_ ? "its own bound, below " : "",
+                     variable_, ")");
     lock.unlock();
     on_late_(line);
     return;

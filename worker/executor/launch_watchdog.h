@@ -20,8 +20,9 @@ inline constexpr int kExitLaunchTooLong = 77;
 
 class LaunchWatchdog final : public LaunchWatch {
  public:
-  // `on_late` gets a line for people: which launch, how long it was waited for, and the `variable`
-  // that sets the bound. It ends the process; nothing is watched after it.
+  // `on_late` gets a line for people: which launch, how long it was waited for, the `variable` that
+  // sets the bound, and whether the launch had a shorter one of its own. It ends the process;
+  // nothing is watched after it.
   LaunchWatchdog(std::chrono::milliseconds bound, std::function<void(const std::string&)> on_late,
                  const char* variable = "OUTBOARD_LAUNCH_SECONDS");
   ~LaunchWatchdog() override;

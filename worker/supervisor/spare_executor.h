@@ -4,13 +4,16 @@
 // Threads: one, which must stay alive: the executor ends with it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/devices/devices_in_service.h"
 #include "worker/kernels/kernel_service.h"
 #include "worker/process/child_output.h"
 #include "worker/process/child_process.h"
@@ -19,6 +22,12 @@ namespace outboard::worker {
 
 class SpareExecutor {
  public:
+  static constexpr double kMarginSeconds = 30;
+
+  SpareExecutor() = default;
+  // `parts` of its sandbox, how it is killed, and how long it then has to end, as `child` says.
+  explicit SpareExecutor(ChildOptions child) : child_(std::move(child)) {}
+
   // Replaces the one that there is. `environment` is what gives it its device; `tunes` as in
   // KernelService::StartFor.
   // Errors: UNAVAILABLE  it cannot be started
@@ -28,8 +37,21 @@ class SpareExecutor {
   // Ends it. Returns how it ended (ChildProcess::Stop).
   std::string Stop();
 
+  // What the end of one says of its GPU.
+  struct Failure {
+    DeviceFailure failure;
+    std::string words;  // for people
+  };
+  // Ends one that does not run any more, or that has not begun so long after its own bound
+  // (ExecutorMainOptions::device_seconds_max): it may wait for its driver within the kernel, where
+  // nothing of its own reaches it. nullopt: it runs, or its end says nothing of the GPU.
+  // Waits for one that is killed (ChildOptions::kill_patience_ms).
+  std::optional<Failure> EndIfFailed(double device_seconds_max,
+                                     double margin_seconds = kMarginSeconds);
+
   bool running() const { return process_.running(); }
-  bool has_ended() const { return process_.pid() > 0 && !running(); }
+  // Whether it has read what it was sent first, which it does once it has its device.
+  bool HasBegun() const;
   int pid() const { return process_.pid(); }
   uint32_t device() const { return device_; }
 
@@ -42,7 +64,9 @@ class SpareExecutor {
   ChildProcess TakeProcess() { return std::exchange(process_, ChildProcess()); }
 
  private:
+  const ChildOptions child_ = {.profile = SandboxProfile::kExecutor};
   ChildProcess process_;
+  std::chrono::steady_clock::time_point started_;
   uint32_t device_ = 0;  // whose cores it uses
   std::unique_ptr<ChildOutput> output_;
   std::unique_ptr<KernelService> kernels_;

@@ -358,11 +358,11 @@ class Supervisor::Impl {
   // For the device that the gateway will most likely name: the first that is free. A GPU has one
   // process, so that there is none while all are taken.
   void StartSpare() {
-    if (spare_.running() || stopping_) return;
-    if (devices_.are_gpus() && spare_.has_ended())
-      if (const std::string how = spare_.Stop(); how == absl::StrCat("exited with ", kExitNoDevice))
-        OnDeviceFailure(spare_.device(), DeviceFailure::kNotThere, 0,
-                        "an executor could not have it (its log says why)");
+    if (stopping_) return;
+    if (devices_.are_gpus())
+      if (const auto end = spare_.EndIfFailed(executors_.device_seconds_max))
+        OnDeviceFailure(spare_.device(), end->failure, 0, end->words);
+    if (spare_.running()) return;
     if (const std::optional<uint32_t> free = FirstFreeDevice()) StartSpareOn(*free);
   }
 

@@ -31,6 +31,13 @@ EstimateRange Around(double expected, double factor) {
   return {expected, expected / factor, expected * factor};
 }
 
+// Whether the rate of a kernel's products is that of matrix units, which is on paper.
+bool HasRateOnPaper(const std::vector<KernelWork>& kernels, const DeviceClass& of) {
+  return std::any_of(kernels.begin(), kernels.end(), [&](const KernelWork& k) {
+    return k.products > 0 && GflopsOf(of, k.kind) > of.gflops;
+  });
+}
+
 // Money of the seconds, on so many devices.
 EstimateRange PriceOf(const DeviceClass& of, const EstimateRange& seconds, uint64_t devices) {
   const double per_second = static_cast<double>(of.run_per_hour_micro_usd) / kSecondsPerHour *
@@ -84,8 +91,9 @@ ClassEstimate EstimateFor(const DeviceClass& of, const RecordedWork& work) {
     const bool waits = 2 * work.waits >= work.runs;
     const double expected =
         waits ? device + work.client_s : std::max(device, work.client_s);
-    estimate.seconds =
-        Around(expected, of.rates_on_paper ? kRatesOnPaperRangeFactor : kGraphRangeFactor);
+    estimate.of.rates_on_paper |= HasRateOnPaper(work.kernels, of);
+    estimate.seconds = Around(
+        expected, estimate.of.rates_on_paper ? kRatesOnPaperRangeFactor : kGraphRangeFactor);
     estimate.micro_usd = PriceOf(of, *estimate.seconds, 1);
   }
   return estimate;

@@ -26,9 +26,11 @@ struct DeviceClass {
   double memory_gb_per_s = 0;            // 0: not said
   uint64_t memory_bytes = 0;             // at least; 0: not said
   uint64_t run_per_hour_micro_usd = 0;   // of each device
-  // The same by matrix units of such operands; 0: it has none, or they are as fast as `gflops`.
+  // The same by matrix units of such operands, always on paper, since nobody measures them. 0: it
+  // has none, or they are as fast as `gflops`.
   double tf32_gflops = 0, half_gflops = 0, f8_gflops = 0;
-  // No worker serves its hardware, so its rates are a data sheet's or the price file's word.
+  // Nobody has measured its rates: they are a data sheet's, or the price file's word of hardware
+  // that no worker serves. Of an estimate, also where a kernel has a rate of matrix units.
   bool rates_on_paper = false;
 };
 

@@ -18,7 +18,8 @@
 namespace outboard::session {
 
 // What the products of a kernel are of, where matrix units may compute them: devices that have some
-// multiply narrow floats faster. Anything else is kF32. The values are those of a record's text.
+// multiply narrow floats faster. Anything else is kF32. From the slowest to the fastest; the values
+// are those of a record's text.
 enum class ProductKind : uint8_t {
   kF32 = 0,
   kThreeTf32 = 1,  // of f32, each by three products of TF32

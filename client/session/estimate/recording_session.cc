@@ -218,10 +218,8 @@ class RecordingSession final : public Session, public Estimated {
   }
 
   RecordedWork Recorded() const override {
-    RecordedWork work = log_.Work();
-    work.devices = options_.devices.value_or(1);
-    work.client_s = std::max(0.0, work.client_s - static_cast<double>(own_ns_) / 1e9);
-    return work;
+    std::vector<SentGraph> graphs;
+    return RecordedOf(graphs);
   }
   absl::StatusOr<std::vector<ClassEstimate>> Estimates(uint64_t steps) const override {
     if (options_.target.empty())
@@ -246,15 +244,24 @@ class RecordingSession final : public Session, public Estimated {
     const UOp* sink = nullptr;
   };
 
+  // `graphs`: those that were counted.
+  RecordedWork RecordedOf(std::vector<SentGraph>& graphs) const {
+    RecordedWork work = log_.Work(&graphs);
+    work.devices = options_.devices.value_or(1);
+    work.client_s = std::max(0.0, work.client_s - static_cast<double>(own_ns_) / 1e9);
+    return work;
+  }
   void Tell() {
     if (Pipe() < 0 || closed_) return;
-    WriteTo(Pipe(), absl::StrCat(TellGraphs(), "session ", number_, "\n", ToText(Recorded())));
-  }
-  // The lines of its graphs, for a reader that schedules them; each is whole once.
-  std::string TellGraphs() {
-    if (std::getenv("OUTBOARD_ESTIMATE_GRAPHS") == nullptr) return "";
+    // Until it is written: another thread's record comes behind it, and has its graphs as known.
     const std::lock_guard lock(told_mutex_);
-    const std::vector<SentGraph> graphs = log_.Graphs();
+    std::vector<SentGraph> graphs;
+    const RecordedWork work = RecordedOf(graphs);
+    WriteTo(Pipe(), absl::StrCat(LinesOf(graphs), "session ", number_, "\n", ToText(work)));
+  }
+  // For a reader that schedules them; each is whole once. Requires told_mutex_.
+  std::string LinesOf(const std::vector<SentGraph>& graphs) {
+    if (std::getenv("OUTBOARD_ESTIMATE_GRAPHS") == nullptr) return "";
     std::string text;
     for (size_t i = 0; i < graphs.size(); ++i)
       absl::StrAppend(&text, ToLine(number_, i, graphs[i], i >= graphs_told_), "\n");
@@ -294,7 +301,7 @@ class RecordingSession final : public Session, public Estimated {
   std::atomic<Clock::time_point> tell_at_ = Clock::now() + std::chrono::seconds(1);
   RunLog log_;
   std::mutex told_mutex_;
-  size_t graphs_told_ = 0;  // of those that `log_` has
+  size_t graphs_told_ = 0;  // of those that `log_` has; guarded by told_mutex_
   std::mutex mutex_;
   absl::flat_hash_map<uint64_t, Value> values_;  // by handle
   std::map<std::pair<uint64_t, uint32_t>, Value> fetched_;  // by seq and index

@@ -1,6 +1,7 @@
 #include "client/session/estimate/run_log.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -21,7 +22,7 @@ namespace {
 // How often a kernel runs that has so many products, others and bytes.
 using KernelCounts = std::map<std::tuple<ProductKind, double, double, double>, double>;
 
-// Kernels that are equal are one line; past the limit the rest are one kernel.
+// Kernels that are equal are one line; past the limit the rest are one kernel of each kind.
 void Add(const std::vector<KernelWork>& kernels, double times, KernelCounts& all) {
   for (const KernelWork& k : kernels)
     all[{k.kind, k.products, k.others, k.bytes}] += k.count * times;
@@ -187,8 +188,8 @@ std::vector<SentGraph> RunLog::Graphs() const {
   return graphs;
 }
 
-RecordedWork RunLog::Work() const {
-  const std::vector<SentGraph> sent = Graphs();
+RecordedWork RunLog::Work(std::vector<SentGraph>* counted) const {
+  std::vector<SentGraph> sent = Graphs();
   RecordedWork work;
   {
     const std::lock_guard lock(mutex_);
@@ -210,19 +211,24 @@ RecordedWork RunLog::Work() const {
     }
     Add(one->kernels, static_cast<double>(of.steps), all);
   }
-  KernelWork rest{.count = 0};
+  std::array<KernelWork, kProductKinds> rests;
+  for (int kind = 0; kind < kProductKinds; ++kind)
+    rests[static_cast<size_t>(kind)] = {.count = 0, .kind = static_cast<ProductKind>(kind)};
   for (const auto& [of, count] : all) {
     const auto& [kind, products, others, bytes] = of;
-    if (work.kernels.size() + 1 < kWorkKernelsMax) {
+    if (work.kernels.size() + rests.size() < kWorkKernelsMax) {
       work.kernels.push_back({products, others, bytes, count, kind});
     } else {
+      KernelWork& rest = rests[static_cast<size_t>(kind)];
       rest.products += products * count;
       rest.others += others * count;
       rest.bytes += bytes * count;
       rest.count = 1;
     }
   }
-  if (rest.count > 0) work.kernels.push_back(rest);
+  for (const KernelWork& rest : rests)
+    if (rest.count > 0) work.kernels.push_back(rest);
+  if (counted != nullptr) *counted = std::move(sent);
   return work;
 }
 

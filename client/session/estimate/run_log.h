@@ -74,8 +74,8 @@ class RunLog {
 
   // In the order in which they were sent first.
   std::vector<SentGraph> Graphs() const;
-  // Reads the graphs. Takes as long as sending them did.
-  RecordedWork Work() const;
+  // Reads the graphs. Takes as long as sending them did. `counted`, if not null: those graphs.
+  RecordedWork Work(std::vector<SentGraph>* counted = nullptr) const;
 
  private:
   struct Sent {

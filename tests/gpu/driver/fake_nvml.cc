@@ -1,5 +1,7 @@
 // NVIDIA's management library for tests: one GPU, at the place of the bus that the fake driver
 // tells, whose clocks a test sets.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -28,12 +30,19 @@ void SetClocks(const char* list) {
   readings = 0;
   std::istringstream numbers(list);
   for (std::string number; std::getline(numbers, number, ',');)
-    clocks.push_back(static_cast<unsigned>(std::atoi(number.c_str())));
+    clocks.push_back(static_cast<unsigned>(std::strtoul(number.c_str(), nullptr, 10)));
+}
+
+// Does not answer where OUTBOARD_FAKE_NVML_HANGS names this function.
+void HangIf(const char* function) {
+  const char* const named = std::getenv("OUTBOARD_FAKE_NVML_HANGS");
+  while (named != nullptr && std::strcmp(named, function) == 0) pause();
 }
 
 }  // namespace
 
 FAKE_API int nvmlInit_v2() {
+  HangIf("nvmlInit_v2");
   std::lock_guard<std::mutex> lock(mutex);
   if (std::getenv("OUTBOARD_FAKE_NVML_FAILS") != nullptr) return kNotSupported;
   initialised = true;
@@ -57,6 +66,7 @@ FAKE_API int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** gpu) {
   return kSuccess;
 }
 FAKE_API int nvmlDeviceGetClockInfo(void* gpu, int which, unsigned* mhz) {
+  HangIf("nvmlDeviceGetClockInfo");
   std::lock_guard<std::mutex> lock(mutex);
   if (!initialised) return kUninitialized;
   if (gpu != &gpu_object || which != 1 || mhz == nullptr) return kInvalidArgument;
