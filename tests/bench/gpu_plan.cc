@@ -186,6 +186,8 @@ absl::StatusOr<PlanSearch> GpuPlan::Search(double seconds, int width) {
   }
   std::vector<Kernel*> costliest;
   for (auto& [encoding, kernel] : distinct) {
+    // Where their times alone take as long, there is no time to search any.
+    if (Now() > end) return PlanSearch{.kernels = distinct.size(), .finished = false};
     OB_ASSIGN_OR_RETURN(const double one, SecondsOf(*kernel.launches[0]));
     kernel.seconds = one * static_cast<double>(kernel.launches.size());
     all += kernel.seconds;

@@ -53,6 +53,7 @@ class GpuPlan {
   // BEAM for so many seconds, of the kernels that take most time; the others stay as they are. Each
   // gets a share of the seconds as large as that of its time. Kernels whose buffers are larger than
   // kSearchBytesMax stay, too.
+  // Where the times of the kernels take as long as the search may, none is searched.
   // Errors: those of the device, which may be of no use then. Nothing has changed.
   absl::StatusOr<PlanSearch> Search(double seconds, int width);
   // Of each launch, after Search: to make another plan with.

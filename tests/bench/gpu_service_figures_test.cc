@@ -32,7 +32,9 @@ TEST(GpuServiceFigures, EachIsMeasured) {
   std::set<std::string> names;
   for (const DeviceFigure& figure : *figures) {
     names.insert(figure.name);
-    if (figure.unit == "s") EXPECT_GT(figure.value, 0) << figure.name;
+    if (figure.unit == "s") {
+      EXPECT_GT(figure.value, 0) << figure.name;
+    }
   }
   EXPECT_EQ(names, (std::set<std::string>{"cuda_step_extra_us", "cuda_first_step_s_gpt2_cold",
                                           "cuda_first_step_s_gpt2_warm"}));
