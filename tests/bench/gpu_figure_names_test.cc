@@ -137,8 +137,8 @@ TEST(GpuFigureNamesDeathTest, WithoutAGpu_EachIsSkippedByName) {
   EXPECT_EXIT(check(), testing::ExitedWithCode(0), "");
 }
 
-// On the tests' own driver, with a PyTorch that takes a second for everything. A group each: ctest runs
-// them beside each other.
+// On the tests' own driver, with a PyTorch that takes a second for everything. A group each:
+// ctest has an entry for each.
 class GpuFigureNamesOfAGroup : public testing::TestWithParam<size_t> {};
 
 TEST_P(GpuFigureNamesOfAGroup, WithAGpu_EachIsReported) {
@@ -197,8 +197,8 @@ TEST(GpuFigureNames, WhatIsNoNumber_IsNoJson) {
   EXPECT_TRUE(absl::StrContains(testing::internal::GetCapturedStdout(), "skipped"));
 }
 
-// scripts/gpu-checks with a stand-in for the benchmark, which reports one figure and half of another
-// and hangs.
+// scripts/gpu-checks with a stand-in for the benchmark, which reports one figure and half of
+// another, and hangs.
 TEST(GpuFigureNames, AGroupThatIsEnded_ListsWhatItHasNotReported) {
   const test::TempFolder folder;
   std::filesystem::create_directories(folder / "bin");

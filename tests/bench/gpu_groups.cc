@@ -319,7 +319,7 @@ void GpuProgramsGroup(GroupSize size) {
   if (!times.ok()) return;
   // PyTorch's whole step is no graph: its host draws the batch and steps the optimiser.
   group.AddMean("cuda_mnist_step_vs_torch", MeanRatio, *times, torch, "mnist_step",
-                "medians, ours kernels alone, theirs with the host: torch.compile with CUDA graphs");
+                "medians, ours kernels alone, theirs with the host: torch.compile, CUDA graphs");
   group.AddRatio("cuda_mnist_step_vs_torch_eager", times->front().seconds, torch,
                  "mnist_step_eager", "medians, ours kernels alone, theirs with the host");
   for (const auto& [figure, prefix, what] :

@@ -15,7 +15,8 @@ struct TorchTimes {
   std::string WhyNot(const std::string& name) const;
 };
 
-// Of a part of torch_gpu.py, which gets at most so many seconds; what it has printed by then counts.
+// Of a part of torch_gpu.py, which gets at most so many seconds; what it has printed by then
+// counts.
 TorchTimes TorchTimesOf(const std::string& part, int seconds_max);
 
 }  // namespace outboard::bench
