@@ -13,10 +13,9 @@
 #include "compiler/kernel/access_profile.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/opt.h"
-#include "compiler/program/hopper/plan.h"
-#include "compiler/program/online/plan.h"
 #include "compiler/rewrite/bind.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/schedule_options.h"
 #include "compiler/starting_opts.h"
 
 namespace outboard::cli {
@@ -140,17 +139,9 @@ absl::StatusOr<std::vector<KernelWork>> ScheduledKernels(const session::SentGrap
                                                          const Target& target) {
   Graph graph;
   OB_ASSIGN_OR_RETURN(const UOp* const sink, DecodeGraph(graph, *sent.encoding));
-  schedule::ScheduleOptions options;
-  if (target.kind == TargetKind::kCuda) {  // as a worker's plans
-    options.computes_scores = [&](const UOp* kernel) {
-      return program::ComputesScores(kernel, target);
-    };
-    options.computes_sums = [&](const UOp* kernel) {
-      return program::ComputesRowSums(kernel, target);
-    };
-  }
   OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule,
-                      schedule::MakeSchedule(graph, sink, target, sent.donated, options));
+                      schedule::MakeSchedule(graph, sink, target, sent.donated,
+                                             ScheduleOptionsFor(target)));
   std::vector<KernelWork> kernels;
   absl::flat_hash_map<const UOp*, KernelWork> known;
   for (const schedule::ScheduledKernel& kernel : schedule.kernels) {

@@ -1,5 +1,7 @@
 // The figures of a part of the benchmark by name. What is not reported by its end is listed as
-// skipped, with the reason, so that no figure vanishes where it cannot be taken.
+// skipped, with the reason, so that no figure vanishes where it cannot be taken. Where the process
+// is killed there is no such end: scripts/gpu-checks then lists those of GpuFigureNames that nobody
+// has reported.
 #pragma once
 
 #include <set>

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/copies.h"
+#include "compiler/schedule_options.h"
 #include "tests/compiler/attention_programs.h"
 #include "tests/compiler/golden_kernels.h"
 #include "tests/compiler/ptx_run.h"
@@ -117,7 +118,7 @@ AssembledKernels AssembleAll(std::span<const GpuProgram> programs, const std::st
     Graph graph;
     const SentProgram sent = program.graph(graph);
     const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(
-        graph, sent.sink, target, sent.donated, EngineScheduleOptions(target)));
+        graph, sent.sink, target, sent.donated, ScheduleOptionsFor(target)));
     for (size_t k = 0; k < schedule.kernels.size(); ++k) {
       const std::string name = absl::StrCat(program.name, " ", k, " for ", arch);
       const auto kernel = compiler.Compile(schedule.kernels[k].ast);

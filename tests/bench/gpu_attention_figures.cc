@@ -14,8 +14,8 @@
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/schedule_options.h"
 #include "tests/bench/gpu_machine_code.h"
-#include "tests/bench/gpu_plan.h"
 #include "tests/compiler/attention_programs.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_run.h"
@@ -110,7 +110,7 @@ absl::Status AddBankWays(const char* arch, int64_t width, bool backward,
                                                    .dtype = DType::kBF16,
                                                    .batch = 1});
   // Scores are computed again, also where so few of them would not be worth it.
-  schedule::ScheduleOptions options = EngineScheduleOptions(target);
+  schedule::ScheduleOptions options = ScheduleOptionsFor(target);
   options.scores = schedule::ScorePolicy::kRecompute;
   OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule,
                       schedule::MakeSchedule(g, sink, target, {}, options));

@@ -161,7 +161,11 @@ absl::StatusOr<DecodeMeasured> MeasureDecode(const DecodeModel& model, double se
     measured.token = {nobeam, nobeam};
     measured.compiled_late = writing.late_plans();
     session->SearchAndMeasure("decode_1b5", search_seconds, measured.token,
-                              [&] { return writing.Seconds(); });
+                              [&] {
+                                const auto seconds = writing.Seconds();
+                                if (seconds.ok()) measured.compiled_late = writing.late_plans();
+                                return seconds;
+                              });
     return measured;
   } catch (const Error& error) {
     return absl::InternalError(absl::StrCat("decode_1b5: ", error.what()));

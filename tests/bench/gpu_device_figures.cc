@@ -109,10 +109,10 @@ constexpr int kFp8Capability = 89;  // sm_89: the first with products of 8-bit f
 // Rows of a product whose error is computed, spread over all of them.
 constexpr int64_t kErrorRows = 16;
 
-// The largest difference from sums in f64, by the sum of the terms' magnitudes: of x times w, both
-// n x n and positive, for some rows.
-double LargestError(const std::string& x, const std::string& w, const std::string& got,
-                    int64_t n) {
+}  // namespace
+
+absl::StatusOr<double> LargestError(const std::string& x, const std::string& w,
+                                    const std::string& got, int64_t n) {
   const auto at = [n](const std::string& matrix, int64_t row, int64_t column) {
     float value = 0;
     std::memcpy(&value, matrix.data() + (row * n + column) * 4, sizeof value);
@@ -131,11 +131,16 @@ double LargestError(const std::string& x, const std::string& w, const std::strin
     for (int64_t column = 0; column < n; ++column) {
       const double sum = sums[static_cast<size_t>(column)];
       const double error = std::abs(at(got, row, column) - sum) / sum;
-      if (!(error <= most)) most = error;  // also where it is no number
+      if (!std::isfinite(error))
+        return absl::InternalError(absl::StrCat("a product of f32 is ", at(got, row, column),
+                                                " where it should be ", sum));
+      most = std::max(most, error);
     }
   }
   return most;
 }
+
+namespace {
 
 struct ProductCase {
   const char* name;
@@ -149,14 +154,18 @@ constexpr ProductCase kProducts[] = {{"matmul_bf16", DType::kBF16},
 
 class Measurement {
  public:
-  Measurement(runtime::Device& device, const DeviceSizes& sizes)
-      : device_(device), sizes_(sizes), target_(worker::TargetOfDevice(device.properties())) {}
+  Measurement(runtime::Device& device, const DeviceSizes& sizes, const FigureReport& report)
+      : device_(device),
+        sizes_(sizes),
+        report_(report),
+        target_(worker::TargetOfDevice(device.properties())) {}
 
   absl::StatusOr<DeviceMeasured> Run() {
     for (const auto part : {&Measurement::Scrub, &Measurement::Copies, &Measurement::Snapshot,
                             &Measurement::Streams, &Measurement::Launches, &Measurement::Products})
       OB_RETURN_IF_ERROR((this->*part)());
-    // Last: a candidate may leave the device of no use.
+    // Last: a candidate may leave the device of no use, or never end.
+    if (sizes_.beam_seconds > 0) TellBeforeSearch(measured_.times);
     if (const absl::Status searched = Search(); !searched.ok()) {
       measured_.failed = std::string(searched.message());
       std::fprintf(stderr, "search: %s\n", searched.ToString().c_str());
@@ -170,6 +179,7 @@ class Measurement {
   void Figure(const std::string& name, double value, const std::string& unit,
               const std::string& note) {
     measured_.figures.push_back({name, unit, note, value});
+    if (report_ != nullptr) report_(measured_.figures.back());
   }
 
   // Before anything else: it overwrites what is free.
@@ -349,8 +359,8 @@ class Measurement {
     OB_ASSIGN_OR_RETURN(const std::string x, plan.Input(0));
     OB_ASSIGN_OR_RETURN(const std::string w, plan.Input(1));
     OB_ASSIGN_OR_RETURN(const std::vector<std::string> results, plan.Results());
-    measured_.fp32_error =
-        std::max(measured_.fp32_error, LargestError(x, w, results[0], sizes_.product));
+    OB_ASSIGN_OR_RETURN(const double error, LargestError(x, w, results[0], sizes_.product));
+    measured_.fp32_error = std::max(measured_.fp32_error, error);
     return absl::OkStatus();
   }
 
@@ -383,10 +393,11 @@ class Measurement {
                                 std::vector<codegen::Opt>())),
                             "; at most 20 are wanted"));
       DeviceTimes& time = TimeOf(product.name);
-      OB_ASSIGN_OR_RETURN(time.seconds, plan->Seconds(sizes_.repeats));
-      time.searched = search.searched > 0;
+      OB_ASSIGN_OR_RETURN(const double seconds, plan->Seconds(sizes_.repeats));
       if (product.by_mma_sync) OB_RETURN_IF_ERROR(CheckMmaSync(*plan));
       if (product.dtype == DType::kF32) OB_RETURN_IF_ERROR(MeasureError(*plan));
+      time.seconds = seconds;
+      time.searched = search.searched > 0;
     }
     for (const Stream& stream : kStreams) {
       // A part of the rows: results of all would take longer to compare than to compute.
@@ -423,6 +434,7 @@ class Measurement {
 
   runtime::Device& device_;
   const DeviceSizes& sizes_;
+  const FigureReport& report_;
   const Target target_;
   DeviceMeasured measured_;
   double copied_ = 0;  // bytes a second
@@ -438,10 +450,11 @@ int64_t StreamRows(int64_t matrices, int64_t columns, int64_t bytes, int64_t mem
   return rows;
 }
 
-absl::StatusOr<DeviceMeasured> MeasureGpuDevice(runtime::Device& device, const DeviceSizes& sizes) {
+absl::StatusOr<DeviceMeasured> MeasureGpuDevice(runtime::Device& device, const DeviceSizes& sizes,
+                                                const FigureReport& report) {
   if (device.properties().form != CompiledKernel::Form::kPtx)
     return absl::InvalidArgumentError("no CUDA device");
-  return Measurement(device, sizes).Run();
+  return Measurement(device, sizes, report).Run();
 }
 
 }  // namespace outboard::bench

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct DeviceFigure {
   std::string name, unit, note;
   double value = 0;
 };
+
+// Called with each figure as soon as it is measured.
+using FigureReport = std::function<void(const DeviceFigure&)>;
 
 struct DeviceSizes {
   int64_t copy_bytes = int64_t{1} << 30;
@@ -48,7 +52,14 @@ int64_t StreamRows(int64_t matrices, int64_t columns, int64_t bytes, int64_t mem
 // Times: "matmul_{bf16,fp32,fp8}" (fp8 from sm_89 on), "matmul_bf16_mma_sync", which is bf16 by
 // mma.sync alone, and "stream_*".
 // `device` is a CUDA device that nobody uses.
-// Errors: those of the device before the searches; DATA_LOSS if a download is short
-absl::StatusOr<DeviceMeasured> MeasureGpuDevice(runtime::Device& device, const DeviceSizes& sizes);
+// Errors: those of the device before the searches; DATA_LOSS if a download is short; INTERNAL if a
+// product of f32 has an infinite error or one that is no number
+absl::StatusOr<DeviceMeasured> MeasureGpuDevice(runtime::Device& device, const DeviceSizes& sizes,
+                                                const FigureReport& report = nullptr);
+
+// The largest difference from sums in f64, by the sum of the terms' magnitudes: of x times w, both
+// n x n of f32 and positive, in 16 rows of `got`. INTERNAL where one is infinite or no number.
+absl::StatusOr<double> LargestError(const std::string& x, const std::string& w,
+                                    const std::string& got, int64_t n);
 
 }  // namespace outboard::bench

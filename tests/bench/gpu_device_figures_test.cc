@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
+#include <limits>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -20,6 +24,7 @@ TEST(GpuDeviceFigures, EachIsMeasured) {
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
   const auto device = ValueOrDie(runtime::MakeDevice(std::string(runtime::kCuda), {}));
+  std::vector<std::string> told;
   const auto measured = MeasureGpuDevice(*device, {.copy_bytes = 1 << 16,
                                                    .stream_bytes = 1 << 15,
                                                    .stream_columns = 64,
@@ -28,7 +33,10 @@ TEST(GpuDeviceFigures, EachIsMeasured) {
                                                    .repeats = 2,
                                                    .beam_width = 1,
                                                    .beam_seconds = 20,
-                                                   .search_seconds = 8});
+                                                   .search_seconds = 8},
+                                         [&](const DeviceFigure& figure) {
+                                           told.push_back(figure.name);
+                                         });
   ASSERT_TRUE(measured.ok()) << measured.status();
   EXPECT_EQ(measured->failed, "");
   std::set<std::string> names;
@@ -41,6 +49,10 @@ TEST(GpuDeviceFigures, EachIsMeasured) {
         "cuda_stream_ratio_adamw", "cuda_graph_us_per_kernel", "cuda_host_us_per_step",
         "cuda_beam_matmul_8192_s", "cuda_matmul_bf16_mma_sync_8192_tflops"})
     EXPECT_TRUE(names.contains(name)) << name;
+  EXPECT_EQ(told.size(), names.size());
+  // What takes no search does not wait for it.
+  const auto at = [&](const char* name) { return std::find(told.begin(), told.end(), name); };
+  EXPECT_LT(at("cuda_host_us_per_step"), at("cuda_beam_matmul_8192_s"));
   std::set<std::string> times;
   for (const DeviceTimes& time : measured->times) {
     EXPECT_GT(time.seconds, 0) << time.name;
@@ -56,6 +68,25 @@ TEST(GpuDeviceFigures, EachIsMeasured) {
   ASSERT_TRUE(said.ok()) << said.status();
   times.insert("matmul_fp32_error");
   EXPECT_EQ((std::set<std::string>(absl::StrSplit(*said, '\n', absl::SkipEmpty()))), times);
+}
+
+TEST(GpuDeviceFigures, AnErrorThatIsNoNumber_IsNotOverwritten) {
+  constexpr int64_t kSide = 32;
+  const auto bytes = [](const std::vector<float>& values) {
+    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+  };
+  const std::string ones = bytes(std::vector<float>(kSide * kSide, 1));
+  std::vector<float> results(kSide * kSide, kSide);
+  results[5] = kSide + 1;
+  const auto error = LargestError(ones, ones, bytes(results), kSide);
+  ASSERT_TRUE(error.ok()) << error.status();
+  EXPECT_DOUBLE_EQ(*error, 1.0 / kSide);
+  for (const float wrong : {std::numeric_limits<float>::quiet_NaN(),
+                            std::numeric_limits<float>::infinity()}) {
+    results[0] = wrong;  // finite ones are behind it
+    const auto refused = LargestError(ones, ones, bytes(results), kSide);
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kInternal) << refused.status();
+  }
 }
 
 TEST(GpuDeviceFigures, AStreamHasItsBytes_OrHalfOfTheMemory) {

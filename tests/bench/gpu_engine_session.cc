@@ -63,6 +63,7 @@ void GpuEngineSession::SearchAndMeasure(const std::string& name, double seconds,
                                         SessionTimes& times,
                                         const std::function<absl::StatusOr<double>()>& measure) {
   if (seconds <= 0) return;
+  std::fprintf(stderr, "%s: %g s without BEAM\n", name.c_str(), times.seconds_nobeam);
   const auto searched = [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(const size_t kernels, Search(seconds));
     try {

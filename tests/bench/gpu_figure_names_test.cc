@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <set>
@@ -19,6 +21,7 @@
 #include "tests/bench/gpu_memory_figures.h"
 #include "tests/bench/report.h"
 #include "tests/compiler/ptx_run.h"
+#include "tests/support/command_output.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::bench {
@@ -117,6 +120,8 @@ void ExpectAllSkipped() {
   };
   groups.insert(groups.end(), others.begin(), others.end());
   for (const GroupNames& group : groups) {
+    const std::vector<std::string> known = GpuFigureNames(group.group);
+    EXPECT_EQ(std::set<std::string>(known.begin(), known.end()), group.names) << group.group;
     const Listed listed = NamesOf(group.run);
     EXPECT_EQ(listed.skipped, group.names) << group.group;
     EXPECT_TRUE(listed.reported.empty()) << group.group;
@@ -132,8 +137,11 @@ TEST(GpuFigureNamesDeathTest, WithoutAGpu_EachIsSkippedByName) {
   EXPECT_EXIT(check(), testing::ExitedWithCode(0), "");
 }
 
-// On the tests' own driver, with a PyTorch that takes a second for everything.
-TEST(GpuFigureNames, WithAGpu_EachIsReported) {
+// On the tests' own driver, with a PyTorch that takes a second for everything. A group each:
+// ctest has an entry for each.
+class GpuFigureNamesOfAGroup : public testing::TestWithParam<size_t> {};
+
+TEST_P(GpuFigureNamesOfAGroup, WithAGpu_EachIsReported) {
   const test::TempFolder folder;
   std::ofstream(folder / "torch_gpu.py")
       << "import subprocess, sys\n"
@@ -143,20 +151,76 @@ TEST(GpuFigureNames, WithAGpu_EachIsReported) {
   for (const auto& [name, value] : {std::pair("OUTBOARD_CUDA_DRIVER", std::string(FAKE_CUDA)),
                                     {"OUTBOARD_FAKE_CUDA_RUNS", "1"},
                                     {"OUTBOARD_FAKE_CUDA_MIB", "64"},
-                                    {"OUTBOARD_GPU_SEARCH_SECONDS", "4"},
+                                    {"OUTBOARD_GPU_SEARCH_SECONDS", "2"},
                                     {"OUTBOARD_TORCH_PYTHON", "python3"},
                                     {"OUTBOARD_BENCH_SOURCES", folder.path()}})
     setenv(name, value.c_str(), 1);
-  for (const GroupNames& group : SizedGroups(GroupSize::kSmall)) {
-    const Listed listed = NamesOf(group.run);
-    std::set<std::string> all = group.names;
-    // The peak of this device is not known.
-    if (all.erase("cuda_gpt2_124m_mfu") > 0)
-      EXPECT_EQ(listed.skipped, (std::set<std::string>{"cuda_gpt2_124m_mfu"}));
-    else
-      EXPECT_TRUE(listed.skipped.empty()) << group.group << " skips " << *listed.skipped.begin();
-    EXPECT_EQ(listed.reported, all) << group.group;
+  const GroupNames group = SizedGroups(GroupSize::kSmall)[GetParam()];
+  const Listed listed = NamesOf(group.run);
+  std::set<std::string> all = group.names;
+  // The peak of this device is not known.
+  if (all.erase("cuda_gpt2_124m_mfu") > 0)
+    EXPECT_EQ(listed.skipped, (std::set<std::string>{"cuda_gpt2_124m_mfu"}));
+  else
+    EXPECT_TRUE(listed.skipped.empty()) << group.group << " skips " << *listed.skipped.begin();
+  EXPECT_EQ(listed.reported, all) << group.group;
+}
+
+INSTANTIATE_TEST_SUITE_P(Groups, GpuFigureNamesOfAGroup, testing::Range<size_t>(0, 4),
+                         [](const auto& info) {
+                           return SizedGroups(GroupSize::kSmall)[info.param].group;
+                         });
+
+TEST(GpuFigureNames, SecondsOfTheSearchThatAreNoNumber_AreRefused) {
+  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  for (const std::string seconds : {"abc", "inf", "nan", "-1", ""}) {
+    setenv("OUTBOARD_GPU_SEARCH_SECONDS", seconds.c_str(), 1);
+    report_json = true;
+    testing::internal::CaptureStdout();
+    GpuStepsGroup(GroupSize::kSmall);
+    const std::string said = testing::internal::GetCapturedStdout();
+    EXPECT_NE(said.find("no number of seconds: " + seconds + "\"}"), std::string::npos) << said;
   }
+  unsetenv("OUTBOARD_GPU_SEARCH_SECONDS");
+}
+
+TEST(GpuFigureNames, WhatIsNoNumber_IsNoJson) {
+  for (const auto& [value, name] : {std::pair(INFINITY, "inf"), {-INFINITY, "-inf"}}) {
+    testing::internal::CaptureStdout();
+    report_json = true;
+    Report("one", value, "s");
+    EXPECT_EQ(testing::internal::GetCapturedStdout(),
+              absl::StrCat("{\"figure\": \"one\", \"skipped\": \"its value is ", name, "\"}\n"));
+  }
+  testing::internal::CaptureStdout();
+  Report("one", NAN, "s");
+  EXPECT_TRUE(absl::StrContains(testing::internal::GetCapturedStdout(), "skipped"));
+}
+
+// scripts/gpu-checks with a stand-in for the benchmark, which reports one figure and half of
+// another, and hangs.
+TEST(GpuFigureNames, AGroupThatIsEnded_ListsWhatItHasNotReported) {
+  const test::TempFolder folder;
+  std::filesystem::create_directories(folder / "bin");
+  const std::string script = folder / "gpu-checks", program = folder / "bin/outboard_bench";
+  std::filesystem::copy_file(OUTBOARD_BENCH_SOURCES "/../../scripts/gpu-checks", script);
+  std::ofstream(program) << "#!/bin/bash\n"
+                            "[[ $1 != --list-figures ]] || { printf '%s\\n' a ab c; exit; }\n"
+                            "echo '{\"figure\": \"ab\", \"value\": 1}'\n"
+                            "printf '{\"figure\": \"c\", \"val'\n"
+                            "sleep 60\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const std::string run = "OUTBOARD_TORCH_PYTHON=none OUTBOARD_GPU_GROUP_SECONDS=1 bash " + script;
+  const absl::StatusOr<std::string> said =
+      test::OutputOf(run + " gpu_steps 2>/dev/null && echo wrong || echo exits with $?");
+  ASSERT_TRUE(said.ok()) << said.status();
+  EXPECT_EQ(*said,
+            "{\"figure\": \"ab\", \"value\": 1}\n"
+            "{\"figure\": \"c\", \"val\n"
+            "{\"figure\": \"a\", \"skipped\": \"the group was ended after 1 s\"}\n"
+            "{\"figure\": \"c\", \"skipped\": \"the group was ended after 1 s\"}\n"
+            "exits with 1\n");
+  EXPECT_FALSE(test::OutputOf(run + " --search-seconds abc").ok());
 }
 
 // Of machine code; the goals are beside the names.

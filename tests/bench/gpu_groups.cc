@@ -1,5 +1,6 @@
 #include "tests/bench/gpu_groups.h"
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -24,7 +26,7 @@
 #include "tests/bench/gpu_step_figures.h"
 #include "tests/bench/gpu_test_figures.h"
 #include "tests/bench/report.h"
-#include "tests/bench/torch_peer.h"
+#include "tests/bench/torch_times.h"
 
 namespace outboard::bench {
 namespace {
@@ -36,29 +38,14 @@ constexpr int kTorchSeconds = 380;
 // Of BEAM in one group; OUTBOARD_GPU_SEARCH_SECONDS is another number, 0 for none.
 constexpr double kSearchSeconds = 80;
 
-double SearchSeconds() {
+// INVALID_ARGUMENT where it is named and no number.
+absl::StatusOr<double> SearchSeconds() {
   const char* const named = std::getenv("OUTBOARD_GPU_SEARCH_SECONDS");
-  double seconds = kSearchSeconds;
-  if (named != nullptr && !absl::SimpleAtod(named, &seconds)) seconds = 0;
-  return seconds;
-}
-
-using Seconds = std::map<std::string, double>;
-
-// Seconds of PyTorch on the GPU for a part of torch_gpu.py, by name; empty: there is none that
-// could. What it has printed when its time is over counts.
-Seconds TorchSeconds(const std::string& part) {
-  Seconds seconds;
-  // In the foreground: whoever ends this group ends it too. The python may begin with variables.
-  const std::string command =
-      absl::StrCat("timeout --foreground ", kTorchSeconds, " env ", TorchPython(), " ",
-                   BenchSources(), "/torch_gpu.py ", part, " 2>/dev/null");
-  FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return seconds;
-  char name[64];
-  double value = 0;
-  while (std::fscanf(pipe, "%63s %lf", name, &value) == 2) seconds[name] = value;
-  pclose(pipe);
+  if (named == nullptr) return kSearchSeconds;
+  double seconds = 0;
+  if (!absl::SimpleAtod(named, &seconds) || !std::isfinite(seconds) || seconds < 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("OUTBOARD_GPU_SEARCH_SECONDS is no number of seconds: ", named));
   return seconds;
 }
 
@@ -76,6 +63,12 @@ class Group : public FigureList {
   // Its own process has the device until the pointer goes; null and a reason where it cannot.
   std::unique_ptr<runtime::Device> Open() {
     if (!HasDevice()) return nullptr;
+    const auto search_seconds = SearchSeconds();
+    if (!search_seconds.ok()) {
+      Failed(search_seconds.status());
+      return nullptr;
+    }
+    search_seconds_ = *search_seconds;
     auto device = runtime::MakeDevice(std::string(runtime::kCuda), {});
     if (!device.ok()) {
       Failed(device.status());
@@ -84,6 +77,8 @@ class Group : public FigureList {
     device_ = (*device)->properties();
     return *std::move(device);
   }
+  // Of BEAM, of an open group.
+  double search_seconds() const { return search_seconds_; }
   const runtime::DeviceProperties& properties() const { return device_; }
 
   void Failed(const absl::Status& status) { Lacks(std::string(status.message())); }
@@ -92,28 +87,36 @@ class Group : public FigureList {
            const std::string& peer, const std::string& note) {
     Report(figure, value, unit, peer, absl::StrCat(device_.name, "; ", note));
   }
-  void Add(const std::vector<DeviceFigure>& figures) {
-    for (const DeviceFigure& figure : figures)
-      Add(figure.name, figure.value, figure.unit, "", figure.note);
+  void Add(const DeviceFigure& figure) {
+    Add(figure.name, figure.value, figure.unit, "", figure.note);
   }
   // PyTorch's seconds by ours, where there are PyTorch's.
-  void AddRatio(const std::string& figure, double ours, const Seconds& torch,
+  void AddRatio(const std::string& figure, double ours, const TorchTimes& torch,
                 const std::string& of_torch, const std::string& note) {
-    const auto theirs = torch.find(of_torch);
-    if (theirs == torch.end()) return Skip(figure, kNoPeer);
+    const auto theirs = torch.seconds.find(of_torch);
+    if (theirs == torch.seconds.end()) return Skip(figure, torch.WhyNot(of_torch));
     Add(figure, theirs->second / ours, "ratio",
         absl::StrCat("ours ", ours * 1e3, " ms, PyTorch ", theirs->second * 1e3, " ms"), note);
   }
-  // A ratio, and that without BEAM in its note; 0: there is none.
-  void AddBoth(const std::string& figure, double ratio, double nobeam, const std::string& note) {
-    if (ratio == 0) return Skip(figure, kNoPeer);
-    Add(figure, ratio, "ratio", absl::StrCat(nobeam, " without BEAM"), note);
+  // What MeanRatio or ConvolutionsRatio says, and the same without BEAM in the note.
+  template <typename Ratio>
+  void AddMean(const std::string& figure, Ratio ratio, const std::vector<DeviceTimes>& ours,
+               const TorchTimes& torch, const std::string& prefix, const std::string& note) {
+    const double searched = ratio(ours, torch.seconds, prefix, &DeviceTimes::seconds);
+    if (searched == 0) return Skip(figure, WhyNoMean(ours, torch, prefix));
+    Add(figure, searched, "ratio",
+        absl::StrCat(ratio(ours, torch.seconds, prefix, &DeviceTimes::seconds_nobeam),
+                     " without BEAM"),
+        absl::StrCat(note, "; ", SearchedOf(ours, prefix)));
   }
-  void AddMean(const std::string& figure, const std::vector<DeviceTimes>& ours,
-               const Seconds& torch, const std::string& prefix, const std::string& note) {
-    AddBoth(figure, MeanRatio(ours, torch, prefix),
-            MeanRatio(ours, torch, prefix, &DeviceTimes::seconds_nobeam),
-            absl::StrCat(note, "; ", SearchedOf(ours, prefix)));
+
+ private:
+  static std::string WhyNoMean(const std::vector<DeviceTimes>& ours, const TorchTimes& torch,
+                               const std::string& prefix) {
+    for (const DeviceTimes& time : ours)
+      if (absl::StartsWith(time.name, prefix) && !torch.seconds.contains(time.name))
+        return torch.WhyNot(time.name);
+    return absl::StrCat("a time of ", prefix, "* is 0");
   }
   // "after BEAM: 7 of 8"
   static std::string SearchedOf(const std::vector<DeviceTimes>& ours, const std::string& prefix) {
@@ -126,10 +129,8 @@ class Group : public FigureList {
     return absl::StrCat("after BEAM: ", searched, " of ", all);
   }
 
- private:
-  static constexpr char kNoPeer[] = "no PyTorch that uses the GPU to compare with";
-
   runtime::DeviceProperties device_;
+  double search_seconds_ = 0;
 };
 
 void ReportConformance(Group& group, runtime::Device& device) {
@@ -183,7 +184,7 @@ std::vector<std::string> DeviceNames() {
 }
 
 // What is compared with PyTorch in the group of the device.
-void CompareWithTorch(Group& group, const DeviceMeasured& measured, const Seconds& torch) {
+void CompareWithTorch(Group& group, const DeviceMeasured& measured, const TorchTimes& torch) {
   constexpr char kMmaSync[] = "_mma_sync";
   for (const DeviceTimes& time : measured.times) {
     const std::string how = time.searched ? "after BEAM" : "without BEAM";
@@ -202,8 +203,9 @@ void CompareWithTorch(Group& group, const DeviceMeasured& measured, const Second
                    "medians, ours without BEAM");
   }
   constexpr char kError[] = "cuda_matmul_fp32_8192_error_vs_torch";
-  const auto error = torch.find("matmul_fp32_error");
-  if (error == torch.end()) return group.Skip(kError, "no PyTorch that uses the GPU");
+  constexpr char kOfTorch[] = "matmul_fp32_error";
+  const auto error = torch.seconds.find(kOfTorch);
+  if (error == torch.seconds.end()) return group.Skip(kError, torch.WhyNot(kOfTorch));
   group.Add(kError, measured.fp32_error / error->second, "ratio",
             absl::StrCat("ours ", measured.fp32_error, ", PyTorch ", error->second),
             "the largest in 16 rows, by the sum of the terms, beside f64; of the same matrices; "
@@ -212,12 +214,35 @@ void CompareWithTorch(Group& group, const DeviceMeasured& measured, const Second
 
 }  // namespace
 
+std::vector<std::string> GpuFigureNames(const std::string& group) {
+  static const std::map<std::string, std::vector<std::string>> names = {
+      {"gpu_device", DeviceNames()},
+      {"gpu_shapes",
+       {"cuda_matmul_shapes_vs_torch", "cuda_attention_forward_vs_torch",
+        "cuda_attention_backward_vs_torch", "cuda_attention_backward_equal_bits"}},
+      {"gpu_programs",
+       {"cuda_mnist_step_vs_torch", "cuda_mnist_step_vs_torch_eager", "cuda_conv_resnet50_vs_torch",
+        "cuda_conv_resnet50_forward_vs_torch", "cuda_decode_1b5_of_bound",
+        "cuda_decode_1b5_vs_torch_compile"}},
+      {"gpu_steps",
+       {"cuda_gpt2_124m_step_vs_torch_compile", "cuda_gpt2_124m_step_vs_torch_eager",
+        "cuda_gpt2_124m_mfu"}},
+      {"gpu_service",
+       {"cuda_step_extra_us", "cuda_first_step_s_mnist_cold", "cuda_first_step_s_mnist_warm",
+        "cuda_first_step_s_gpt2_cold", "cuda_first_step_s_gpt2_warm"}},
+      {"gpu_tests",
+       {"cuda_emulator_conformance", "cuda_device_tests_ratio", "cuda_sanitizer_errors"}},
+  };
+  const auto found = names.find(group);
+  return found == names.end() ? std::vector<std::string>() : found->second;
+}
+
 void GpuDeviceGroup(GroupSize size) {
-  Group group(DeviceNames());
+  Group group(GpuFigureNames("gpu_device"));
   auto device = group.Open();
   if (device == nullptr) return;
   // Half of it for the product of bf16 alone.
-  const double search = SearchSeconds() / 2;
+  const double search = group.search_seconds() / 2;
   DeviceSizes sizes;
   if (size == GroupSize::kSmall)
     sizes = {.copy_bytes = 1 << 16,
@@ -228,45 +253,45 @@ void GpuDeviceGroup(GroupSize size) {
              .repeats = 1,
              .beam_width = 1};
   sizes.beam_seconds = sizes.search_seconds = search;
-  const auto measured = MeasureGpuDevice(*device, sizes);
+  const auto measured = MeasureGpuDevice(
+      *device, sizes, [&](const DeviceFigure& figure) { group.Add(figure); });
   if (!measured.ok()) return group.Failed(measured.status());
   group.Lacks(measured->failed.empty() ? "a device without products of 8-bit floats"
                                        : measured->failed);
-  group.Add(measured->figures);
   device.reset();  // PyTorch gets the memory
-  CompareWithTorch(group, *measured, TorchSeconds("device"));
+  CompareWithTorch(group, *measured, TorchTimesOf("device", kTorchSeconds));
 }
 
 void GpuShapesGroup(GroupSize size) {
-  Group group({"cuda_matmul_shapes_vs_torch", "cuda_attention_forward_vs_torch",
-               "cuda_attention_backward_vs_torch", "cuda_attention_backward_equal_bits"});
+  Group group(GpuFigureNames("gpu_shapes"));
   auto device = group.Open();
   if (device == nullptr) return;
-  const auto measured =
-      MeasureModelShapes(*device, TrialOf(size, SearchSeconds()), DivisorOf(size));
+  const auto report_bits = [&](const ShapesMeasured& so_far) {
+    group.Add("cuda_attention_backward_equal_bits",
+              static_cast<double>(so_far.equal) / static_cast<double>(so_far.steps), "", "",
+              absl::StrCat("steps whose results are the same bits in ", kEqualRuns, " runs, of ",
+                           so_far.steps, "; others:",
+                           so_far.unequal.empty() ? " none" : so_far.unequal));
+  };
+  const auto measured = MeasureModelShapes(*device, TrialOf(size, group.search_seconds()),
+                                           DivisorOf(size), report_bits);
   if (!measured.ok()) return group.Failed(measured.status());
   device.reset();
-  group.Add("cuda_attention_backward_equal_bits",
-            static_cast<double>(measured->equal) / static_cast<double>(measured->steps), "", "",
-            absl::StrCat("steps whose results are the same bits in ", kEqualRuns, " runs, of ",
-                         measured->steps, "; others:",
-                         measured->unequal.empty() ? " none" : measured->unequal));
-  const Seconds torch = TorchSeconds("shapes");
-  constexpr char kNote[] = "geometric mean of medians";
-  group.AddMean("cuda_matmul_shapes_vs_torch", measured->times, torch, "matmul_shape_", kNote);
-  group.AddMean("cuda_attention_forward_vs_torch", measured->times, torch, "attention_forward_",
-                kNote);
-  group.AddMean("cuda_attention_backward_vs_torch", measured->times, torch, "attention_backward_",
-                "geometric mean of medians of whole steps, forward and gradients");
+  const TorchTimes torch = TorchTimesOf("shapes", kTorchSeconds);
+  const std::string note = "geometric mean of medians";
+  for (const auto& [figure, prefix, of] :
+       {std::tuple("cuda_matmul_shapes_vs_torch", "matmul_shape_", ""),
+        {"cuda_attention_forward_vs_torch", "attention_forward_", ""},
+        {"cuda_attention_backward_vs_torch", "attention_backward_",
+         " of whole steps, forward and gradients"}})
+    group.AddMean(figure, MeanRatio, measured->times, torch, prefix, note + of);
 }
 
 void GpuProgramsGroup(GroupSize size) {
-  Group group({"cuda_mnist_step_vs_torch", "cuda_mnist_step_vs_torch_eager",
-               "cuda_conv_resnet50_vs_torch", "cuda_conv_resnet50_forward_vs_torch",
-               "cuda_decode_1b5_of_bound", "cuda_decode_1b5_vs_torch_compile"});
+  Group group(GpuFigureNames("gpu_programs"));
   auto device = group.Open();
   if (device == nullptr) return;
-  const double search = SearchSeconds() / 2;
+  const double search = group.search_seconds() / 2;
   const auto times = MeasureGpuPrograms(*device, TrialOf(size, search), DivisorOf(size));
   device.reset();
   DecodeModel model;
@@ -285,30 +310,28 @@ void GpuProgramsGroup(GroupSize size) {
                            decode->token.seconds * 1e3, " ms; weights at the rate of a copy; ",
                            decode->token.searched, " kernels after BEAM, ", decode->compiled_late,
                            " graphs compiled late; at least 0.6 is wanted"));
-  const Seconds torch = TorchSeconds("programs");
+  const TorchTimes torch = TorchTimesOf("programs", kTorchSeconds);
   if (decode.ok())
     group.AddRatio("cuda_decode_1b5_vs_torch_compile", decode->token.seconds, torch, "decode_1b5",
                    absl::StrCat("medians, ours in one process, ", decode->token.searched,
                                 " kernels after BEAM, ", decode->token.seconds_nobeam * 1e3,
                                 " ms without"));
   if (!times.ok()) return;
-  group.AddMean("cuda_mnist_step_vs_torch", *times, torch, "mnist_step",
-                "kernels alone, medians, PyTorch's by torch.compile with CUDA graphs");
+  // PyTorch's whole step is no graph: its host draws the batch and steps the optimiser.
+  group.AddMean("cuda_mnist_step_vs_torch", MeanRatio, *times, torch, "mnist_step",
+                "medians, ours kernels alone, theirs with the host: torch.compile, CUDA graphs");
   group.AddRatio("cuda_mnist_step_vs_torch_eager", times->front().seconds, torch,
-                 "mnist_step_eager", "kernels alone, medians");
+                 "mnist_step_eager", "medians, ours kernels alone, theirs with the host");
   for (const auto& [figure, prefix, what] :
        {std::tuple("cuda_conv_resnet50_vs_torch", "conv_step_", "forward and both gradients"),
         {"cuda_conv_resnet50_forward_vs_torch", "conv_forward_", "forward"}})
-    group.AddBoth(figure, ConvolutionsRatio(*times, torch, prefix),
-                  ConvolutionsRatio(*times, torch, prefix, &DeviceTimes::seconds_nobeam),
-                  absl::StrCat(what, " of all 53, kernels alone, medians, PyTorch's by cuDNN's "
-                                     "own search; ",
-                               Group::SearchedOf(*times, prefix)));
+    group.AddMean(figure, ConvolutionsRatio, *times, torch, prefix,
+                  absl::StrCat(what, " of all 53, medians, ours kernels alone, theirs a call, by "
+                                     "cuDNN's own search"));
 }
 
 void GpuStepsGroup(GroupSize size) {
-  Group group({"cuda_gpt2_124m_step_vs_torch_compile", "cuda_gpt2_124m_step_vs_torch_eager",
-               "cuda_gpt2_124m_mfu"});
+  Group group(GpuFigureNames("gpu_steps"));
   if (group.Open() == nullptr) return;
   std::vector<GptStep> steps = Gpt2Steps();
   if (size == GroupSize::kSmall)
@@ -321,7 +344,7 @@ void GpuStepsGroup(GroupSize size) {
                       .products = step.options.products};
       step.batch = 1;
     }
-  const double search = SearchSeconds() / 2;
+  const double search = group.search_seconds() / 2;
   const auto times = MeasureGptStep(steps[0], kGptSteps, search);
   // Before PyTorch, which may take all of the time that is left.
   const double peak = PeakBf16Flops(group.properties());
@@ -338,7 +361,7 @@ void GpuStepsGroup(GroupSize size) {
   else
     group.Skip("cuda_gpt2_124m_mfu", std::string(large.status().message()));
   if (!times.ok()) return group.Failed(times.status());
-  const Seconds torch = TorchSeconds("steps");
+  const TorchTimes torch = TorchTimesOf("steps", kTorchSeconds);
   for (const std::string how : {"compile", "eager"})
     group.AddRatio(absl::StrCat("cuda_gpt2_124m_step_vs_torch_", how), times->seconds, torch,
                    absl::StrCat("gpt2_step_", how),
@@ -348,27 +371,28 @@ void GpuStepsGroup(GroupSize size) {
 }
 
 void GpuServiceGroup() {
-  Group group({"cuda_step_extra_us", "cuda_first_step_s_mnist_cold", "cuda_first_step_s_mnist_warm",
-               "cuda_first_step_s_gpt2_cold", "cuda_first_step_s_gpt2_warm"});
+  Group group(GpuFigureNames("gpu_service"));
   if (group.Open() == nullptr) return;
   const auto figures = MeasureGpuService({});
   if (!figures.ok()) return group.Failed(figures.status());
-  group.Add(*figures);
+  for (const DeviceFigure& figure : *figures) group.Add(figure);
 }
 
 void GpuTestsGroup() {
-  Group group({"cuda_emulator_conformance", "cuda_device_tests_ratio", "cuda_sanitizer_errors"});
+  Group group(GpuFigureNames("gpu_tests"));
   auto device = group.Open();
   if (device == nullptr) return;
   // First: it takes half a minute, and the tests may take all that is left of a group's time.
   ReportConformance(group, *device);
   device.reset();
   const SanitizerRuns sanitizer = RunTestsUnderSanitizer();
-  if (!sanitizer.lacks.empty())
+  if (sanitizer.errors == 0 && !sanitizer.lacks.empty())
     group.Skip("cuda_sanitizer_errors", sanitizer.lacks);
-  else
+  else  // what was found counts, also where a tool did not end well
     group.Add("cuda_sanitizer_errors", static_cast<double>(sanitizer.errors), "count", "",
-              "device_test under compute-sanitizer, memcheck and racecheck; 0 are wanted");
+              absl::StrCat("device_test under compute-sanitizer, memcheck and racecheck; ",
+                           sanitizer.lacks, sanitizer.lacks.empty() ? "" : "; ",
+                           "0 are wanted"));
   const TestsOnDevice tests = RunTestsOnDevice();
   if (tests.ran == 0) return group.Lacks("there are no tests in this build (OUTBOARD_TESTS)");
   group.Add("cuda_device_tests_ratio",

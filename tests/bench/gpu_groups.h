@@ -3,11 +3,18 @@
 // lists what it cannot measure, with the reason.
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace outboard::bench {
 
 // How large what a group measures is: whole, or small, which shows that all of it is reported and
 // nothing else, on the tests' own driver. Names are those of the whole.
 enum class GroupSize { kWhole, kSmall };
+
+// The figures of a group, as scripts/bench names it; none: there is no such group. They are known
+// before anything is measured, so that whoever ends a group can tell which it has not reported.
+std::vector<std::string> GpuFigureNames(const std::string& group);
 
 // Copies, streams of memory, launches, large products, the search.
 void GpuDeviceGroup(GroupSize size = GroupSize::kWhole);

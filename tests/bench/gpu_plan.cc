@@ -13,8 +13,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/dtype.h"
 #include "compiler/ir/encoding.h"
-#include "compiler/program/hopper/plan.h"
-#include "compiler/program/online/plan.h"
+#include "compiler/schedule_options.h"
 #include "compiler/search/beam.h"
 #include "tests/bench/report.h"
 #include "worker/compile/in_process_compiler.h"
@@ -71,18 +70,6 @@ int64_t BytesOf(const UOp* kernel) {
 
 }  // namespace
 
-schedule::ScheduleOptions EngineScheduleOptions(const Target& target) {
-  schedule::ScheduleOptions options;
-  if (target.kind != TargetKind::kCuda) return options;
-  options.computes_scores = [&](const UOp* kernel) {
-    return program::ComputesScores(kernel, target);
-  };
-  options.computes_sums = [&](const UOp* kernel) {
-    return program::ComputesRowSums(kernel, target);
-  };
-  return options;
-}
-
 absl::StatusOr<std::unique_ptr<GpuPlan>> GpuPlan::Make(runtime::Device& device,
                                                        const Target& target,
                                                        const GraphMaker& graph,
@@ -91,7 +78,7 @@ absl::StatusOr<std::unique_ptr<GpuPlan>> GpuPlan::Make(runtime::Device& device,
   const SentProgram sent = graph(plan->graph_);
   OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule,
                       schedule::MakeSchedule(plan->graph_, sent.sink, target, sent.donated,
-                                             EngineScheduleOptions(plan->target_)));
+                                             ScheduleOptionsFor(plan->target_)));
   OB_RETURN_IF_ERROR(plan->MakeBuffers(schedule));
   OB_RETURN_IF_ERROR(plan->AddLaunches(schedule, opts));
   return plan;
@@ -199,6 +186,8 @@ absl::StatusOr<PlanSearch> GpuPlan::Search(double seconds, int width) {
   }
   std::vector<Kernel*> costliest;
   for (auto& [encoding, kernel] : distinct) {
+    // Where their times alone take as long, there is no time to search any.
+    if (Now() > end) return PlanSearch{.kernels = distinct.size(), .finished = false};
     OB_ASSIGN_OR_RETURN(const double one, SecondsOf(*kernel.launches[0]));
     kernel.seconds = one * static_cast<double>(kernel.launches.size());
     all += kernel.seconds;
@@ -279,6 +268,11 @@ absl::StatusOr<std::string> GpuPlan::Input(int64_t slot) {
   return Download(inputs_.at(static_cast<size_t>(slot)));
 }
 
+void TellBeforeSearch(std::span<const DeviceTimes> times) {
+  for (const DeviceTimes& time : times)
+    std::fprintf(stderr, "%s: %g s without BEAM\n", time.name.c_str(), time.seconds_nobeam);
+}
+
 absl::StatusOr<std::vector<DeviceTimes>> MeasurePrograms(runtime::Device& device,
                                                          const Target& target,
                                                          std::span<const GpuProgram> programs,
@@ -295,6 +289,8 @@ absl::StatusOr<std::vector<DeviceTimes>> MeasurePrograms(runtime::Device& device
       plan.reset();
     plans.push_back(std::move(plan));
   }
+  if (trial.before_search != nullptr) trial.before_search();
+  if (trial.search_seconds > 0) TellBeforeSearch(times);
   double left = trial.search_seconds, weights = 0;  // of the searches alone
   for (const GpuProgram& program : programs) weights += program.weight;
   for (size_t i = 0; trial.search_seconds > 0 && i < programs.size(); ++i) {

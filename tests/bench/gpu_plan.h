@@ -35,9 +35,6 @@ struct PlanSearch {
   bool finished = true;  // each search of these went to its end
 };
 
-// What an engine asks of its schedules (worker/engine/plans/plan_maker.cc). `target` outlives it.
-schedule::ScheduleOptions EngineScheduleOptions(const Target& target);
-
 // Inputs hold random numbers: floats from 0.125 to 1 with all their digits drawn, so that the
 // device takes the power that it takes for somebody's data (zeros flatter), and integers that are
 // 0. Threads: one.
@@ -56,6 +53,7 @@ class GpuPlan {
   // BEAM for so many seconds, of the kernels that take most time; the others stay as they are. Each
   // gets a share of the seconds as large as that of its time. Kernels whose buffers are larger than
   // kSearchBytesMax stay, too.
+  // Where the times of the kernels take as long as the search may, none is searched.
   // Errors: those of the device, which may be of no use then. Nothing has changed.
   absl::StatusOr<PlanSearch> Search(double seconds, int width);
   // Of each launch, after Search: to make another plan with.
@@ -116,6 +114,8 @@ struct GpuTrial {
   int repeats = 20;
   double search_seconds = 0;  // of all programs together; 0: without BEAM
   int beam_width = 4;
+  // Called when all is measured but what needs a search, which may never end. May be null.
+  std::function<void()> before_search = nullptr;
 };
 
 // One of several programs that are measured together.
@@ -126,6 +126,9 @@ struct GpuProgram {
   // Called before the search, unless it is null.
   std::function<absl::Status(GpuPlan&)> check = nullptr;
 };
+// Writes to stderr what is known before a search, which may never end.
+void TellBeforeSearch(std::span<const DeviceTimes> times);
+
 // Times all programs as the compiler chooses them, then all after BEAM, since a candidate may leave
 // the device of no use: what is not searched then keeps the first time, and `searched` says so.
 // Plans are kept for the search, since a driver takes as long to link a kernel as we to compile it,

@@ -32,7 +32,9 @@ TEST(GpuServiceFigures, EachIsMeasured) {
   std::set<std::string> names;
   for (const DeviceFigure& figure : *figures) {
     names.insert(figure.name);
-    if (figure.unit == "s") EXPECT_GT(figure.value, 0) << figure.name;
+    if (figure.unit == "s") {
+      EXPECT_GT(figure.value, 0) << figure.name;
+    }
   }
   EXPECT_EQ(names, (std::set<std::string>{"cuda_step_extra_us", "cuda_first_step_s_gpt2_cold",
                                           "cuda_first_step_s_gpt2_warm"}));
@@ -53,9 +55,16 @@ TEST(GpuTestFigures, TestsOnTheDevice_AreCounted) {
   EXPECT_FALSE(faulty.failed.empty());
 }
 
-// A stand-in for compute-sanitizer, which runs nothing.
+// A stand-in for compute-sanitizer, which runs nothing and says how many tests have passed.
 TEST(GpuTestFigures, TheSanitizersSummariesAreAdded) {
   const test::TempFolder folder;
+  const auto passed = [](int count, const std::string& more = "") {
+    std::string tests;
+    for (int i = 0; i < count; ++i)
+      tests += R"({"name": "one", "status": "RUN", "result": "COMPLETED"},)";
+    return "echo '{\"testsuites\": [{\"name\": \"s\", \"testsuite\": [" + tests + more +
+           R"({"status": "NOTRUN"}]}]}' > "${GTEST_OUTPUT#json:}")" + "\n";
+  };
   const std::string program = folder / "compute-sanitizer";
   const auto says = [&](const std::string& script) {
     std::ofstream(program) << "#!/bin/bash\n" << script;
@@ -63,13 +72,23 @@ TEST(GpuTestFigures, TheSanitizersSummariesAreAdded) {
     setenv("OUTBOARD_COMPUTE_SANITIZER", program.c_str(), 1);
     return RunTestsUnderSanitizer();
   };
-  SanitizerRuns runs = says(
+  const std::string both =
       "[[ $2 == memcheck ]] && echo '========= ERROR SUMMARY: 2 errors' ||\n"
-      "  echo '========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)'\n");
+      "  echo '========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)'\n";
+  SanitizerRuns runs = says(passed(8) + both);
   EXPECT_EQ(runs.lacks, "");
   EXPECT_EQ(runs.errors, 5);
-  runs = says("echo '========= ERROR SUMMARY: 0 errors'\n");
+  runs = says(passed(8) + "echo '========= ERROR SUMMARY: 2 errors'\n");
   EXPECT_EQ(runs.lacks, "compute-sanitizer --tool racecheck ended without a summary");
+  EXPECT_EQ(runs.errors, 2) << "what memcheck found does not vanish";
+  runs = says(passed(0, R"({"name": "one", "status": "RUN", "result": "SKIPPED"},)") + both);
+  EXPECT_EQ(runs.lacks,
+            "compute-sanitizer --tool memcheck saw 0 tests pass on the device, 1 skipped; "
+            "compute-sanitizer --tool racecheck saw 0 tests pass on the device, 1 skipped");
+  runs = says(passed(8, R"({"name": "bad", "status": "RUN", "failures": [{}]},)") + both);
+  EXPECT_EQ(runs.lacks,
+            "compute-sanitizer --tool memcheck saw tests fail: s.bad ; "
+            "compute-sanitizer --tool racecheck saw tests fail: s.bad ");
   setenv("OUTBOARD_COMPUTE_SANITIZER", "", 1);
   EXPECT_NE(RunTestsUnderSanitizer().lacks, "");
   unsetenv("OUTBOARD_COMPUTE_SANITIZER");

@@ -73,8 +73,9 @@ std::vector<AttentionCase> ModelAttention() {
   return cases;
 }
 
-absl::StatusOr<ShapesMeasured> MeasureModelShapes(runtime::Device& device, const GpuTrial& trial,
-                                                  int64_t divisor) {
+absl::StatusOr<ShapesMeasured> MeasureModelShapes(
+    runtime::Device& device, const GpuTrial& trial, int64_t divisor,
+    const std::function<void(const ShapesMeasured&)>& report) {
   const Target target = worker::TargetOfDevice(device.properties());
   ShapesMeasured measured;
   std::vector<GpuProgram> programs;
@@ -102,7 +103,9 @@ absl::StatusOr<ShapesMeasured> MeasureModelShapes(runtime::Device& device, const
           return CompareRuns(plan, name, measured);
         };
     }
-  OB_ASSIGN_OR_RETURN(measured.times, MeasurePrograms(device, target, programs, trial));
+  GpuTrial reported = trial;
+  if (report != nullptr) reported.before_search = [&] { report(measured); };
+  OB_ASSIGN_OR_RETURN(measured.times, MeasurePrograms(device, target, programs, reported));
   return measured;
 }
 

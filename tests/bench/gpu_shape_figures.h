@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -42,9 +43,11 @@ struct ShapesMeasured {
 inline constexpr int kEqualRuns = 4;
 
 // Each size is divided by `divisor` (at least 1): for tests. Names are those of the whole sizes.
+// `report` is called before the search, with all but its times.
 // Errors: those of the device
-absl::StatusOr<ShapesMeasured> MeasureModelShapes(runtime::Device& device, const GpuTrial& trial,
-                                                  int64_t divisor);
+absl::StatusOr<ShapesMeasured> MeasureModelShapes(
+    runtime::Device& device, const GpuTrial& trial, int64_t divisor,
+    const std::function<void(const ShapesMeasured&)>& report = nullptr);
 
 // The geometric mean of PyTorch's seconds by ours, over the times whose name begins with `prefix`;
 // 0 where one of them has no peer, or there is none. `seconds`: which of ours.

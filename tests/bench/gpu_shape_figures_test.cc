@@ -29,8 +29,12 @@ TEST(GpuShapeFigures, EachIsMeasured) {
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
   const auto device = ValueOrDie(runtime::MakeDevice(std::string(runtime::kCuda), {}));
-  const auto measured = MeasureModelShapes(*device, {.repeats = 1}, /*divisor=*/1 << 20);
+  size_t told = 0;
+  const auto measured =
+      MeasureModelShapes(*device, {.repeats = 1}, /*divisor=*/1 << 20,
+                         [&](const ShapesMeasured& so_far) { told = so_far.steps; });
   ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_EQ(told, measured->steps);
   EXPECT_EQ(measured->steps, ModelAttention().size());
   EXPECT_EQ(measured->equal, measured->steps) << measured->unequal;
   std::set<std::string> names;

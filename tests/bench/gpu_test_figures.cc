@@ -16,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/bench/bounded_run.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/figure_list.h"
 #include "tests/support/temp_folder.h"
@@ -40,6 +41,9 @@ constexpr const char* kOnADevice[] = {"device_test",       "engine_test", "repea
                                       "operator_table_test"};
 constexpr int kSecondsOfAProgram = 150, kSecondsOfAll = 400;
 constexpr int kSecondsOfATool = 60;  // of compute-sanitizer
+// Tests of device_test that have to pass under it on the device, of eleven: fewer errors of fewer
+// tests say nothing.
+constexpr int64_t kSanitizedTestsLeast = 8;
 
 struct TestResults {
   bool ran = false;
@@ -123,22 +127,38 @@ std::optional<int64_t> CountAfter(const std::string& said, const std::string& st
 SanitizerRuns RunTestsUnderSanitizer() {
   SanitizerRuns runs;
   const std::string sanitizer = FindSanitizer(), program = TestsFolder() + "/device_test";
-  if (sanitizer.empty()) {
+  if (sanitizer.empty())
     runs.lacks = "there is no compute-sanitizer (CUDA toolkit; OUTBOARD_COMPUTE_SANITIZER)";
-  } else if (access(program.c_str(), X_OK) != 0) {
+  else if (access(program.c_str(), X_OK) != 0)
     runs.lacks = "device_test is not built";
-  }
+  if (!runs.lacks.empty()) return runs;
+  const test::TempFolder results_folder;
   for (const auto& [tool, summary] : {std::pair("memcheck", "ERROR SUMMARY: "),
                                       {"racecheck", "RACECHECK SUMMARY: "}}) {
-    if (!runs.lacks.empty()) break;
-    const std::string said = OutputOf(absl::StrCat(
-        "OUTBOARD_DEVICE=cuda OUTBOARD_KERNEL_STORE= timeout --foreground ", kSecondsOfATool, " '",
-        sanitizer, "' --tool ", tool, " --print-limit 5 '", program, "' 2>&1 || true"));
-    if (const std::optional<int64_t> errors = CountAfter(said, summary); errors.has_value())
-      runs.errors += *errors;
-    else
-      runs.lacks = absl::StrCat("compute-sanitizer --tool ", tool, " ended without a summary");
-    if (runs.errors > 0) std::fprintf(stderr, "%s\n", said.c_str());
+    const std::string file = absl::StrCat(results_folder / tool, ".json");
+    const BoundedRun run = RunBounded(
+        absl::StrCat("OUTBOARD_DEVICE=cuda OUTBOARD_KERNEL_STORE= GTEST_OUTPUT=json:", file, " '",
+                     sanitizer, "' --tool ", tool, " --print-limit 5 '", program,
+                     "' '--gtest_filter=*/cuda' 2>&1"),
+        kSecondsOfATool);
+    const std::optional<int64_t> errors = CountAfter(run.said, summary);
+    runs.errors += errors.value_or(0);
+    if (errors.value_or(0) > 0) std::fprintf(stderr, "%s\n", run.said.c_str());
+    TestResults results;
+    AddTests(file, results);
+    std::string lacks;
+    if (run.timed_out)
+      lacks = absl::StrCat("was cut off after ", kSecondsOfATool, " s");
+    else if (!errors.has_value())
+      lacks = "ended without a summary";
+    else if (results.failed > 0)
+      lacks = absl::StrCat("saw tests fail: ", results.failures);
+    else if (results.passed < kSanitizedTestsLeast)
+      lacks = absl::StrCat("saw ", results.passed, " tests pass on the device, ", results.skipped,
+                           " skipped");
+    if (!lacks.empty())
+      absl::StrAppend(&runs.lacks, runs.lacks.empty() ? "" : "; ", "compute-sanitizer --tool ",
+                      tool, " ", lacks);
   }
   return runs;
 }
@@ -187,11 +207,13 @@ TestsOnDevice RunTestsOnDevice(const std::string& only) {
       continue;
     }
     const std::string file = absl::StrCat(results_folder / test, ".json");
-    OutputOf(absl::StrCat(
-        "OUTBOARD_DEVICE=cuda OUTBOARD_KERNEL_STORE= OUTBOARD_IDLE_SEARCH=0 OUTBOARD_TEST_CLOUD=1 "
-        "CLOUD=0 OUTBOARD_ROWS_TOGETHER=8 OUTBOARD_RANDOM_GRAPHS=200 OUTBOARD_BIN=",
-        Beside("outboard"), " GTEST_OUTPUT=json:", file, " timeout --foreground ", seconds, " ",
-        program, " >/dev/null 2>&1 || true"));
+    RunBounded(
+        absl::StrCat("OUTBOARD_DEVICE=cuda OUTBOARD_KERNEL_STORE= OUTBOARD_IDLE_SEARCH=0 "
+                     "OUTBOARD_TEST_CLOUD=1 CLOUD=0 OUTBOARD_ROWS_TOGETHER=8 "
+                     "OUTBOARD_RANDOM_GRAPHS=200 OUTBOARD_BIN=",
+                     Beside("outboard"), " GTEST_OUTPUT=json:", file, " ", program,
+                     " >/dev/null 2>&1"),
+        seconds);
     TestResults results;
     AddTests(file, results);
     all.passed += results.passed;

@@ -22,7 +22,9 @@ TestsOnDevice RunTestsOnDevice(const std::string& only = "");
 
 struct SanitizerRuns {
   int64_t errors = 0;  // of memory, and races in shared memory
-  std::string lacks;   // why there is no number; empty: there is one
+  // Why that is not all of them: a tool did not end well, or the tests did not pass on the device.
+  // Empty: it is.
+  std::string lacks;
 };
 // device_test under NVIDIA's compute-sanitizer, as memcheck and as racecheck: the program that
 // OUTBOARD_COMPUTE_SANITIZER names, else the one in PATH or in /usr/local/cuda/bin.

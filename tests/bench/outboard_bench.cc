@@ -268,8 +268,14 @@ int Main(int argc, char** argv) {
       report_json = true;
     } else if (flag == "--only" && i + 1 < argc) {
       only.insert(argv[++i]);
+    } else if (flag == "--list-figures" && i + 1 < argc) {
+      const std::vector<std::string> names = GpuFigureNames(argv[++i]);
+      for (const std::string& name : names) std::printf("%s\n", name.c_str());
+      return names.empty() ? 2 : 0;
     } else {
-      std::fprintf(stderr, "usage: outboard_bench [--json] [--only GROUP ...]\ngroups:\n");
+      std::fprintf(stderr, "usage: outboard_bench [--json] [--only GROUP ...]\n"
+                   "       outboard_bench --list-figures GROUP    of one that needs a GPU\n"
+                   "groups:\n");
       for (const Group& group : groups)
         std::fprintf(stderr, "  %s%s\n", group.name.c_str(),
                      group.only_by_name ? " (takes minutes; runs only where it is named)" : "");

@@ -26,6 +26,8 @@ std::string Escaped(const std::string& text) {
 
 void Report(const std::string& figure, double value, const std::string& unit,
             const std::string& peer, const std::string& note) {
+  if (!std::isfinite(value))  // JSON has no such numbers
+    return ReportSkipped(figure, absl::StrFormat("its value is %g", value));
   if (report_json)
     absl::PrintF(
         "{\"figure\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"peer\": \"%s\", \"note\": "

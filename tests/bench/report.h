@@ -9,6 +9,7 @@ namespace outboard::bench {
 
 extern bool report_json;
 
+// A value that is infinite or no number is reported as skipped, with that as the reason.
 // `peer` names the reference that `value` is compared with, `note` describes the measurement.
 void Report(const std::string& figure, double value, const std::string& unit,
             const std::string& peer = "", const std::string& note = "");

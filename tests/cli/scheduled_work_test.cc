@@ -82,6 +82,15 @@ TEST(ScheduledWork, WhatIsComputedTogether_IsOneKernel_AndReadsEachArrayOnce) {
   }
 }
 
+// Blocks of a cluster divide such a sum, as in a worker's plans; warps leave its parts to a second.
+TEST(ScheduledWork, ASumThatBlocksDivide_IsOneKernel) {
+  Graph g;
+  const UOp* const product = Product(g, Param(g, 0, DType::kBF16, {128, 4096}),
+                                     Param(g, 1, DType::kBF16, {4096, 128}));
+  EXPECT_EQ(KernelsOf(product, CudaTarget("sm_90a", 132)).size(), 1u);
+  EXPECT_EQ(KernelsOf(product, CudaTarget("sm_90", 132)).size(), 2u);
+}
+
 TEST(ScheduledWork, AVariable_HasTheValueOfItsBinding) {
   Graph g;
   const UOp* const n = Var(g, 0, 1, 100'000);

@@ -16,6 +16,7 @@
 #include "compiler/program/hopper/parts.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/schedule_options.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/ptx_run.h"
 
@@ -48,9 +49,7 @@ schedule::Schedule ScheduleOf(Graph& g, const UOp* result, const Target& target)
   const std::string bytes = EncodeGraph(Sink(g, {result}))->bytes;
   const auto sink = DecodeGraph(g, bytes);
   OB_CHECK_OK(sink.status());
-  schedule::ScheduleOptions options;
-  options.parts_of_sum = [&](const UOp* kernel) { return program::PartsOfSum(kernel, target); };
-  auto schedule = schedule::MakeSchedule(g, *sink, target, {}, options);
+  auto schedule = schedule::MakeSchedule(g, *sink, target, {}, ScheduleOptionsFor(target));
   OB_CHECK_OK(schedule.status());
   return *std::move(schedule);
 }

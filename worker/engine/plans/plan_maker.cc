@@ -9,9 +9,7 @@
 #include "base/check.h"
 #include "compiler/copies.h"
 #include "compiler/ir/print.h"
-#include "compiler/program/hopper/parts.h"
-#include "compiler/program/hopper/plan.h"
-#include "compiler/program/online/plan.h"
+#include "compiler/schedule_options.h"
 
 namespace outboard::worker {
 
@@ -293,17 +291,9 @@ absl::StatusOr<std::unique_ptr<ExecutionPlan>> PlanMaker::Make(const PlanRequest
 }
 
 schedule::ScheduleOptions PlanMaker::ScheduleOptionsOf() const {
-  schedule::ScheduleOptions options{.scores = scores_, .overwrites = overwrites_};
-  if (target_.kind != TargetKind::kCuda) return options;
-  options.computes_scores = [this](const UOp* kernel) {
-    return program::ComputesScores(kernel, target_);
-  };
-  options.computes_sums = [this](const UOp* kernel) {
-    return program::ComputesRowSums(kernel, target_);
-  };
-  options.parts_of_sum = [this](const UOp* kernel) {
-    return program::PartsOfSum(kernel, target_);
-  };
+  schedule::ScheduleOptions options = ScheduleOptionsFor(target_);
+  options.scores = scores_;
+  options.overwrites = overwrites_;
   return options;
 }
 
