@@ -76,7 +76,8 @@ struct MmaProduct {
 };
 
 // How an index moves with a range that it divides: by range / period * of_quotients, and by
-// range % period * of_remainders. `period` is 0 where it does no such thing.
+// range % period * of_remainders, in elements. `period`, in steps of the range, is 0 where it does
+// no such thing.
 struct PeriodicMoves {
   int64_t period = 0;
   uint64_t of_quotients = 0, of_remainders = 0;
