@@ -255,7 +255,7 @@ class Finder {
     const Affine& index = forms_.Of(load->src[0]->src[1]);
     const UOp* const node = kernel_.ranges[range].node;
     const PeriodicMoves periodic = PeriodicMovesOf(index, node);
-    const int64_t period = periodic.period;
+    const int64_t period = periodic.divisor;
     if ((period == 0 ? index.CoefficientOf(node) : periodic.of_remainders) != 1) return 0;
     if (load->src.size() == 3 && In(kernel_.DepsOf(load->src[1]), range)) return 1;
     if (kernel_.ranges[range].end() != nullptr) return 1;
@@ -341,14 +341,14 @@ PeriodicMoves PeriodicMovesOf(const Affine& index, const UOp* range) {
   const auto find = [&](Op op, uint64_t& stride) {
     for (const auto& [term, coefficient] : index.terms)
       if (Divides(term, op, range) &&
-          (moves.period == 0 || term->src[1]->int_value() == moves.period)) {
-        moves.period = term->src[1]->int_value();
+          (moves.divisor == 0 || term->src[1]->int_value() == moves.divisor)) {
+        moves.divisor = term->src[1]->int_value();
         stride = coefficient;
       }
   };
   find(Op::kMod, moves.of_remainders);
-  if (moves.period != 0) find(Op::kIDiv, moves.of_quotients);
-  if (moves.period <= 0 || RangeOf(range).extent() % moves.period != 0 ||
+  if (moves.divisor != 0) find(Op::kIDiv, moves.of_quotients);
+  if (moves.divisor <= 0 || RangeOf(range).extent() % moves.divisor != 0 ||
       index.CoefficientOf(range) != 0)
     return {};
   return moves;

@@ -75,11 +75,11 @@ struct MmaProduct {
   bool adds_rows = false;          // has stores of sums (kernel/row_sums.h)
 };
 
-// How an index moves with a range that it divides: by range / period * of_quotients, and by
-// range % period * of_remainders, in elements. `period`, in steps of the range, is 0 where it does
+// How an index moves with a range that it divides: by range / divisor * of_quotients, and by
+// range % divisor * of_remainders, in elements. `divisor`, in steps of the range, is 0 where it does
 // no such thing.
 struct PeriodicMoves {
-  int64_t period = 0;
+  int64_t divisor = 0;
   uint64_t of_quotients = 0, of_remainders = 0;
 };
 PeriodicMoves PeriodicMovesOf(const Affine& index, const UOp* range);

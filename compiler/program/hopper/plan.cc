@@ -80,11 +80,11 @@ std::vector<ViewDim> DimsOf(const LoopNest& kernel, const codegen::Affine& index
   for (size_t i = ranges.size(); i-- > 0;) {
     const codegen::Range& range = kernel.ranges[ranges[i]];
     const codegen::PeriodicMoves periodic = codegen::PeriodicMovesOf(index, range.node);
-    if (periodic.period == 0) {
+    if (periodic.divisor == 0) {
       add(range.extent, index.CoefficientOf(range.node));
     } else {
-      add(periodic.period, periodic.of_remainders);
-      add(range.extent / periodic.period, periodic.of_quotients);
+      add(periodic.divisor, periodic.of_remainders);
+      add(range.extent / periodic.divisor, periodic.of_quotients);
     }
   }
   if (dims.empty())
