@@ -76,8 +76,8 @@ struct MmaProduct {
 };
 
 // How an index moves with a range that it divides: by range / divisor * of_quotients, and by
-// range % divisor * of_remainders, in elements. `divisor`, in steps of the range, is 0 where it does
-// no such thing.
+// range % divisor * of_remainders, in elements. `divisor`, in steps of the range, is 0 where it
+// does no such thing.
 struct PeriodicMoves {
   int64_t divisor = 0;
   uint64_t of_quotients = 0, of_remainders = 0;
