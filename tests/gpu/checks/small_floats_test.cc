@@ -146,15 +146,15 @@ TEST(Parser, WhatItDoesNotKnow_IsNamedWithItsLine) {
   const auto error = [](const std::string& body) {
     return std::string(Parse(KernelText({".u64"}, body)).status().message());
   };
-  EXPECT_EQ(error("frobnicate.b32 %r1, %r2;"), "PTX line 13: frobnicate.b32: unknown instruction");
+  EXPECT_EQ(error("frobnicate.b32 %r1, %r2;"), "PTX line 14: frobnicate.b32: unknown instruction");
   EXPECT_EQ(error("\nadd.odd.s32 %r1, %r2, %r3;"),
             "PTX line 14: add.odd.s32: unknown modifier '.odd'");
-  EXPECT_EQ(error("add.s32 %r1, %r2, %r999;"), "PTX line 13: add.s32: unknown operand '%r999'");
-  EXPECT_EQ(error("add.s32 %r1, %r2;"), "PTX line 13: add.s32: has 2 operands");
-  EXPECT_EQ(error("bra NOWHERE;"), "PTX line 13: no label 'NOWHERE'");
+  EXPECT_EQ(error("add.s32 %r1, %r2, %r999;"), "PTX line 14: add.s32: unknown operand '%r999'");
+  EXPECT_EQ(error("add.s32 %r1, %r2;"), "PTX line 14: add.s32: has 2 operands");
+  EXPECT_EQ(error("bra NOWHERE;"), "PTX line 14: no label 'NOWHERE'");
   EXPECT_EQ(
       error("wgmma.mma_async.sync.aligned.m64n7k16.f32.bf16.bf16 {%f1}, %d1, %d2, 1, 1, 1, 0, 0;"),
-      "PTX line 13: wgmma.mma_async.sync.aligned.m64n7k16.f32.bf16.bf16: unknown shape");
+      "PTX line 14: wgmma.mma_async.sync.aligned.m64n7k16.f32.bf16.bf16: unknown shape");
   // 8-bit operands lie along k: nothing says otherwise.
   const auto small = [&](const std::string& after) {
     return error(
