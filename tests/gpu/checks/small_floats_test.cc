@@ -148,7 +148,7 @@ TEST(Parser, WhatItDoesNotKnow_IsNamedWithItsLine) {
   };
   EXPECT_EQ(error("frobnicate.b32 %r1, %r2;"), "PTX line 14: frobnicate.b32: unknown instruction");
   EXPECT_EQ(error("\nadd.odd.s32 %r1, %r2, %r3;"),
-            "PTX line 14: add.odd.s32: unknown modifier '.odd'");
+            "PTX line 15: add.odd.s32: unknown modifier '.odd'");
   EXPECT_EQ(error("add.s32 %r1, %r2, %r999;"), "PTX line 14: add.s32: unknown operand '%r999'");
   EXPECT_EQ(error("add.s32 %r1, %r2;"), "PTX line 14: add.s32: has 2 operands");
   EXPECT_EQ(error("bra NOWHERE;"), "PTX line 14: no label 'NOWHERE'");
