@@ -113,7 +113,7 @@ int BehindStreams(int fd) {
 // Starts the process that runs the trials, in a session of its own, so that no terminal's end or
 // Ctrl-C reaches it. It is forked and executes no program: `outboard` takes 16 ms to start.
 absl::Status StartRunner(const SweepFolder& folder) {
-  // They would not run in the forked process, and what they have locked would stay so there.
+  // fork() copies the calling thread alone: a mutex that another one holds would stay locked there.
   if (HasOtherThreads())
     return absl::InternalError("a process with several threads cannot start a sweep");
   OB_ASSIGN_OR_RETURN(const int claimed, folder.Claim());

@@ -188,8 +188,8 @@ class Chooser {
     return node->src[0]->dtype == DType::kBF16 || node->src[0]->dtype == DType::kF16;
   }
 
-  // The factors of sums of products that are unpacked, as they are and not windows of them, and
-  // what they are made of.
+  // Finds the factors of sums of products that are unpacked (not through windows), and the values
+  // that they are computed from.
   void FindFactors() {
     std::vector<const UOp*> open;
     for (const UOp* node : order_) {

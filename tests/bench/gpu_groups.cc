@@ -335,15 +335,7 @@ void GpuStepsGroup(GroupSize size) {
   if (group.Open() == nullptr) return;
   std::vector<GptStep> steps = Gpt2Steps();
   if (size == GroupSize::kSmall)
-    for (GptStep& step : steps) {
-      step.options = {.vocabulary = 64,
-                      .layers = 1,
-                      .width = 32,
-                      .heads = 2,
-                      .context = 16,
-                      .products = step.options.products};
-      step.batch = 1;
-    }
+    for (GptStep& step : steps) step = SmallStep(step);
   const double search = group.search_seconds() / 2;
   const auto times = MeasureGptStep(steps[0], kGptSteps, search);
   // Before PyTorch, which may take all of the time that is left.

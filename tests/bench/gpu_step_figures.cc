@@ -81,6 +81,17 @@ std::vector<GptStep> Gpt2Steps() {
   return {{"gpt2_step", gpt2, 8}, {"gpt2_step_32", gpt2, 32}};
 }
 
+GptStep SmallStep(GptStep step) {
+  step.options = {.vocabulary = 64,
+                  .layers = 1,
+                  .width = 32,
+                  .heads = 2,
+                  .context = 16,
+                  .products = step.options.products};
+  step.batch = 1;
+  return step;
+}
+
 absl::StatusOr<SessionTimes> MeasureGptStep(const GptStep& step, int steps, double search_seconds) {
   OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuEngineSession> session, GpuEngineSession::Open());
   return Train(step, steps, *session, search_seconds);

@@ -23,6 +23,8 @@ struct GptStep {
 };
 // "gpt2_step" (8 passages) and "gpt2_step_32".
 std::vector<GptStep> Gpt2Steps();
+// The same step of a network so small that the tests' driver computes it in a second.
+GptStep SmallStep(GptStep step);
 
 // Seconds of one step: the median of kRounds rounds, each the mean of `steps` of them, after two
 // others; then the same after BEAM of the kernels that take most time, for `search_seconds`: the

@@ -18,14 +18,7 @@ TEST(GpuStepFigures, AStepIsMeasured) {
   setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
-  GptStep step = Gpt2Steps()[0];
-  step.options = {.vocabulary = 64,
-                  .layers = 1,
-                  .width = 32,
-                  .heads = 2,
-                  .context = 16,
-                  .products = step.options.products};
-  step.batch = 1;
+  const GptStep step = SmallStep(Gpt2Steps()[0]);
   const auto times = MeasureGptStep(step, /*steps=*/1, /*search_seconds=*/2);
   ASSERT_TRUE(times.ok()) << times.status();
   EXPECT_GT(times->seconds, 0);

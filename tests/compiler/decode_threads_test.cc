@@ -38,12 +38,7 @@ Ran RunOnThreads(const Target& target, const DecodedGraph& recorded,
   Graph graph;
   const auto schedule = ValueOrDie(schedule::MakeSchedule(graph, recorded.sink, target));
   if (std::getenv("DUMP") != nullptr) std::printf("%s", ScheduleToString(schedule).c_str());
-  std::vector<int64_t> vars;
-  for (const Binding& binding : recorded.bindings) {
-    vars.resize(std::max(vars.size(), static_cast<size_t>(binding.slot) + 1));
-    vars[binding.slot] = binding.value;
-  }
-  OB_CHECK(vars.empty());
+  OB_CHECK(recorded.bindings.empty());  // RunGuarded takes no VARs
   Buffers memory;
   int values = -1;
   for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {

@@ -3,9 +3,9 @@
 //
 // By graphs alone: each kernel takes the longer of its arithmetic and its memory traffic, at the
 // rates of the class (its price file promises them, the rate check measures them), and something to
-// be started. The constants are processors' as tests/bench/estimate_figures.cc measured them; a
-// class is told apart by its rates alone, some of them of matrix units. Not counted: kernels that
-// are compiled for the first time, waiting in the queue, values that travel over a network.
+// be started. The constants are processors' as tests/bench/estimate_figures.cc measured them; the
+// rates alone differ between classes, those of matrix units among them. Not counted: compiling,
+// waiting in the queue, values that travel over a network.
 //
 // What a class does not say is not guessed: then there are no seconds, and `unknown` says why.
 // Threads: pure.

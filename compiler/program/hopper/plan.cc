@@ -45,7 +45,7 @@ int64_t StrideOf(const LoopNest& kernel, const codegen::Affine& index,
   return below == 1 ? stride(ranges.back()) : all;
 }
 
-// How many terms of the index are these ranges, or what they are divided by.
+// How many terms of the index are one of these ranges, its quotient or its remainder.
 size_t TermsOf(const LoopNest& kernel, const codegen::Affine& index,
                std::initializer_list<const std::vector<int>*> ranges) {
   size_t terms = 0;

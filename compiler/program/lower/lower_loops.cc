@@ -58,7 +58,7 @@ ValueId Lowering::ReachesBelowEnds(const std::vector<int>& ranges, ValueId first
   for (size_t i = ranges.size(); i-- > 0;) {
     const int64_t extent = kernel_.ranges[ranges[i]].extent;
     const UOp* const end = kernel_.ranges[ranges[i]].end();
-    // Then the points after the first one do not begin the range anew.
+    // Whether the range only grows within a tile: an inner one may wrap around to 0.
     const bool grows = i == 0 || extent * below % size == 0;
     if (end != nullptr && grows) {
       const ValueId value = b_.Divide(first, below);

@@ -44,9 +44,9 @@ bool HasSmallProducts(const program::Program& program) {
   });
 }
 
-// Passes of NVPTX's list that are left out. This one looks for sums that occur in pieces elsewhere,
-// for each pair of operands anew: an eighth of the time of a training step's kernels, which have as
-// many machine instructions without it (docs/measurements/2026-11-29-gpu-compile.md).
+// Passes of NVPTX's list that are left out. N-ary reassociation compares each sum with all others
+// to reuse a part of it: an eighth of the time of compiling a training step's kernels, which have
+// as many machine instructions without it (docs/measurements/2026-11-29-gpu-compile.md).
 constexpr absl::string_view kLeftOut[] = {"Nary reassociation"};
 // Where indices have 32 bits also those that look for what 64-bit addresses have in common, which
 // the printer says (GpuPrinter::Address; docs/decisions/185-accesses-and-indices.md).
