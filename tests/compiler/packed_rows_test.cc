@@ -50,7 +50,8 @@ TEST(PackedRows, WeightsAreNeverUnpackedToMemory) {
 
 // A panel of the weights is unpacked for many rows at once, in memory of the thread's own.
 TEST(PackedRows, ManyRows_ShareWhatIsUnpacked) {
-  for (const Weights weights : {Weights::kInt8, Weights::kQ8, Weights::kQ4}) {
+  for (const Weights weights :
+       {Weights::kInt8, Weights::kQ8, Weights::kQ4, Weights::kU32}) {
     Graph recorded, graph;
     const PackedProduct product{.rows = 256, .columns = 512, .weights = weights};
     const auto schedule =
@@ -110,6 +111,18 @@ TEST(PackedRows, ComputeWhatTheInterpreterDoes) {
       SCOPED_TRACE(absl::StrCat(rows, " rows, ", name));
       ExpectComputed({.rows = rows, .columns = 80, .terms = 256, .weights = weights});
     }
+}
+
+TEST(PackedRows, EightNumbersInAWord) {
+  for (const int64_t rows : {1, 8, 33, 256, 4096}) {
+    SCOPED_TRACE(rows);
+    const PackedProduct product{.rows = rows, .columns = 512, .weights = Weights::kU32};
+    EXPECT_LE(LargestTemporary(product), std::min(product.BytesOfSums(), product.WeightBytes()));
+  }
+  for (const int64_t rows : {1, 8, 33, 130}) {
+    SCOPED_TRACE(rows);
+    ExpectComputed({.rows = rows, .columns = 80, .terms = 256, .weights = Weights::kU32});
+  }
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ int64_t PackedProduct::WeightBytes() const {
     case Weights::kInt8: return columns * terms;
     case Weights::kQ8: return columns * terms / kBlock * 34;
     case Weights::kQ4: return columns * terms / kBlock * 18;
+    case Weights::kU32: return columns * terms / 2;
   }
   return 0;
 }
@@ -54,6 +55,13 @@ const UOp* PackedProduct::Record(Graph& graph) const {
               .reshape({columns, terms});
       break;
     }
+    case Weights::kU32: {
+      const Tensor words = Tensor::zeros({columns, terms / 8, 1}, DType::kU32).state_();
+      const Tensor bits = Tensor::arange(8).cast(DType::kU32) * Arg(4);
+      w = (((words >> bits) & Arg(15)).cast(DType::kF32) - Arg(8)).reshape({columns, terms}) *
+          Tensor::zeros({columns, 1}).state_();
+      break;
+    }
   }
   realize(std::vector<Tensor>{x.cast(w.dtype()).matmul(w.transpose(), DType::kF32)});
   const UOp* const sink = ValueOrDie(DecodeGraph(graph, *session->last.graph));
@@ -69,7 +77,8 @@ std::string PackedProduct::RandomBytes(const UOp* param, std::mt19937& random) c
     if (IsFloat(param->dtype))
       StoreFloat(param->dtype, static_cast<double>(random() % 17) / 8 - 1, at);
     else
-      *at = static_cast<char>(random());
+      for (int byte = 0; byte < ByteWidth(param->dtype); ++byte)
+        at[byte] = static_cast<char>(random());
   }
   if (param->dtype == DType::kU8) {
     const int64_t block = weights == Weights::kQ8 ? 34 : 18;

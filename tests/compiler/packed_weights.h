@@ -10,7 +10,8 @@
 
 namespace outboard::test {
 
-enum class Weights { kBf16, kInt8, kQ8, kQ4 };
+// kU32: eight numbers of 4 bits in each u32, with a scale for each column.
+enum class Weights { kBf16, kInt8, kQ8, kQ4, kU32 };
 inline constexpr std::pair<Weights, const char*> kAllWeights[] = {{Weights::kBf16, "bf16"},
                                                                   {Weights::kInt8, "int8"},
                                                                   {Weights::kQ8, "Q8_0"},
