@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <string>
 
 #include "compiler/compiled_kernel.h"
+#include "compiler/divide_up.h"
 #include "compiler/program/program.h"
 
 namespace outboard::render {
@@ -23,15 +23,14 @@ struct GridShape {
 inline GridShape GridOf(const program::Program& program, int64_t columns_max) {
   const int64_t blocks = program.Extent(program::Grid::kBlock), cluster = program.cluster;
   const int64_t whole = std::max(columns_max / cluster, int64_t{1}) * cluster;
-  const auto up = [](int64_t a, int64_t b) { return a / b + (a % b > 0 ? 1 : 0); };
-  const int64_t rows = up(blocks, whole);
-  return {.columns = up(up(blocks, rows), cluster) * cluster, .rows = rows};
+  const int64_t rows = DivideUp(blocks, whole);
+  return {.columns = DivideUp(DivideUp(blocks, rows), cluster) * cluster, .rows = rows};
 }
 
 // Of CUDA, along the first axis and the second. HIP has them as well.
 inline constexpr int64_t kGridColumnsMax = (int64_t{1} << 31) - 1, kGridRowsMax = (1 << 16) - 1;
 // Of grids without a limit that a program could reach.
-inline constexpr int64_t kColumnsUnlimited = std::numeric_limits<int64_t>::max();
+inline constexpr int64_t kColumnsUnlimited = int64_t{1} << 62;
 
 inline CompiledKernel LaunchShapeOf(const program::Program& program, const std::string& symbol,
                                     CompiledKernel::Form form,
