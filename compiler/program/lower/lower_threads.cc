@@ -10,6 +10,8 @@
 #include <bit>
 
 #include "base/check.h"
+#include "compiler/divide_up.h"
+#include "compiler/optimize/threads/row_copy.h"
 #include "compiler/program/lower/lowering.h"
 
 namespace outboard::program {
@@ -31,6 +33,10 @@ void Lowering::OpenBlock() {
     copy_layouts_.push_back(codegen::LayOutCopy(kernel_, *plan_, copy));
     copies_.push_back(b_.Alloc(Space::kShared, copy.load->dtype, copy_layouts_.back().elements));
   }
+  for (const int64_t slot : plan_->row_copies)
+    rows_[slot].memory =
+        b_.Alloc(Space::kShared, kernel_.slot_dtypes[static_cast<size_t>(slot)],
+                 codegen::LayOutRows(kernel_, *plan_, slot)->elements);
 }
 
 // ---- who computes what
@@ -202,6 +208,36 @@ void Lowering::CopiesForStep(const Reduction& sums) {
 void Lowering::ReadCopies(const Reduction& sums) {
   for (size_t i = 0; i < copies_.size(); ++i)
     if (plan_->copies[i].group == sums.index) copied_[plan_->copies[i].load] = i;
+}
+
+void Lowering::CopyRows() {
+  if (plan_->row_copies.empty()) return;
+  for (const int64_t slot : plan_->row_copies) {
+    const codegen::RowLayout layout = *codegen::LayOutRows(kernel_, *plan_, slot);
+    Rows& rows = rows_.at(slot);
+    ValueId first = b_.Int(layout.first);
+    for (const auto& [range, coefficient] : layout.rows)
+      first = b_.Plus(first, b_.Times(bound_[range].step, coefficient * bound_[range].tile_step));
+    rows.offset = Negated(first);
+    const int64_t pieces = layout.elements / layout.piece, count = DivideUp(pieces, threads_);
+    const ValueId number =
+        b_.Loop(count, count <= kCopiesWrittenOutMax ? How::kUnroll : How::kPlain);
+    const ValueId piece = b_.Plus(b_.Times(number, threads_), thread_);
+    const ValueId some = pieces % threads_ == 0 ? -1 : b_.If(b_.Less(piece, b_.Int(pieces)));
+    const ValueId to = b_.Times(piece, layout.piece), from = b_.Plus(first, to);
+    Instruction copy{.code = Code::kCopy,
+                     .src = {rows.memory, to, buffers_[static_cast<size_t>(slot)], from},
+                     .imm = {layout.piece, layout.piece > 1 ? 1 : 0, 0}};
+    if (layout.may_end)
+      copy.src.push_back(
+          b_.Less(from, b_.Int(kernel_.slot_elements[static_cast<size_t>(slot)])));
+    b_.Add(std::move(copy));
+    if (some >= 0) b_.EndIf(some);
+    b_.End(number);
+  }
+  b_.Add({.code = Code::kCommit});
+  b_.Add({.code = Code::kWait, .imm = {0, 0, 0}});
+  b_.Barrier();
 }
 
 // The elements of the next step are loaded before this one is computed, and wait in registers.

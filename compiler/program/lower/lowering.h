@@ -249,6 +249,8 @@ class Lowering {
   // Whether this thread stores what depends on these ranges, at this point; -1: it does.
   ValueId StoresHere(RangeSet deps);
   void OpenBlock();
+  // Rows that the block reads as a whole; by all of its threads.
+  void CopyRows();
   void JoinResults(int index, const Reduction& sums);
   void JoinThroughMemory(const codegen::Joining& joining, const Reduction& sums,
                          const std::vector<ValueId>& totals);
@@ -440,6 +442,12 @@ class Lowering {
   std::vector<ValueId> copies_;               // as in the plan
   std::vector<codegen::CopyLayout> copy_layouts_;
   absl::flat_hash_map<const UOp*, size_t> copied_;  // what is read from there now
+  // By slot: the block's copy of its rows, and what is added to a place in the buffer for that in
+  // the copy; -1: they are not there yet.
+  struct Rows {
+    ValueId memory = -1, offset = -1;
+  };
+  absl::flat_hash_map<int64_t, Rows> rows_;
   int64_t threads_ = 1;
   ValueId thread_ = -1;
   std::vector<std::vector<ValueId>> shared_;  // by group and node
