@@ -56,8 +56,8 @@
 //                         warp, then warp by warp
 //   LOCAL    load 0       the kernel's load number `load` is copied to memory of the block for each
 //                         step of the loop of the innermost range of the reduction that reads it.
-//                         Where SHARE divides that, before: all rows that the block reads of the
-//                         load's buffer are copied once, as they lie there (threads/row_copy.h)
+//                         Behind a SHARE of that reduction: all that the block reads of the load's
+//                         buffer is copied once, as it lies there (threads/row_copy.h)
 #pragma once
 
 #include <cstdint>

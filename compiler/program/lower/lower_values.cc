@@ -140,9 +140,9 @@ ValueId Lowering::Load(const UOp* node) {
   // The last element may be another thread's, which stores there.
   if (blocks_ && !b_.IsReadOnly(load.src[0])) mask = And(mask, WithinExtents(kernel_.DepsOf(node)));
   if (const auto rows = rows_.find(GlobalOfAccess(node).slot());
-      rows != rows_.end() && rows->second.offset >= 0) {
+      rows != rows_.end() && rows->second.copied) {
     load.src[0] = rows->second.memory;
-    load.src[1] = b_.Plus(load.src[1], rows->second.offset);
+    load.src[1] = PlaceInRows(rows->second.layout, node->src[0]->src[1]);
   }
   if (mask >= 0) {
     load.src.push_back(mask);
