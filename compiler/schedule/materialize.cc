@@ -37,8 +37,8 @@ enum class Enclosing {
 // How often an element is computed, by where: in the kernel of a value that is stored, at the
 // places that movements and loops lead to. Operations on one element share it.
 using Places = absl::btree_map<uint64_t, double>;
-// Of what is picked from packed weights (FindParts): the array has so many times its bytes, and with
-// so little work it is picked for each of the weights.
+// Of what is picked from packed weights (FindParts): the array has so many times its bytes, and
+// with so little work it is picked for each of the weights.
 constexpr double kPickedFrom = 8, kPickedWorkMax = 8;
 constexpr size_t kPlacesMax = 32;  // more become one, with the sum of their counts
 

@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/compile.h"
@@ -110,6 +112,42 @@ TEST(DecodeKernels, PackedWeightsOfAFewRowsAreUnpackedInRegisters) {
                   name, ratio);
     }
   }
+}
+
+// As large as models have them: a block copies its rows, leaves room for others, and keeps what it
+// computes in registers.
+TEST(DecodeKernels, RowsOfLargePackedWeights_AreCopiedWhole) {
+  const std::string ptxas = FindPtxas();
+  const Target target = CudaTarget("sm_90", kMultiprocessors);
+  for (const auto& [columns, terms] : {std::pair<int64_t, int64_t>{4096, 4096},
+                                       {11008, 4096},
+                                       {4096, 11008},
+                                       {50257, 768}})
+    for (const Weights weights : {Weights::kQ8, Weights::kQ4}) {
+      SCOPED_TRACE(absl::StrCat(columns, " by ", terms, weights == Weights::kQ8 ? ", Q8" : ", Q4"));
+      Graph recorded, graph;
+      const PackedProduct product{.columns = columns, .terms = terms, .weights = weights};
+      const auto schedule =
+          ValueOrDie(schedule::MakeSchedule(graph, product.Record(recorded), target));
+      ASSERT_EQ(schedule.kernels.size(), 1);
+      const CompiledKernel compiled =
+          ValueOrDie(CompileKernel(schedule.kernels[0].ast, {.target = target}));
+      EXPECT_TRUE(absl::StrContains(compiled.object, "cp.async")) << compiled.object;
+      constexpr int64_t kBytesOfThread = 64;
+      EXPECT_LE(compiled.shared_bytes, kBytesOfThread * compiled.threads[0] + 1024);
+      if (ptxas.empty()) continue;
+      const auto assembled = AssembleKernel(ptxas, compiled.object, "sm_90");
+      ASSERT_TRUE(assembled.ok()) << assembled.status();
+      // ptxas chooses 64 registers for the longest rows of halves of bytes, and misses one.
+      constexpr int64_t kSpillBytesMax = 8;
+      EXPECT_LE(assembled->spill_bytes, kSpillBytesMax);
+      std::printf("%lld by %lld: %lld blocks of %lld threads, %lld bytes, %lld registers\n",
+                  static_cast<long long>(columns), static_cast<long long>(terms),
+                  static_cast<long long>(compiled.blocks[0]),
+                  static_cast<long long>(compiled.threads[0]),
+                  static_cast<long long>(compiled.shared_bytes),
+                  static_cast<long long>(assembled->registers));
+    }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a block of threads reads of a buffer as a whole: the rows that its results are computed from,
+// What a block of threads reads of a buffer as a whole: the rows that its results are made from,
 // copied to its memory in wide pieces (LOCAL of a load in a reduction that threads divide, opt.h).
 // Weights that are packed in blocks of 34 or 18 bytes are read number by number otherwise, and
 // their sectors once for each number of a thread.

@@ -381,8 +381,8 @@ class ThreadChooser {
   // Rows of which threads read a number at a time (packed weights): in wide pieces, once.
   void CopyRows() {
     if (main_ < 0 || plan_.groups[static_cast<size_t>(main_)].shared_by == 1) return;
-    // As many as the fewest registers for values of a row would hold, in bytes: eight blocks of 256
-    // threads leave each other room for them.
+    // Eight blocks of 256 threads leave each other room for so many on any of these devices but
+    // sm_89, which runs six of them.
     constexpr int64_t kBytesOfThread = 64;
     int64_t left = kBytesOfThread * plan_.block_threads();
     const std::vector<const UOp*> loads = LoadsOf(kernel_);
