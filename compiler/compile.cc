@@ -257,10 +257,15 @@ Compiler::Compiler(CompileOptions options) : generator_(std::make_unique<Generat
   generator_->status = resolved.status();
   if (!resolved.ok()) return;
   options_ = *std::move(resolved);
+  const int64_t columns_max = options_.grid_columns_max.value_or(render::kGridColumnsMax);
   switch (options_.target.kind) {
     case TargetKind::kCpu: generator_->x86 = render::MakeX86Renderer(options_.target); break;
-    case TargetKind::kCuda: generator_->nvptx = render::MakeNvptxRenderer(options_.target); break;
-    case TargetKind::kAmd: generator_->amdgpu = render::MakeAmdgpuRenderer(options_.target); break;
+    case TargetKind::kCuda:
+      generator_->nvptx = render::MakeNvptxRenderer(options_.target, columns_max);
+      break;
+    case TargetKind::kAmd:
+      generator_->amdgpu = render::MakeAmdgpuRenderer(options_.target, columns_max);
+      break;
     case TargetKind::kOpenCl: break;
   }
 }

@@ -32,6 +32,9 @@ struct CompileOptions {
   bool dump = false;    // print plan, program and LLVM IR or text to stderr (DEBUG >= 5)
   // The Opts to apply; nullopt: those that the heuristic chooses.
   std::optional<std::vector<codegen::Opt>> opts = std::nullopt;
+  // Blocks along a grid's first axis, beyond which GPUs' grids have rows; nullopt: what devices
+  // have. Tests divide grids of fewer.
+  std::optional<int64_t> grid_columns_max = std::nullopt;
 };
 
 // Errors: INVALID_ARGUMENT    not a kernel; the message names node and rule. Or an Opt that is not

@@ -19,13 +19,13 @@
 // `__global const long*` with the VARs' values by slot. `tasks` is the number of blocks.
 //
 // For kPtx, `object` is PTX text for NVIDIA's GPUs with one `.visible .entry` named `symbol`,
-// launched as a grid of blocks[] with threads[] threads each; `.maxntid` is threads[]. Its
-// parameters are `.u64`: for each buffer slot 0 .. buffer_count - 1, in order, the buffer's address
-// in global memory; then, with `reads_vars`, that of the VARs' values, i64 by slot; then, for each
-// of `maps`, 128 bytes, aligned to 64, that the driver makes of it and of its buffer's address
+// launched as a grid of blocks[] with threads[] threads each; `.maxntid` is threads[]. Parameters
+// are `.u64`: for each buffer slot 0 .. buffer_count - 1, in order, the buffer's address in global
+// memory; then, with `reads_vars`, that of the VARs' values, i64 by slot; then, for each of `maps`,
+// 128 bytes, aligned to 64, that the driver makes of it and of its buffer's address
 // (cuTensorMapEncodeTiled), constant for the grid. The text declares its shared memory itself, or
 // at least a part of `shared_bytes`; the launch asks for the rest. It uses no local memory. `tasks`
-// is the number of blocks.
+// is the number of blocks that compute; those of the grid's last row beyond it leave at once.
 //
 // With `copies` above 1 (kPtx alone, compiler/copies.h), blocks[2] is `copies`, and the
 // parameters are: one array of `copies` times buffer_count addresses, those of the first copy

@@ -123,6 +123,7 @@ struct LoopPlan {
   std::vector<GroupPlan> groups;    // as LoopNest::groups
   std::vector<Stage> stages;
   std::vector<BlockCopy> copies;
+  std::vector<int64_t> row_copies;  // slots of which a block copies its rows (threads/row_copy.h)
   std::vector<Panel> panels;
   VisibleSteps visible;
   Online online;

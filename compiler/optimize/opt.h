@@ -55,7 +55,9 @@
 //                         added. Their results are joined in a fixed order: by halves within a
 //                         warp, then warp by warp
 //   LOCAL    load 0       the kernel's load number `load` is copied to memory of the block for each
-//                         step of the loop of the innermost range of the reduction that reads it
+//                         step of the loop of the innermost range of the reduction that reads it.
+//                         Behind a SHARE of that reduction: all that the block reads of the load's
+//                         buffer is copied once, as it lies there (threads/row_copy.h)
 #pragma once
 
 #include <cstdint>

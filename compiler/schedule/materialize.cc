@@ -37,6 +37,9 @@ enum class Enclosing {
 // How often an element is computed, by where: in the kernel of a value that is stored, at the
 // places that movements and loops lead to. Operations on one element share it.
 using Places = absl::btree_map<uint64_t, double>;
+// Of what is picked from packed weights (FindParts): the array has so many times its bytes, and
+// with so little work it is picked for each of the weights.
+constexpr double kPickedFrom = 8, kPickedWorkMax = 8;
 constexpr size_t kPlacesMax = 32;  // more become one, with the sum of their counts
 
 // The place that `node` leads to from `place`. By numbers that are the same in every process: the
@@ -70,6 +73,7 @@ class Chooser {
         buffers_max_(target.kind == TargetKind::kCuda ? limits::kKernelBuffersMax : INT64_MAX),
         rows_of_unpacked_(optimize::RowsOfUnpacked(target)),
         copies_unpacked_(target.kind == TargetKind::kCpu),
+        picks_(target.kind == TargetKind::kCuda || target.kind == TargetKind::kAmd),
         order_(PostOrder(sink)),
         never_(never) {}
 
@@ -87,6 +91,7 @@ class Chooser {
     CountUsers();
     for (const UOp* node : order_) made_of_[node] = MadeOf(node);
     FindFactors();
+    FindParts();
     // What a value costs depends on what is kept below it, which is decided after it: the second
     // walk knows the first one's answer.
     for (int walk = 0; walk < 2; ++walk) {
@@ -213,6 +218,31 @@ class Chooser {
     }
   }
 
+  // Finds what some few bytes of packed weights say, the scale of a block for example, with the
+  // number of weights that are computed from it. A kernel of its own would read all of the array
+  // once more, since each sector has some scale; the threads that unpack the weights have read it.
+  // On GPUs alone: on processors a panel of the weights is unpacked at a time, by factors_.
+  void FindParts() {
+    if (!picks_) return;
+    absl::flat_hash_map<const UOp*, double> weights;  // elements of what is unpacked by the node
+    for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
+      const UOp* const node = *it;
+      double of = weights[node];
+      if (!IsMovement(node->op) && IsUnpacked(node)) of = std::max(of, Elements(node));
+      if (of == 0) continue;
+      double bytes = 0;
+      for (const UOp* param : made_of_.at(node).params)
+        bytes += Elements(param) * ByteWidth(param->dtype);
+      if (bytes >= kPickedFrom * Elements(node) * ByteWidth(node->dtype)) parts_[node] = of;
+      // What is made of fewer arrays is no part of these weights: of a product with something else.
+      for (const UOp* s : node->src)
+        if (made_of_.at(s).params.size() == made_of_.at(node).params.size()) {
+          double& below = weights[s];
+          below = std::max(below, of);
+        }
+    }
+  }
+
   void CountUsers() {
     for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
       const UOp* const node = *it;
@@ -253,6 +283,10 @@ class Chooser {
       // Elementwise work between two loops cannot join them.
       if (use.enclosing != Enclosing::kNothing) return true;
     }
+    if (const auto part = parts_.find(node);
+        part != parts_.end() && use.users == 1 && work_.at(node) <= kPickedWorkMax &&
+        use.times_computed() <= rows_of_unpacked_ * part->second)
+      return false;
     // The kernel unpacks a factor of its products once for each panel of it that it copies.
     if (copies_unpacked_ && use.users == 1 && factors_.contains(node)) return false;
     double times = use.times_computed() / elements;
@@ -440,7 +474,7 @@ class Chooser {
   const CostTable& costs_;
   const int64_t buffers_max_;  // of one kernel, with the one that it stores
   const double rows_of_unpacked_;
-  const bool copies_unpacked_;
+  const bool copies_unpacked_, picks_;
   std::vector<const UOp*> order_;
   const absl::flat_hash_set<const UOp*>& never_;
   absl::flat_hash_map<const UOp*, OneHot> one_hot_;
@@ -453,6 +487,7 @@ class Chooser {
   absl::flat_hash_map<const UOp*, bool> holds_reduce_;
   absl::flat_hash_map<const UOp*, Inputs> made_of_;
   absl::flat_hash_set<const UOp*> factors_;
+  absl::flat_hash_map<const UOp*, double> parts_;  // with elements of what they help to unpack
   absl::flat_hash_map<const UOp*, Use> uses_;
   absl::flat_hash_set<const UOp*> stored_;
   absl::flat_hash_set<const UOp*> seen_;  // of conditions: never loaded

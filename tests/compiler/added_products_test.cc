@@ -13,6 +13,7 @@
 #include "compiler/compile.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/hopper/plan.h"
+#include "compiler/rewrite/simplify.h"
 #include "compiler/search/neighbours.h"
 #include "compiler/starting_opts.h"
 #include "tests/compiler/mma_check.h"
@@ -53,6 +54,7 @@ struct AddedCase {
   bool tf32 = false;
   bool sums_rows = false;    // and sums of 16 rows each (kernel/row_sums.h)
   bool apart = false;        // passages and their rows are two ranges
+  bool own_blocks = false;   // and no block of sums has rows of two passages
   bool full_digits = false;  // operands of f32 have 24 digits
   bool infinite = false;     // and one of the last addend's is infinite
   // Of one reduction: what is added, and each addend's a, is 0 in the last 8 of k, where b is
@@ -145,8 +147,15 @@ const UOp* KernelOf(Graph& g, const AddedCase& p) {
   if (p.epilogue == Epilogue::kTwoResults)
     stores.push_back(StoreAt(g, 1, elements, at, Add(g, y, y)));
   if (p.sums_rows) {
-    const UOp* const block = Alu(g, Op::kIDiv, m, ConstIndex(g, 16));
-    const int64_t blocks = (p.m + 15) / 16;
+    // Of passages of whole blocks: passage * blocks + token / 16.
+    const UOp* block = Simplify(g, Alu(g, Op::kIDiv, m, ConstIndex(g, 16)));
+    int64_t blocks = (p.m + 15) / 16;
+    if (p.own_blocks) {
+      const int64_t each = (in_passage + 15) / 16;
+      blocks = p.passages * each;
+      block = RowMajor(g, {passage, Alu(g, Op::kIDiv, token, ConstIndex(g, 16))},
+                       {p.passages, each});
+    }
     stores.push_back(g.MakeChecked(
         Op::kStore, DType::kVoid,
         {At(g, slot, DType::kF32, blocks * p.n, RowMajor(g, {block, n}, {blocks, p.n})), y}, {1}));
@@ -292,6 +301,12 @@ TEST(AddedProducts, ByMatrixUnits_AreTheWalk) {
        .passages = 2,
        .heads = 2,
        .apart = true},
+      {.name = "sums of rows of passages apart", .m = 96,
+       .addends = {{.k = 128, .a = Lies::kHeads}, {.k = 128}},
+       .passages = 2, .heads = 2, .sums_rows = true, .apart = true},
+      {.name = "sums of rows across passages apart", .m = 120,
+       .addends = {{.k = 128, .a = Lies::kHeads}, {.k = 128}},
+       .passages = 3, .heads = 2, .sums_rows = true, .apart = true},
   };
   for (const AddedCase& p : cases) {
     const int64_t width = ByteWidth(p.dtype);
@@ -390,6 +405,23 @@ TEST(AddedProducts, ByWarpgroups_AreTheWalk) {
        .heads = 2,
        .result = DType::kBF16,
        .apart = true},
+      {.name = "sums of rows of passages apart",
+       .m = 384,
+       .addends = {{.k = 128, .a = Lies::kHeads}, {.k = 128}, {.k = 128, .a = Lies::kHeads}},
+       .passages = 3,
+       .heads = 2,
+       .result = DType::kBF16,
+       .sums_rows = true,
+       .apart = true},
+      {.name = "f32, sums of rows of passages apart",
+       .m = 256,
+       .addends = {{.k = 64, .a = Lies::kHeads}, {.k = 128}},
+       .passages = 2,
+       .heads = 2,
+       .dtype = DType::kF32,
+       .sums_rows = true,
+       .apart = true,
+       .full_digits = true},
       {.name = "f32, heads and passages, an infinity",
        .m = 256,
        .addends = {{.k = 64, .a = Lies::kHeads}, {.k = 128}, {.k = 64, .a = Lies::kHeads}},
@@ -465,6 +497,25 @@ TEST(AddedProducts, OfOtherForms_AreRefusedByName) {
               return Add(g, sum(g, m, n), sum(g, m, n, DType::kBF16, true));
             }),
             "products of other rows or columns are added");
+}
+
+// Blocks of passages that 16 does not divide: a fragment has rows of two of them.
+TEST(AddedProducts, WithBlocksOfRowsThatAreNoFragments_AreComputedWithoutUnits) {
+  const AddedCase test = {.name = "", .m = 120, .n = 24, .addends = {{.k = 24}, {.k = 24}},
+                          .passages = 3, .sums_rows = true, .apart = true, .own_blocks = true};
+  Graph g;
+  const UOp* const sink = KernelOf(g, test);
+  EXPECT_EQ(codegen::FindMmaProduct(*codegen::AnalyzeKernel(sink)).status().message(),
+            "a block of a sum beside the product has other rows than a fragment");
+  Buffers want = StartOf(test, sink), got = want;
+  ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+  const auto compiled =
+      CompileKernel(sink, {.target = CudaTarget("sm_90a", kMultiprocessors)});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_FALSE(UsesMatrixUnits(compiled->object));
+  const absl::Status ran = RunOnPtxMachine(*compiled, got);
+  ASSERT_TRUE(ran.ok()) << ran;
+  ExpectClose(sink, got, want, ToleranceOf(test));
 }
 
 // An Opt names an axis of the first reduction; a search finds neighbours of both kinds.

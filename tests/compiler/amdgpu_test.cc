@@ -32,10 +32,12 @@ using program::ValueId;
 constexpr const char* kArchs[] = {"gfx942", "gfx1100"};
 constexpr int kComputeUnits = 96;
 
-absl::StatusOr<CompiledKernel> Rendered(const program::Program& program, const std::string& arch) {
+absl::StatusOr<CompiledKernel> Rendered(const program::Program& program, const std::string& arch,
+                                        int64_t columns_max = render::kGridColumnsMax,
+                                        std::string* ir = nullptr) {
   OB_ASSIGN_OR_RETURN(const auto renderer,
-                      render::MakeAmdgpuRenderer(AmdTarget(arch, kComputeUnits)));
-  return renderer->Render(program, "k", /*no_opt=*/false, nullptr);
+                      render::MakeAmdgpuRenderer(AmdTarget(arch, kComputeUnits), columns_max));
+  return renderer->Render(program, "k", /*no_opt=*/false, ir);
 }
 
 void ExpectIsAnObject(const CompiledKernel& kernel) {
@@ -157,6 +159,25 @@ TEST(Amdgpu, BlocksOfThreads_ShareMemoryAndRegisters) {
     for (const char* const instruction : {"s_barrier", cdna ? "ds_write" : "ds_store",
                                           cdna ? "ds_read" : "ds_load", "ds_bpermute_b32"})
       EXPECT_TRUE(absl::StrContains(code->text, instruction)) << instruction << code->text;
+  }
+}
+
+TEST(Amdgpu, BlocksBeyondAGridsFirstAxis_LieInRows) {
+  for (const char* const arch : kArchs) {
+    SCOPED_TRACE(arch);
+    std::string whole, rows;
+    const auto one = Rendered(TurnedRows(128), arch, render::kGridColumnsMax, &whole);
+    const auto two = Rendered(TurnedRows(128), arch, 2, &rows);
+    ASSERT_TRUE(one.ok()) << one.status();
+    ASSERT_TRUE(two.ok()) << two.status();
+    EXPECT_EQ(one->blocks, (std::array<int64_t, 3>{3, 1, 1}));
+    EXPECT_EQ(two->blocks, (std::array<int64_t, 3>{2, 2, 1}));
+    EXPECT_EQ(two->tasks, 3);
+    ExpectIsAnObject(*two);
+    ExpectStaysInRegisters(*two, arch);
+    EXPECT_FALSE(absl::StrContains(whole, "workgroup.id.y")) << whole;
+    EXPECT_TRUE(absl::StrContains(rows, "workgroup.id.y")) << rows;
+    EXPECT_TRUE(absl::StrContains(rows, "icmp ult i64")) << rows;
   }
 }
 

@@ -153,6 +153,21 @@ const UOp* SumsOfBytes(Graph& g) {
                   StoreAt(g, 2, 5, i, Fold(g, Op::kMul, Cast(g, x, DType::kI32), {k}))});
 }
 
+// Numbers in blocks of 34 bytes, 32 of them behind two that say more.
+const UOp* PackedSums(Graph& g) {
+  constexpr int64_t kRows = 13, kTerms = 128, kRowBytes = kTerms / 32 * 34;
+  const UOp *i = test::Range(g, 0, kRows), *k = ReduceRange(g, 1, kTerms);
+  const UOp* const block = Add(g, Mul(g, i, ConstIndex(g, kRowBytes)),
+                               Mul(g, Alu(g, Op::kIDiv, k, ConstIndex(g, 32)), ConstIndex(g, 34)));
+  const auto byte = [&](const UOp* at) {
+    return Cast(g, LoadAt(g, 1, DType::kU8, kRows * kRowBytes, at), DType::kF32);
+  };
+  const UOp* const number =
+      Add(g, Add(g, block, Alu(g, Op::kMod, k, ConstIndex(g, 32))), ConstIndex(g, 2));
+  const UOp* const scale = Add(g, byte(block), byte(Add(g, block, ConstIndex(g, 1))));
+  return Sink(g, {StoreAt(g, 0, kRows, i, Fold(g, Op::kAdd, Mul(g, byte(number), scale), {k}))});
+}
+
 constexpr PlanCase kPlans[] = {
     {"a vector a thread", Halves, "VECTOR:0:4 LANE:0:32 GRID:0:1"},
     {"several vectors, the last block is cut", Halves,
@@ -178,6 +193,13 @@ constexpr PlanCase kPlans[] = {
      "VECTOR:1:2 LANE:1:8 UPCAST:1:2 UPCAST:0:2 LANE:0:4 WARP:0:2 UNROLL:2:8 LOCAL:0:0 LOCAL:1:0 "
      "GRID:0:2"},
     {"one operand is copied", Product, "LANE:1:32 UPCAST:0:4 UNROLL:2:5 LOCAL:1:0 GRID:0:2"},
+    {"a packed row is copied whole", PackedSums, "VECTOR:1:4 SHARE:1:32 GRID:0:1 LOCAL:0:0"},
+    {"several packed rows, the last ones cut", PackedSums,
+     "SHARE:1:16 LANE:0:2 WARP:0:2 GRID:0:1 LOCAL:0:0"},
+    {"packed rows in more pieces than threads", PackedSums,
+     "SHARE:1:4 UPCAST:0:4 GRID:0:1 LOCAL:1:0"},
+    {"columns of all rows are copied", ColumnSums, "LANE:0:8 SHARE:1:4 GRID:0:1 LOCAL:0:0"},
+    {"other rows are copied whole", RowSums, "VECTOR:1:4 SHARE:1:32 GRID:0:1 LOCAL:0:0"},
     {"a product of rows", ProductOfRows,
      "UPCAST:1:2 LANE:1:8 UPCAST:0:4 LANE:0:4 WARP:0:2 UNROLL:2:8 LOCAL:0:0 LOCAL:1:0 GRID:0:2"},
 };
@@ -214,6 +236,11 @@ constexpr IllegalCase kIllegal[] = {
     {Centred, "SHARE:2:16 LANE:1:32", absl::StatusCode::kInvalidArgument, "a warp has 32"},
     {Centred, "SHARE:2:8 LANE:1:4", absl::StatusCode::kInvalidArgument, "divided among 8 of 32"},
     {RowSums, "LOCAL:0:0 SHARE:1:8", absl::StatusCode::kInvalidArgument, "are not copied"},
+    {PackedSums, "SHARE:1:32 LOCAL:0:0", absl::StatusCode::kInvalidArgument, "one block"},
+    {PackedSums, "SHARE:1:32 GRID:0:1 LOCAL:0:0 LOCAL:1:0", absl::StatusCode::kInvalidArgument,
+     "copied already"},
+    {SumsOfBytes, "SHARE:1:64 GRID:0:1 LOCAL:0:0", absl::StatusCode::kInvalidArgument,
+     "not aligned"},
     {RowSums, "UPCAST:0:37 UNROLL:1:8 GROUP:1:8", absl::StatusCode::kResourceExhausted,
      "running values of a thread"},
 };

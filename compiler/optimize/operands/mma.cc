@@ -233,7 +233,9 @@ class Finder {
     return nullptr;
   }
 
-  // Why sums beside the product are not of its rows, a fragment's at a time; null if they are.
+  // Why sums beside the product are not of its rows, a fragment's at a time; null if they are. Of
+  // the ranges that vary fastest alone, where these are whole blocks: no fragment then has rows of
+  // two blocks.
   const char* AddsRows() {
     std::vector<const UOp*> outputs, rows;
     for (int r = 0; r < kernel_.output_count; ++r) outputs.push_back(kernel_.ranges[r].node);
@@ -242,7 +244,13 @@ class Finder {
       if (!SumsPoints(store)) continue;
       const absl::StatusOr<std::vector<const UOp*>> summed = SummedRows(store, outputs);
       if (!summed.ok()) return "a sum beside the product has no blocks of rows";
-      if (*summed != rows) return "a sum beside the product is not of its rows";
+      int64_t inner = 1;
+      for (const UOp* range : *summed) inner *= RangeOf(range).extent();
+      if (summed->size() > rows.size() ||
+          !std::equal(summed->rbegin(), summed->rend(), rows.rbegin()))
+        return "a sum beside the product is not of its rows";
+      if (summed->size() < rows.size() && inner % kSumRows != 0)
+        return "a block of a sum beside the product has other rows than a fragment";
       product_.adds_rows = true;
     }
     return nullptr;

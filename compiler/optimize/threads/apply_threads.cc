@@ -10,6 +10,7 @@
 #include "compiler/kernel/affine.h"
 #include "compiler/optimize/limits.h"
 #include "compiler/optimize/rows_in_place.h"
+#include "compiler/optimize/threads/row_copy.h"
 
 namespace outboard::codegen {
 namespace {
@@ -212,10 +213,19 @@ absl::Status ThreadPlanner::Local(const UOp* load) {
     if (std::none_of(group.nodes.begin(), group.nodes.end(),
                      [&](const UOp* node) { return Contains(node->src[0], load); }))
       continue;
+    if (plan_.groups[g].shared_by > 1) return Rows(GlobalOfAccess(load).slot());
     plan_.copies.push_back({load, g});
     return absl::OkStatus();
   }
   return Illegal("no single reduction reads it in its loops");
+}
+
+absl::Status ThreadPlanner::Rows(int64_t slot) {
+  if (target_.kind != TargetKind::kCuda) return Illegal("the device copies no rows");
+  if (std::find(plan_.row_copies.begin(), plan_.row_copies.end(), slot) != plan_.row_copies.end())
+    return Illegal("the rows are copied already");
+  plan_.row_copies.push_back(slot);
+  return absl::OkStatus();
 }
 
 // The one thread that stores an element has read it, and nobody else has, after a join.
@@ -284,6 +294,10 @@ absl::Status ThreadPlanner::CheckSize() const {
   for (const BlockCopy& copy : plan_.copies)
     copied += LayOutCopy(kernel_, plan_, copy).elements * ByteWidth(copy.load->dtype);
   int64_t shared = copied;
+  for (const int64_t slot : plan_.row_copies) {
+    OB_ASSIGN_OR_RETURN(const RowLayout layout, LayOutRows(kernel_, plan_, slot));
+    shared += layout.elements * ByteWidth(kernel_.slot_dtypes[static_cast<size_t>(slot)]);
+  }
   for (const auto& [type, elements] : JoinMemory(kernel_, plan_))
     shared += elements * std::max(4, ByteWidth(type));
   if (shared > target_.shared_bytes) return over("bytes of a block,", shared, target_.shared_bytes);

@@ -20,6 +20,8 @@
 #include "compiler/optimize/loop_cost.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/apply_threads.h"
+#include "compiler/optimize/threads/row_copy.h"
+#include "compiler/rewrite/rules/linear.h"
 
 namespace outboard::codegen {
 namespace {
@@ -63,6 +65,7 @@ class ThreadChooser {
     ShareOthers();
     if (kernel_.output_count > 0)
       Try({OptKind::kGrid, 0, GridLoops()}, [&] { return planner_.Grid(GridLoops()); });
+    CopyRows();
     if (opts_.empty() || plan_.threads.empty() || !planner_.Finish().ok()) return {};
     return std::move(opts_);
   }
@@ -373,6 +376,52 @@ class ThreadChooser {
     const int64_t most = BlockThreadsMax(target_);
     if (rows > 2) return kThreadsWanted;
     return rows == 2 || steps % most != 0 ? std::min(most, kOfTwoRows) : most;
+  }
+
+  // Rows of which threads read a number at a time (packed weights): in wide pieces, once.
+  void CopyRows() {
+    if (main_ < 0 || plan_.groups[static_cast<size_t>(main_)].shared_by == 1) return;
+    // Eight blocks of 256 threads leave each other room for so many on any of these devices but
+    // sm_89, which runs six of them.
+    constexpr int64_t kBytesOfThread = 64;
+    int64_t left = kBytesOfThread * plan_.block_threads();
+    const std::vector<const UOp*> loads = LoadsOf(kernel_);
+    for (size_t i = 0; i < loads.size(); ++i) {
+      const int64_t slot = GlobalOfAccess(loads[i]).slot();
+      if (!ReadByNumbers(loads[i])) continue;
+      const absl::StatusOr<RowLayout> layout = LayOutRows(kernel_, plan_, slot);
+      if (!layout.ok()) continue;
+      const int64_t bytes =
+          layout->elements * ByteWidth(kernel_.slot_dtypes[static_cast<size_t>(slot)]);
+      if (bytes > left) continue;
+      if (!Try({OptKind::kLocal, static_cast<int64_t>(i), 2},
+               [&] { return planner_.Local(loads[i]); }))
+        continue;
+      opts_.back().amount = 0;
+      left -= bytes;
+    }
+  }
+
+  // Whether the load is of narrow numbers that do not lie side by side along a range, and reads
+  // most of what lies between its first and its last one.
+  bool ReadByNumbers(const UOp* load) {
+    constexpr int64_t kNarrow = 2;
+    const UOp* const index = load->src[0]->src[1];
+    if (ByteWidth(load->dtype) > kNarrow) return false;
+    const LinearSum sum = LinearOf(index);
+    double span = 1;
+    bool quotients = false;
+    RangeSet reduced = 0;
+    for (const auto& [term, coefficient] : sum.terms) {
+      const RangeSet deps = kernel_.DepsOf(term);
+      if ((deps & kernel_.OutputSet()) != 0) continue;
+      reduced |= deps;
+      quotients |= term->op != Op::kRange;
+      span += std::abs(static_cast<double>(coefficient)) * static_cast<double>(term->vmax);
+    }
+    // Of numbers that share what they read, as halves of bytes do, fewer are there.
+    constexpr double kBetween = 1.25;
+    return quotients && span <= kBetween * Points(reduced);
   }
 
   void Columns(int along) {

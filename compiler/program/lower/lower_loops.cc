@@ -71,6 +71,7 @@ ValueId Lowering::ReachesBelowEnds(const std::vector<int>& ranges, ValueId first
 
 void Lowering::TaskLoops(size_t level, const std::vector<ValueId>& steps) {
   if (level == steps.size()) {
+    CopyRows();
     Inside(level);
     return;
   }

@@ -10,7 +10,10 @@
 #include <bit>
 
 #include "base/check.h"
+#include "compiler/divide_up.h"
+#include "compiler/optimize/threads/row_copy.h"
 #include "compiler/program/lower/lowering.h"
+#include "compiler/rewrite/rules/linear.h"
 
 namespace outboard::program {
 
@@ -30,6 +33,12 @@ void Lowering::OpenBlock() {
   for (const codegen::BlockCopy& copy : plan_->copies) {
     copy_layouts_.push_back(codegen::LayOutCopy(kernel_, *plan_, copy));
     copies_.push_back(b_.Alloc(Space::kShared, copy.load->dtype, copy_layouts_.back().elements));
+  }
+  for (const int64_t slot : plan_->row_copies) {
+    Rows& rows = rows_[slot];
+    rows.layout = *codegen::LayOutRows(kernel_, *plan_, slot);
+    rows.memory = b_.Alloc(Space::kShared, kernel_.slot_dtypes[static_cast<size_t>(slot)],
+                           rows.layout.elements);
   }
 }
 
@@ -204,6 +213,59 @@ void Lowering::ReadCopies(const Reduction& sums) {
     if (plan_->copies[i].group == sums.index) copied_[plan_->copies[i].load] = i;
 }
 
+void Lowering::CopyRows() {
+  if (plan_->row_copies.empty()) return;
+  for (const int64_t slot : plan_->row_copies) {
+    Rows& rows = rows_.at(slot);
+    const codegen::RowLayout& layout = rows.layout;
+    ValueId first = b_.Int(layout.first);
+    for (const auto& [range, coefficient] : layout.rows)
+      first = b_.Plus(first, b_.Times(bound_[range].step, coefficient * bound_[range].tile_step));
+    rows.copied = true;
+    const int64_t pieces = layout.elements / layout.piece, count = DivideUp(pieces, threads_);
+    const ValueId number =
+        b_.Loop(count, count <= kCopiesWrittenOutMax ? How::kUnroll : How::kPlain);
+    const ValueId piece = b_.Plus(b_.Times(number, threads_), thread_);
+    const ValueId some = pieces % threads_ == 0 ? -1 : b_.If(b_.Less(piece, b_.Int(pieces)));
+    const ValueId to = b_.Times(piece, layout.piece), from = b_.Plus(first, to);
+    Instruction copy{.code = Code::kCopy,
+                     .src = {rows.memory, to, buffers_[static_cast<size_t>(slot)], from},
+                     .imm = {layout.piece, layout.piece > 1 ? 1 : 0, 0}};
+    if (layout.may_end)
+      copy.src.push_back(
+          b_.Less(from, b_.Int(kernel_.slot_elements[static_cast<size_t>(slot)])));
+    b_.Add(std::move(copy));
+    if (some >= 0) b_.EndIf(some);
+    b_.End(number);
+  }
+  b_.Add({.code = Code::kCommit});
+  b_.Add({.code = Code::kWait, .imm = {0, 0, 0}});
+  b_.Barrier();
+}
+
+ValueId Lowering::PlaceInRows(const codegen::RowLayout& layout, const UOp* index) {
+  const LinearSum sum = LinearOf(index);
+  ValueId place = b_.Int(sum.constant - layout.first);
+  for (const auto& [term, coefficient] : sum.terms) {
+    ValueId within = -1;
+    if ((kernel_.DepsOf(term) & kernel_.OutputSet()) == 0) {
+      within = Emit(term);
+    } else {
+      within = PlaceInTile(kernel_.IndexOf(term));
+    }
+    place = b_.Plus(place, b_.Times(within, coefficient));
+  }
+  return place;
+}
+
+// Of the current point, from the block's first value of an output range on.
+ValueId Lowering::PlaceInTile(int range) {
+  const Tile& tile = plan_->tiles[static_cast<size_t>(range)];
+  ValueId within = b_.Int(0);
+  if (tile.threads > 1) within = b_.Times(PlaceOfThread(range), tile.run);
+  return bound_[range].tiled() ? b_.Plus(within, local_[range]) : within;
+}
+
 // The elements of the next step are loaded before this one is computed, and wait in registers.
 bool Lowering::LoopWithCopiesAhead(const Reduction& sums) {
   if (sums.plan.loops.size() != 1 || sums.plan.loops[0].step == 1 || !CopiesFor(sums))
@@ -312,11 +374,8 @@ ValueId Lowering::PlaceInBlock(size_t copy) {
   ValueId place = b_.Int(0);
   for (const CopyDim& dim : copy_layouts_[copy].dims) {
     ValueId within = b_.Int(0);
-    if (!dim.reduced) {
-      const Tile& tile = plan_->tiles[dim.range];
-      if (tile.threads > 1) within = b_.Times(PlaceOfThread(dim.range), tile.run);
-    }
-    if (bound_[dim.range].tiled()) within = b_.Plus(within, local_[dim.range]);
+    if (!dim.reduced) within = PlaceInTile(dim.range);
+    else if (bound_[dim.range].tiled()) within = local_[dim.range];
     place = b_.Plus(place, b_.Times(within, dim.stride));
   }
   return place;

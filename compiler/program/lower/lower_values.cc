@@ -139,6 +139,11 @@ ValueId Lowering::Load(const UOp* node) {
   if (node->src.size() == 3) mask = And(Gate(Conjuncts(node->src[1])), mask);
   // The last element may be another thread's, which stores there.
   if (blocks_ && !b_.IsReadOnly(load.src[0])) mask = And(mask, WithinExtents(kernel_.DepsOf(node)));
+  if (const auto rows = rows_.find(GlobalOfAccess(node).slot());
+      rows != rows_.end() && rows->second.copied) {
+    load.src[0] = rows->second.memory;
+    load.src[1] = PlaceInRows(rows->second.layout, node->src[0]->src[1]);
+  }
   if (mask >= 0) {
     load.src.push_back(mask);
     load.src.push_back(node->src.size() == 3 ? memo_.at(node->src[2]) : b_.Const(node->dtype, 0));

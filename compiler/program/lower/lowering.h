@@ -34,6 +34,7 @@
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/staging.h"
 #include "compiler/optimize/threads/apply_threads.h"
+#include "compiler/optimize/threads/row_copy.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/online/exponential.h"
 #include "compiler/program/program.h"
@@ -249,6 +250,10 @@ class Lowering {
   // Whether this thread stores what depends on these ranges, at this point; -1: it does.
   ValueId StoresHere(RangeSet deps);
   void OpenBlock();
+  // Rows that the block reads as a whole; by all of its threads.
+  void CopyRows();
+  // In such a copy, of what lies at `index` in the buffer. Of rows beyond the last one, too.
+  ValueId PlaceInRows(const codegen::RowLayout& layout, const UOp* index);
   void JoinResults(int index, const Reduction& sums);
   void JoinThroughMemory(const codegen::Joining& joining, const Reduction& sums,
                          const std::vector<ValueId>& totals);
@@ -260,6 +265,7 @@ class Lowering {
   void OverCopy(size_t copy, ValueId step,
                 const std::function<void(ValueId own, ValueId place)>& inside);
   ValueId PlaceInBlock(size_t copy);
+  ValueId PlaceInTile(int range);
   bool CopiesFor(const Reduction& sums) const;
 
   // ---- points of tiles
@@ -440,6 +446,12 @@ class Lowering {
   std::vector<ValueId> copies_;               // as in the plan
   std::vector<codegen::CopyLayout> copy_layouts_;
   absl::flat_hash_map<const UOp*, size_t> copied_;  // what is read from there now
+  struct Rows {
+    codegen::RowLayout layout;
+    ValueId memory = -1;
+    bool copied = false;
+  };
+  absl::flat_hash_map<int64_t, Rows> rows_;  // by slot: what a block copies as a whole
   int64_t threads_ = 1;
   ValueId thread_ = -1;
   std::vector<std::vector<ValueId>> shared_;  // by group and node

@@ -88,13 +88,15 @@ bool IsOff(Value* condition) {
 
 }  // namespace
 
-GpuPrinter::GpuPrinter(const program::Program& program, const Target& target, llvm::Module& module)
+GpuPrinter::GpuPrinter(const program::Program& program, const Target& target, const GridShape& grid,
+                       llvm::Module& module)
     : ScopePrinter(module.getContext(), Counters::kNarrow),
       program_(program),
       small_indices_(HasSmallIndices(program)),
       divides_registers_(std::ranges::any_of(
           program.code, [](const Instruction& i) { return i.code == Code::kMaxRegisters; })),
       target_(target),
+      grid_(grid),
       module_(module),
       alu_(b_),
       bounds_(BoundsOf(program)),
@@ -163,6 +165,7 @@ absl::Status GpuPrinter::Run(const std::string& symbol) {
   MarkKernel(program_.Extent(Grid::kThread));
   b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel_));
   OpenMemories();
+  LeaveBehindGrid();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
   b_.CreateRetVoid();
   if (HasCopies()) CallKernel();
@@ -297,8 +300,7 @@ GpuPrinter::Values GpuPrinter::Compute(ValueId n) {
                         llvm::MDNode::get(b_.getContext(), {}));
       return {load};
     }
-    case Code::kSpecial:
-      return {Printed(i.imm[1] == 1 ? b_.getInt32(0) : Number(static_cast<Grid>(i.imm[0])))};
+    case Code::kSpecial: return {Special(n)};
     case Code::kAlu: return Arithmetic(n);
     case Code::kCast:
       if (target_.kind == TargetKind::kCuda && at(i.src[0]).dtype == DType::kF32 &&

@@ -17,6 +17,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "compiler/program/program.h"
+#include "compiler/render/launch_shape.h"
 #include "compiler/render/llvm/alu.h"
 #include "compiler/render/llvm/scope_printer.h"
 #include "compiler/render/llvm/value_bounds.h"
@@ -36,7 +37,8 @@ inline DType BitsOf(DType dtype) {
 
 class GpuPrinter : protected ScopePrinter {
  public:
-  GpuPrinter(const program::Program& program, const Target& target, llvm::Module& module);
+  GpuPrinter(const program::Program& program, const Target& target, const GridShape& grid,
+             llvm::Module& module);
   virtual ~GpuPrinter() = default;
 
   // Whether indices that fit have 32 bits: not in products by matrix units.
@@ -53,8 +55,10 @@ class GpuPrinter : protected ScopePrinter {
   virtual absl::Status Supports() const;
   // Makes kernel_ a kernel of blocks of `threads`.
   virtual void MarkKernel(int64_t threads);
-  // The block's or the thread's number, as an i32.
+  // The thread's number, or the block's place along the grid's first axis, as an i32; and that
+  // along the second axis.
   virtual llvm::Value* Number(program::Grid axis);
+  virtual llvm::Value* Row();
   virtual void Barrier();
   virtual void Copy(ValueId n);
   void CopyAtOnce(ValueId n, int lane);  // one element, by a load and a store
@@ -77,6 +81,7 @@ class GpuPrinter : protected ScopePrinter {
   const bool small_indices_;
   const bool divides_registers_;  // among its warpgroups (MAXREGISTERS)
   const Target& target_;
+  const GridShape grid_;
   llvm::Module& module_;
   AluEmitter alu_;
   llvm::Function* kernel_ = nullptr;
@@ -86,10 +91,12 @@ class GpuPrinter : protected ScopePrinter {
   using Elements = std::vector<llvm::Value*>;  // variables of a private memory
 
   void OpenMemories();
+  void LeaveBehindGrid();  // blocks of a grid in rows that the program does not have
   void Print(ValueId n);
 
   // ---- values
   Values Compute(ValueId n);
+  llvm::Value* Special(ValueId n);
   Values Arithmetic(ValueId n);
   llvm::Value* SumWithProduct(ValueId n, int lane);  // null: no product that it may keep exact
   // An i64 may be printed as an i32.
@@ -166,6 +173,7 @@ class GpuPrinter : protected ScopePrinter {
 
   const std::vector<ValueBounds> bounds_;
   const std::vector<int64_t> divisors_;
+  llvm::Value* block_ = nullptr;                  // its number, an i64, in a grid of several rows
   llvm::GlobalVariable* block_memory_ = nullptr;  // where a block has more than arrays may declare
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory

@@ -91,15 +91,16 @@ void WaitForLaunchesBefore(std::string& ptx) {
 
 class Renderer : public NvptxRenderer {
  public:
-  Renderer(Target target, std::unique_ptr<llvm::TargetMachine> machine,
+  Renderer(Target target, int64_t columns_max, std::unique_ptr<llvm::TargetMachine> machine,
            std::unique_ptr<llvm::TargetMachine> newer)
-      : target_(std::move(target)), machine_(std::move(machine)), newer_(std::move(newer)) {}
+      : target_(std::move(target)),
+        columns_max_(columns_max),
+        machine_(std::move(machine)),
+        newer_(std::move(newer)) {}
 
   absl::StatusOr<CompiledKernel> Render(const program::Program& program, const std::string& symbol,
                                         bool no_opt, std::string* ir) override {
-    CompiledKernel out = LaunchShapeOf(program, symbol, CompiledKernel::Form::kPtx);
-    // Of CUDA: the grid's first axis.
-    constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;
+    CompiledKernel out = LaunchShapeOf(program, symbol, CompiledKernel::Form::kPtx, columns_max_);
     // Warpgroups that divide registers and copy boxes ask for as much as a block may have at all.
     const bool hopper = std::any_of(program.code.begin(), program.code.end(),
                                     [](const auto& i) { return program::IsHopper(i.code); });
@@ -122,11 +123,11 @@ class Renderer : public NvptxRenderer {
       return absl::ResourceExhaustedError(need);
     }
     if (out.threads[0] > kThreadsMax || out.shared_bytes > shared_bytes_max ||
-        out.blocks[0] > kBlocksMax)
+        out.blocks[1] > kGridRowsMax)
       return absl::ResourceExhaustedError(absl::StrCat(
-          "device ", target_.name, " has no room for ", out.blocks[0], " blocks of ",
-          out.threads[0], " threads with ", out.shared_bytes, " bytes; a block may have ",
-          kThreadsMax, " threads and ", shared_bytes_max, " bytes"));
+          "device ", target_.name, " has no room for ", out.tasks, " blocks of ", out.threads[0],
+          " threads with ", out.shared_bytes, " bytes; a block may have ", kThreadsMax,
+          " threads and ", shared_bytes_max, " bytes"));
     // A context a kernel: types and constants of one must not change the order of things in
     // another.
     llvm::TargetMachine* const machine = HasSmallProducts(program) ? newer_.get() : machine_.get();
@@ -134,7 +135,8 @@ class Renderer : public NvptxRenderer {
     llvm::Module module("kernel", context);
     module.setTargetTriple(kTriple);
     module.setDataLayout(machine->createDataLayout());
-    OB_RETURN_IF_ERROR(GpuPrinter(program, target_, module).Run(symbol));
+    OB_RETURN_IF_ERROR(
+        GpuPrinter(program, target_, GridOf(program, columns_max_), module).Run(symbol));
     if (ir != nullptr) *ir = TextOf(module);
     OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine, no_opt));
     OB_ASSIGN_OR_RETURN(out.object, EmitFile(module, machine, llvm::CodeGenFileType::AssemblyFile,
@@ -146,12 +148,14 @@ class Renderer : public NvptxRenderer {
 
  private:
   const Target target_;
+  const int64_t columns_max_;
   const std::unique_ptr<llvm::TargetMachine> machine_, newer_;  // newer_: of kPtxOfSmallProducts
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target) {
+absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target,
+                                                                 int64_t columns_max) {
   if (target.kind != TargetKind::kCuda)
     return absl::InvalidArgumentError("a target of another kind than CUDA");
   const auto* const processor =
@@ -177,7 +181,8 @@ absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target) 
   auto machine = make(processor->ptx), newer = make(kPtxOfSmallProducts);
   if (machine == nullptr || newer == nullptr)
     return absl::InternalError("LLVM cannot generate code for NVPTX");
-  return std::make_unique<Renderer>(std::move(target), std::move(machine), std::move(newer));
+  return std::make_unique<Renderer>(std::move(target), columns_max, std::move(machine),
+                                    std::move(newer));
 }
 
 }  // namespace outboard::render

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/compiled_kernel.h"
 #include "compiler/program/program.h"
+#include "compiler/render/launch_shape.h"
 #include "compiler/target.h"
 
 namespace outboard::render {
@@ -25,7 +26,8 @@ class NvptxRenderer {
   // unless null, receives the LLVM IR before LLVM's passes.
   // Errors: UNIMPLEMENTED       an operation without code for its type; fp64 where the target has
   //                             none; private memory that cannot become registers
-  //         RESOURCE_EXHAUSTED  more threads or shared memory than a block may have
+  //         RESOURCE_EXHAUSTED  more threads or shared memory than a block may have, or more
+  //                             blocks than a grid
   //         OUT_OF_RANGE        more copies than a launch has parameters for
   //         INTERNAL            LLVM refused what was written
   virtual absl::StatusOr<CompiledKernel> Render(const program::Program& program,
@@ -33,8 +35,10 @@ class NvptxRenderer {
                                                 std::string* ir) = 0;
 };
 
+// `columns_max`: blocks along a grid's first axis; tests divide grids of fewer.
 // Errors: INVALID_ARGUMENT  a target of another kind, or whose `arch` is none of sm_80, sm_89,
 //                           sm_90 and sm_90a
-absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target);
+absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(
+    Target target, int64_t columns_max = kGridColumnsMax);
 
 }  // namespace outboard::render

@@ -46,9 +46,9 @@ const Processor* FindProcessor(const std::string& arch) {
 // address space that the data layout says.
 class AmdgpuPrinter final : public GpuPrinter {
  public:
-  AmdgpuPrinter(const program::Program& program, const Target& target, int wave_threads,
-                llvm::Module& module)
-      : GpuPrinter(program, target, module), wave_threads_(wave_threads) {}
+  AmdgpuPrinter(const program::Program& program, const Target& target, const GridShape& grid,
+                int wave_threads, llvm::Module& module)
+      : GpuPrinter(program, target, grid, module), wave_threads_(wave_threads) {}
 
  private:
   absl::Status Supports() const override {
@@ -72,6 +72,10 @@ class AmdgpuPrinter final : public GpuPrinter {
     const auto id = axis == Grid::kBlock ? llvm::Intrinsic::amdgcn_workgroup_id_x
                                          : llvm::Intrinsic::amdgcn_workitem_id_x;
     return b_.CreateIntrinsic(id, {}, {});
+  }
+
+  Value* Row() override {
+    return b_.CreateIntrinsic(llvm::Intrinsic::amdgcn_workgroup_id_y, {}, {});
   }
 
   // The instruction alone orders nothing.
@@ -166,19 +170,25 @@ void InitializeOnce() {
 
 class Renderer final : public AmdgpuRenderer {
  public:
-  Renderer(Target target, int wave_threads, std::unique_ptr<llvm::TargetMachine> machine)
-      : target_(std::move(target)), wave_threads_(wave_threads), machine_(std::move(machine)) {}
+  Renderer(Target target, int64_t columns_max, int wave_threads,
+           std::unique_ptr<llvm::TargetMachine> machine)
+      : target_(std::move(target)),
+        columns_max_(columns_max),
+        wave_threads_(wave_threads),
+        machine_(std::move(machine)) {}
 
   absl::StatusOr<CompiledKernel> Render(const program::Program& program, const std::string& symbol,
                                         bool no_opt, std::string* ir) override {
-    CompiledKernel out = LaunchShapeOf(program, symbol, CompiledKernel::Form::kElfAmdgpu);
     constexpr int64_t kItemsMax = (int64_t{1} << 32) - 1;  // of a dispatch packet's grid
+    const int64_t columns_max = std::min(columns_max_, kItemsMax / program.Extent(Grid::kThread));
+    CompiledKernel out =
+        LaunchShapeOf(program, symbol, CompiledKernel::Form::kElfAmdgpu, columns_max);
     if (out.threads[0] > target_.block_threads || out.shared_bytes > target_.shared_bytes ||
-        out.blocks[0] > kItemsMax / out.threads[0])
+        out.blocks[1] > kGridRowsMax)
       return absl::ResourceExhaustedError(absl::StrCat(
-          "device ", target_.name, " has no room for ", out.blocks[0], " blocks of ",
-          out.threads[0], " threads with ", out.shared_bytes, " bytes; a block may have ",
-          target_.block_threads, " threads and ", target_.shared_bytes, " bytes"));
+          "device ", target_.name, " has no room for ", out.tasks, " blocks of ", out.threads[0],
+          " threads with ", out.shared_bytes, " bytes; a block may have ", target_.block_threads,
+          " threads and ", target_.shared_bytes, " bytes"));
     // A context a kernel: types and constants of one must not change the order of things in
     // another.
     llvm::LLVMContext context;
@@ -195,7 +205,8 @@ class Renderer final : public AmdgpuRenderer {
     llvm::Module module("kernel", context);
     module.setTargetTriple(kTriple);
     module.setDataLayout(machine_->createDataLayout());
-    OB_RETURN_IF_ERROR(AmdgpuPrinter(program, target_, wave_threads_, module).Run(symbol));
+    const GridShape grid = GridOf(program, columns_max);
+    OB_RETURN_IF_ERROR(AmdgpuPrinter(program, target_, grid, wave_threads_, module).Run(symbol));
     if (ir != nullptr) *ir = TextOf(module);
     OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine_.get(), no_opt));
     OB_ASSIGN_OR_RETURN(out.object,
@@ -207,13 +218,15 @@ class Renderer final : public AmdgpuRenderer {
 
  private:
   const Target target_;
+  const int64_t columns_max_;
   const int wave_threads_;
   const std::unique_ptr<llvm::TargetMachine> machine_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AmdgpuRenderer>> MakeAmdgpuRenderer(Target target) {
+absl::StatusOr<std::unique_ptr<AmdgpuRenderer>> MakeAmdgpuRenderer(Target target,
+                                                                   int64_t columns_max) {
   if (target.kind != TargetKind::kAmd)
     return absl::InvalidArgumentError("a target of another kind than AMD's GPUs");
   const Processor* const processor = FindProcessor(target.arch);
@@ -231,7 +244,7 @@ absl::StatusOr<std::unique_ptr<AmdgpuRenderer>> MakeAmdgpuRenderer(Target target
       found->createTargetMachine(kTriple, processor->arch, "", options, llvm::Reloc::PIC_,
                                  std::nullopt, llvm::CodeGenOptLevel::Default));
   if (machine == nullptr) return absl::InternalError("LLVM cannot generate code for AMDGPU");
-  return std::make_unique<Renderer>(std::move(target), processor->wave_threads,
+  return std::make_unique<Renderer>(std::move(target), columns_max, processor->wave_threads,
                                     std::move(machine));
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/compiled_kernel.h"
 #include "compiler/program/program.h"
+#include "compiler/render/launch_shape.h"
 #include "compiler/target.h"
 
 namespace outboard::render {
@@ -25,14 +26,17 @@ class AmdgpuRenderer {
   // `ir`, unless null, receives the LLVM IR before LLVM's passes.
   // Errors: UNIMPLEMENTED       an operation without code for its type, or an instruction of
   //                             NVIDIA's alone; private memory that cannot become registers
-  //         RESOURCE_EXHAUSTED  more threads or shared memory than a work-group may have
+  //         RESOURCE_EXHAUSTED  more threads or shared memory than a work-group may have, or more
+  //                             work-groups than a grid
   //         INTERNAL            LLVM refused what was written
   virtual absl::StatusOr<CompiledKernel> Render(const program::Program& program,
                                                 const std::string& symbol, bool no_opt,
                                                 std::string* ir) = 0;
 };
 
+// `columns_max`: work-groups along a grid's first axis; tests divide grids of fewer.
 // Errors: INVALID_ARGUMENT  a target of another kind, or whose `arch` is neither gfx942 nor gfx1100
-absl::StatusOr<std::unique_ptr<AmdgpuRenderer>> MakeAmdgpuRenderer(Target target);
+absl::StatusOr<std::unique_ptr<AmdgpuRenderer>> MakeAmdgpuRenderer(
+    Target target, int64_t columns_max = kGridColumnsMax);
 
 }  // namespace outboard::render
