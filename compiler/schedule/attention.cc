@@ -32,16 +32,21 @@ constexpr int64_t kRowOnBlocks = 64, kWidthOnBlocks = 256, kWidthOfF32OnBlocks =
 
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
 
-// A product of matrices with more elements than either has. With `widened`, they may be cast first,
-// as a GPU's matrix units take them.
-bool IsLargeProduct(const UOp* node, bool widened) {
+// A product of matrices with more elements than either has. With `on_blocks`, they may be cast
+// first, as a GPU's matrix units take them, and dimensions may be made of VARs, but for the one that
+// is summed; panels have numbers for all.
+bool IsLargeProduct(const UOp* node, bool on_blocks) {
   if (node->op != Op::kReduce || ReduceOf(node).op() != Op::kAdd ||
-      ReduceOf(node).axes().size() != 1 || !IsFloat(node->dtype) || !IsStatic(node->shape) ||
-      !IsStatic(node->src[0]->shape) || node->src[0]->op != Op::kMul)
+      ReduceOf(node).axes().size() != 1 || !IsFloat(node->dtype) || node->src[0]->op != Op::kMul)
     return false;
+  const bool has_numbers =
+      on_blocks ? node->src[0]->shape[ReduceOf(node).axes()[0]].is_const()
+                : IsStatic(node->shape) && IsStatic(node->src[0]->shape);
+  if (!has_numbers) return false;
   double elements = 0;
   for (const UOp* matrix : node->src[0]->src) {
-    while (IsMovement(matrix->op) || (widened && matrix->op == Op::kCast)) matrix = matrix->src[0];
+    while (IsMovement(matrix->op) || (on_blocks && matrix->op == Op::kCast))
+      matrix = matrix->src[0];
     elements = std::max(elements, Elements(matrix));
   }
   return Elements(node) > elements;

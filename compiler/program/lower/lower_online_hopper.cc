@@ -43,8 +43,8 @@ class OnlineHopperLowering : OnlineElements {
     Place();
     OB_RETURN_IF_ERROR(OpenMatrices());
     OpenBarriers();
+    const ValueId branch = IfBelowEnds();
     low_.Enter();
-    low_.BindAll(plan_.batch, batch_);
     OpenWindow();
     const ValueId group = b_.Divide(thread_, kWarpgroupThreads);
     const ValueId copies = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {group, b_.Int(0)}));
@@ -58,6 +58,7 @@ class OnlineHopperLowering : OnlineElements {
     Multiply(b_.Plus(group, b_.Int(-1)));
     b_.EndIf(multiplies);
     low_.Leave();
+    if (branch >= 0) b_.EndIf(branch);
     return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
   }
 
