@@ -23,12 +23,15 @@
 #include "compiler/schedule/schedule.h"
 #include "tests/client/fake_session.h"
 #include "tests/compiler/harness.h"
+#include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/online_run.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {
 namespace {
 
+using program::Code;
+using program::Fault;
 using program::OnlineTile;
 
 enum class Counts {
@@ -43,7 +46,7 @@ enum class Counts {
 struct Attention {
   const char* name;
   Counts counts = Counts::kKeys;
-  int64_t queries = 80, keys = 200, width = 64;  // the largest
+  int64_t queries = 80, keys = 256, width = 64;  // the largest
   bool causal = false, bias = false, turned = false;  // keys and values are [width][keys]
   DType dtype = DType::kBF16;
   int64_t batch = 1, heads = 2, least = 1;
@@ -223,12 +226,12 @@ void CheckLengths(const Attention& a, std::span<const Length> lengths, Ways ways
   }
 }
 
-constexpr Length kLengths[] = {{1, 1}, {15, 15}, {64, 64}, {65, 64}, {130, 80}, {200, 3}};
+constexpr Length kLengths[] = {{1, 1}, {15, 15}, {64, 64}, {65, 64}, {130, 80}, {256, 3}};
 
 TEST(SymbolicAttention, KeysThatAVarCounts) {
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32})
     for (const bool bias : {false, true}) {
-      CheckLengths({.name = "keys", .bias = bias, .dtype = dtype}, kLengths);
+      CheckLengths({.name = "keys", .keys = bias ? 260 : 256, .bias = bias, .dtype = dtype}, kLengths);
       if (HasFatalFailure()) return;
     }
 }
@@ -284,10 +287,93 @@ TEST(SymbolicAttention, Tiles) {
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
       if (dtype == DType::kF32 && (tile.fragments > 1 || tile.steps > 64)) continue;
       CheckLengths({.name = "tiles", .counts = Counts::kLastOfKeys, .dtype = dtype, .heads = 1},
-                   std::vector<Length>{{1, 1}, {65, 40}, {200, 80}},
+                   std::vector<Length>{{1, 1}, {65, 40}, {256, 80}},
                    {.tile = &tile, .arch = "sm_80"});
       if (HasFatalFailure()) return;
     }
+}
+
+constexpr OnlineTile kTwoGroups = {8, 1, 64, 2, true}, kOneGroup = {4, 1, 64, 2, true};
+constexpr Length kGroupLengths[] = {{1, 1}, {63, 63}, {64, 64}, {65, 64}, {140, 130}, {256, 3}};
+
+Ways ByGroups(const OnlineTile& tile, bool interpreted = true) {
+  return {.tile = &tile, .arch = "sm_90a", .interpreted = interpreted, .assembled = true};
+}
+
+TEST(SymbolicAttention, ByWarpgroups) {
+  for (const Counts counts : {Counts::kKeys, Counts::kLastOfKeys, Counts::kQueries, Counts::kMask})
+    for (const OnlineTile& tile : {kTwoGroups, kOneGroup}) {
+      CheckLengths({.name = "groups", .counts = counts, .queries = 140, .heads = 1}, kGroupLengths,
+                   ByGroups(tile, /*interpreted=*/tile == kTwoGroups));
+      if (HasFatalFailure()) return;
+    }
+  for (const bool causal : {false, true}) {
+    CheckLengths({.name = "groups, prompt", .counts = Counts::kPrompt, .queries = 140, .causal = causal,
+                  .bias = !causal, .dtype = DType::kF16},
+                 kGroupLengths, ByGroups(kTwoGroups, /*interpreted=*/causal));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(SymbolicAttention, TilesOfWarpgroups) {
+  const struct {
+    int64_t width;
+    OnlineTile tile;
+  } cases[] = {{128, {8, 1, 64, 2, true}},
+               {128, {4, 1, 128, 2, true}},
+               {64, {8, 1, 128, 4, true}},
+               {128, {8, 1, 32, 2, true, 2}}};
+  for (const auto& [width, tile] : cases) {
+    CheckLengths({.name = "tiles of groups", .counts = Counts::kLastOfKeys, .queries = 140,
+                  .width = width, .heads = 1},
+                 std::vector<Length>{{1, 1}, {65, 40}, {250, 140}, {256, 140}},
+                 ByGroups(tile, /*interpreted=*/false));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Of the time that the end cuts: a warp waits for its box, writes zeros, and tells the others.
+TEST(SymbolicAttention, PlantedMistakesOfTheEnd_AreFoundInEveryOrder) {
+  const struct {
+    const char* name;
+    ProgramEdit edit;
+    std::vector<Fault> faults;  // one of these
+  } mistakes[] = {
+      {"zeros are not fenced", Changing(Code::kProxyFence, 0, Drop), {Fault::kMissingFence}},
+      {"one thread's zeros are enough", Changing(Code::kWarpSync, 0, Drop),
+       {Fault::kRace, Fault::kMissingFence}},
+      {"zeros do not wait for the box", Changing(Code::kBarrierWait, 2, Drop),
+       {Fault::kRace, Fault::kUninitialised, Fault::kMisuse}},
+      {"nobody says that zeros are there", Changing(Code::kBarrierArrive, 0, Drop),
+       {Fault::kEndlessWait}},
+  };
+  const Attention a{.name = "", .queries = 128, .heads = 1};
+  Kernel kernel;
+  Schedule(a, kernel);
+  Graph graph;
+  const Recorded bound = Record(graph, a, {130});
+  const std::vector<HostTensor> params = RandomParams(bound.sink, 1);
+  const program::Program right = ProgramOf(kernel.schedule.kernels[0].ast, ByGroups(kTwoGroups));
+  const auto run = [&](const program::Program& program, uint32_t seed) {
+    Buffers memory;
+    for (const int i : kernel.schedule.kernels[0].buffers) {
+      const schedule::ScheduledBuffer& buffer = kernel.schedule.buffers[i];
+      memory.emplace_back(static_cast<size_t>(buffer.bytes()), '\xa5');
+      if (buffer.kind == schedule::ScheduledBuffer::Kind::kInput)
+        memory.back() = params[buffer.index].bytes;
+    }
+    return program::Interpret(program, memory, bound.vars(), {.seed = seed});
+  };
+  EXPECT_TRUE(run(right, 1).ok());
+  for (const auto& [name, planted, faults] : mistakes) {
+    const program::Program wrong = Edited(right, planted);
+    ASSERT_NE(wrong, right);
+    for (uint32_t seed = 1; seed <= 3; ++seed) {
+      const program::RunReport report = run(wrong, seed);
+      EXPECT_TRUE(std::find(faults.begin(), faults.end(), report.fault) != faults.end())
+          << name << ", seed " << seed << ": " << Name(report.fault) << ": " << report.message;
+    }
+  }
 }
 
 // Instructions of warps, of the largest length and of others.
@@ -323,6 +409,8 @@ TEST(SymbolicAttention, WorkIsThatOfTheLength) {
                masked = static_cast<double>(WorkOf(causal, {512}, {}));
   EXPECT_LT(half, 0.3 * whole);
   EXPECT_LT(masked, 0.65 * whole);
+  EXPECT_LT(WorkOf(keys, {128}, ByGroups(kOneGroup)) * 4,
+            WorkOf(keys, {1024}, ByGroups(kOneGroup)));
   std::printf("128 of 1024 keys: %.3f of the work; prompts of half the length %.3f, causal %.3f\n",
               few / many, half / whole, masked / whole);
 }

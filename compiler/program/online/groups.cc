@@ -88,7 +88,6 @@ absl::Status CheckOnlineGroups(const OnlineMmaPlan& plan, const OnlineTile& tile
   if (tile.stages != 2 && tile.stages != 4)
     return absl::InvalidArgumentError("ONLINE by warpgroups: 2 or 4 stages");
   if (ByteWidth(plan.dtype) != 2) return NoneOf("matrices of f32");
-  if (plan.kernel.ranges[plan.range].end() != nullptr) return NoneOf("steps end at a VAR");
   if (tile.parts > 1 && plan.column_count % (kOnlineBoxColumns * tile.parts) != 0)
     return NoneOf("parts of ", plan.column_count, " columns are no multiple of ",
                   kOnlineBoxColumns);
