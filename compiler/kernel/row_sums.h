@@ -4,7 +4,7 @@
 //
 // Such a store of sums (ir/op.h) is the first of two steps of a sum over the rows of a matrix that
 // the kernel computes: the gradient of a bias is one. Products of matrices by a GPU's matrix units
-// add the rows where they are (program/lower/row_sums.h). Every other lowering has the same kernel
+// add the rows where they are (program/mma/row_sums.h). Every other lowering has the same kernel
 // without such stores: WithoutRowSums writes their values as reductions, which compute what they
 // add again.
 //

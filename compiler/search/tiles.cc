@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "compiler/divide_up.h"
 #include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
@@ -14,7 +15,6 @@ namespace {
 using codegen::Opt;
 using codegen::OptKind;
 
-int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Rounds of blocks over the multiprocessors, by the results of a block.
 double CostOf(int64_t blocks, int64_t results, const Target& target) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/divide_up.h"
 
 namespace outboard::codegen {
 namespace {
@@ -19,7 +20,6 @@ constexpr int64_t kStagesMin = 2, kStagesMax = 4;
 constexpr int64_t kOrder = 8, kOrderMax = 999;
 
 bool IsPower(int64_t n) { return n > 0 && std::has_single_bit(static_cast<uint64_t>(n)); }
-int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t MultiprocessorsOf(const Target& target) {
   return std::max<int64_t>(1, target.multiprocessors > 0 ? target.multiprocessors : target.threads);

@@ -13,6 +13,7 @@
 #include <bit>
 #include <cmath>
 
+#include "compiler/divide_up.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/access_profile.h"
 #include "compiler/optimize/apply.h"
@@ -31,7 +32,6 @@ constexpr int64_t kTermsOfThreadLeast = 4;  // of a divided reduction
 constexpr int64_t kMatrixTermsLeast = 8;    // of a product whose operands are copied
 constexpr int64_t kMatrixStep = 8;          // of these terms at once: 32 bytes of each row
 
-int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t FloorPower(int64_t n) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
 }
@@ -97,7 +97,7 @@ class ThreadChooser {
                [&] { return planner_.Vector(GroupOf(range), range, lanes); });
   }
   bool Repeat(int range, int64_t count) {
-    count = std::min(count, Ceil(Extent(range), StepOf(range)));
+    count = std::min(count, DivideUp(Extent(range), StepOf(range)));
     const OptKind kind = GroupOf(range) < 0 ? OptKind::kUpcast : OptKind::kUnroll;
     return Try({kind, AxisOf(range), count},
                [&] { return planner_.Repeat(GroupOf(range), range, count); });
@@ -212,7 +212,7 @@ class ThreadChooser {
     double least = 1e300;
     for (int64_t count = most; count >= 1; count /= 2) {
       if (count / 2 >= steps) continue;
-      const double waste = static_cast<double>(Ceil(steps, count) * count);
+      const double waste = static_cast<double>(DivideUp(steps, count) * count);
       if (waste < 0.9 * least) least = waste, best = count;
     }
     return best;
@@ -224,7 +224,7 @@ class ThreadChooser {
       const int64_t left = wanted / plan_.block_threads();
       if (left < 2) return;
       if (plan_.tiles[r].threads > 1) continue;
-      Threads(r, ThreadsFor(Ceil(Extent(r), StepOf(r)), left));
+      Threads(r, ThreadsFor(DivideUp(Extent(r), StepOf(r)), left));
     }
   }
 
@@ -244,7 +244,7 @@ class ThreadChooser {
     if (along < 0) along = kernel_.parallel_count - 1;
     if (along < 0) return;
     Vector(along, LanesFor(stores(), along));
-    Threads(along, ThreadsFor(Ceil(Extent(along), StepOf(along)), kThreadsWanted));
+    Threads(along, ThreadsFor(DivideUp(Extent(along), StepOf(along)), kThreadsWanted));
     FillBlock(kThreadsWanted);
   }
 
@@ -283,8 +283,8 @@ class ThreadChooser {
     const auto nodes = static_cast<int64_t>(kernel_.groups[main_].nodes.size());
     const Size* size = &kSizes[std::size(kSizes) - 1];
     for (const Size& s : kSizes) {
-      const double blocks = others * static_cast<double>(Ceil(Extent(rows), s.rows()) *
-                                                         Ceil(Extent(columns), s.columns()));
+      const double blocks = others * static_cast<double>(DivideUp(Extent(rows), s.rows()) *
+                                                         DivideUp(Extent(columns), s.columns()));
       if (blocks < Multiprocessors() || nodes * s.m * s.m_more * 4 * s.n_more > 64) continue;
       size = &s;
       break;
@@ -292,9 +292,9 @@ class ThreadChooser {
     if (LanesFor(b, columns) < 4 || !Vector(columns, 4)) Repeat(columns, 4);
     Repeat(rows, size->m);
     // Eight by four threads of a warp read from the block's memory without a conflict.
-    Threads(columns, std::min<int64_t>(8, FloorPower(Ceil(Extent(columns), StepOf(columns)))));
+    Threads(columns, std::min<int64_t>(8, FloorPower(DivideUp(Extent(columns), StepOf(columns)))));
     Threads(rows, std::min(kWarpThreads / plan_.block_threads(),
-                           FloorPower(Ceil(Extent(rows), StepOf(rows)))));
+                           FloorPower(DivideUp(Extent(rows), StepOf(rows)))));
     if (plan_.block_threads() == kWarpThreads) {
       Threads(columns, size->n_warps);
       Threads(rows, size->m_warps);
@@ -317,7 +317,7 @@ class ThreadChooser {
     const ReduceGroup& group = kernel_.groups[main_];
     if (along < kernel_.output_count || GroupOf(along) != main_) along = group.ranges.back();
     const int64_t lanes = LanesOfGroup(main_, along);
-    const int64_t steps = Ceil(Extent(along), lanes);
+    const int64_t steps = DivideUp(Extent(along), lanes);
     // As many threads for a row as keep it in registers, and as the device has room for.
     const double rows = std::max(Points(Deps()), 1.0);
     int64_t count = std::min<int64_t>(kWarpThreads, ThreadsFor(steps, kWarpThreads));
@@ -328,7 +328,8 @@ class ThreadChooser {
       count *= 2;
     // More threads, with fewer registers each, where they keep what these do not.
     if (steps * lanes > count * kRowValuesMax) {
-      const int64_t more = std::bit_ceil(static_cast<uint64_t>(Ceil(steps * lanes, kRowValuesMax)));
+      const int64_t more =
+          std::bit_ceil(static_cast<uint64_t>(DivideUp(steps * lanes, kRowValuesMax)));
       if (more <= LongRowThreads(along, steps)) count = more;
     }
     // Threads of one warp do not wait for each other before they store over what others have read.
@@ -342,17 +343,17 @@ class ThreadChooser {
     const int64_t written_out = kRowValuesMax / lanes;
     if (output >= 0) {
       if (LanesFor(stores(), output) == lanes) Vector(output, lanes);
-      Threads(output, std::min(count, ThreadsFor(Ceil(Extent(output), StepOf(output)), count)));
+      Threads(output, std::min(count, ThreadsFor(DivideUp(Extent(output), StepOf(output)), count)));
     }
     Vector(along, lanes);
     Share(along, std::max(count, plan_.FreeThreads(group)));
-    if (Ceil(Extent(along), StepOf(along)) <= written_out) {
+    if (DivideUp(Extent(along), StepOf(along)) <= written_out) {
       Repeat(along, written_out);
     } else {
       Repeat(along, std::min<int64_t>(4, written_out));
     }
     if (output >= 0) {
-      const int64_t left = Ceil(Extent(output), StepOf(output));
+      const int64_t left = DivideUp(Extent(output), StepOf(output));
       Repeat(output, left <= written_out ? left : 1);
     }
     // More rows in a block of few threads.
@@ -405,7 +406,7 @@ class ThreadChooser {
       if (free * lanes <= 2 * Extent(range)) Vector(range, lanes);
       Share(range, free);
       const int64_t written_out = kRowValuesMax / std::max<int64_t>(lanes, 1);
-      if (Ceil(Extent(range), StepOf(range)) <= written_out) Repeat(range, written_out);
+      if (DivideUp(Extent(range), StepOf(range)) <= written_out) Repeat(range, written_out);
     }
   }
 

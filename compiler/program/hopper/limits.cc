@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/divide_up.h"
 #include "compiler/program/hopper/product.h"
 #include "compiler/program/hopper/ring.h"
 #include "compiler/program/hopper/two_tf32.h"
@@ -103,7 +104,7 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
   if (tile.order < 1 || tile.order % tile.cluster != 0)
     return NoneFor("an order of ", tile.order, " rows of tiles, no multiple of the cluster's ",
                    tile.cluster);
-  if (const int64_t tiles = Ceil(shape.m, tile.rows); tiles % tile.cluster != 0)
+  if (const int64_t tiles = DivideUp(shape.m, tile.rows); tiles % tile.cluster != 0)
     return NoneFor(tiles, " rows of tiles; a cluster has ", tile.cluster);
   if (const int64_t part = tile.columns / tile.cluster;
       tile.cluster > 1 && part % PartOfColumns(shape) != 0)

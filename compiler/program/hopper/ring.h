@@ -4,13 +4,12 @@
 
 #include <cstdint>
 
+#include "compiler/divide_up.h"
 #include "compiler/program/hopper/product.h"
 
 namespace outboard::program {
 
 inline constexpr int64_t kConsumers = 2;  // warpgroups that multiply
-
-inline int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Of a stage, the k: 128 bytes, a row of a swizzle.
 inline int64_t DepthOf(DType dtype) { return MappedTensor::kSwizzleBytes / ByteWidth(dtype); }

@@ -4,11 +4,12 @@
 #include <initializer_list>
 #include <utility>
 
+#include "compiler/divide_up.h"
 #include "compiler/kernel/affine.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/hopper/ring.h"
 #include "compiler/program/lower/lowering.h"
-#include "compiler/program/lower/row_sums.h"
+#include "compiler/program/mma/row_sums.h"
 
 namespace outboard::program {
 
@@ -50,7 +51,7 @@ class HopperLowering {
     const int64_t depth = DepthOf(plan_.shape.dtype), split = plan_.tile.split;
     // What gathers has one addend.
     const HopperAddend& of = plan_.shape.addends[0];
-    const int64_t steps = Ceil(Ceil(of.k, depth), split) * split * depth;
+    const int64_t steps = DivideUp(DivideUp(of.k, depth), split) * split * depth;
     const codegen::MmaAddend& addend = plan_.product.addends[0];
     const ProductGathers gathers{
         Places(addend.rows, plan_.product.rows, of.a, plan_.tile.rows, steps),
@@ -77,7 +78,7 @@ class HopperLowering {
                       const HopperOperand& operand, int64_t tile, int64_t steps) {
     if (!operand.gathered()) return nullptr;
     // Nothing says of the last tiles of an order that is not whole that they are in the matrix.
-    const int64_t down = Ceil(plan_.shape.m, plan_.tile.rows);
+    const int64_t down = DivideUp(plan_.shape.m, plan_.tile.rows);
     const bool cut = side.count % tile != 0 || down % std::min(plan_.tile.order, down) != 0;
     return [this, &of, &side, &operand, cut, steps](ValueId batch, ValueId row, ValueId k) {
       const codegen::MmaProduct& product = plan_.product;

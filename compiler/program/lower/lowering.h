@@ -9,9 +9,8 @@
 //   lower_visible.cc  which steps of a loop of panels are run
 //   lower_core.cc     sums of products by matrix units
 //   lower_pack.cc     copies of their operands
-//   lower_mma.cc      products of matrices by those of a GPU, a class of its own
-//   row_sums.cc       sums of their rows, a class of its own
-//   lower_hopper.cc   the same by warpgroups (compiler/program/hopper), likewise
+//   lower_hopper.cc   products by warpgroups of a GPU (compiler/program/hopper), in a class of its
+//                     own; by mma.sync: compiler/program/mma
 //   lower_online.cc   reductions that share one loop, with running maxima
 //   lower_online_mma.cc   the same with matrix units of a GPU, a class of its own
 //   lower_online_hopper.cc   and by warpgroups; online_elements.h has what both share
@@ -61,13 +60,14 @@ inline DType SumType(DType dtype) { return codegen::JoinTypeOf(dtype); }
 std::vector<const UOp*> Conjuncts(const UOp* condition);
 
 class Lowering {
-  friend class MmaLowering;     // lower_mma.cc
+  friend class MmaLowering;     // compiler/program/mma/lower_mma.cc
   friend class HopperLowering;  // lower_hopper.cc
   friend class OnlineElements;
   friend class OnlineHopperLowering;  // lower_online_hopper.cc
   friend class OnlineMatrices;
   friend class OnlineMmaLowering;  // lower_online_mma.cc
-  friend class RowSums;            // row_sums.h
+  friend class RowSums;            // compiler/program/mma/row_sums.h
+  friend class StagedOperand;      // compiler/program/mma/staged_operand.h
 
  public:
   Lowering(const LoopNest& kernel, const LoopPlan* plan);

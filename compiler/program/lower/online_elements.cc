@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/divide_up.h"
+
 namespace outboard::program {
 
 OnlineElements::OnlineElements(const OnlineMmaPlan& plan)
@@ -12,7 +14,7 @@ OnlineElements::OnlineElements(const OnlineMmaPlan& plan)
       plan_(plan),
       tile_(plan.tile),
       extent_(plan.kernel.ranges[plan.range].extent),
-      times_(TimesOf(extent_, tile_.steps)),
+      times_(DivideUp(extent_, tile_.steps)),
       halves_(tile_.fragments * kRowsOfFragment) {
   low_.mapped_ = kernel_.OutputSet();
   low_.units_ = UnitExponentialsOf(kernel_, plan.range);
@@ -31,7 +33,7 @@ ValueId OnlineElements::WithFactor(const UOp* max, ValueId carried) {
 }
 
 void OnlineElements::Place() {
-  const int64_t tiles = TimesOf(plan_.row_count, tile_.rows()),
+  const int64_t tiles = DivideUp(plan_.row_count, tile_.rows()),
                 blocks = plan_.batches * tiles * tile_.parts;
   const ValueId number = blocks > 1 ? b_.Special(Grid::kBlock, blocks) : b_.Int(0);
   part_ = b_.Modulo(number, tile_.parts);
@@ -134,7 +136,7 @@ ValueId OnlineElements::GuardsFail(ValueId first, ValueId end) {
   const ValueId one = b_.Const(DType::kF32, 1), zero = b_.Const(DType::kF32, 0);
   const ValueId found = b_.Alloc(Space::kPrivate, DType::kF32, 1);
   b_.Store(found, b_.Int(0), zero);
-  const ValueId loop = b_.Loop(TimesOf(extent_, threads));
+  const ValueId loop = b_.Loop(DivideUp(extent_, threads));
   low_.Enter();
   const ValueId step = low_.Least(b_.Plus(b_.Times(loop, threads), thread_), last_step_);
   low_.BindPlain(plan_.range, step);

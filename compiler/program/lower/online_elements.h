@@ -25,7 +25,6 @@ class OnlineElements {
   OnlineElements& operator=(const OnlineElements&) = delete;
 
  protected:
-  static int64_t TimesOf(int64_t count, int64_t size) { return (count + size - 1) / size; }
   ValueId Lane(ValueId value, int64_t lane) {
     return b_.Add({.code = Code::kLane,
                    .dtype = b_.at(value).dtype,

@@ -1,12 +1,12 @@
 #include "compiler/program/lower/online_matrices.h"
 
+#include "compiler/divide_up.h"
+
 namespace outboard::program {
 
 namespace {
 
 constexpr int64_t kSide = 8;  // rows, steps or columns of a matrix that the unit reads
-
-int64_t TimesOf(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 }  // namespace
 
@@ -41,7 +41,7 @@ void OnlineMatrices::Fetch(size_t index, ValueId number, ValueId stage) {
   const OnlineMatrix& matrix = plan_.matrices[index];
   const int64_t length = LengthOf(matrix), in_line = length / matrix.run;
   const int64_t pieces = StageElements(matrix) / matrix.run, threads = tile_.threads();
-  for (int64_t piece = 0; piece < TimesOf(pieces, threads); ++piece) {
+  for (int64_t piece = 0; piece < DivideUp(pieces, threads); ++piece) {
     low_.Enter();
     const ValueId of_all = b_.Plus(thread_, b_.Int(piece * threads));
     ValueId line = b_.Divide(of_all, in_line), place = b_.Modulo(of_all, in_line);

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/divide_up.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
 #include "compiler/optimize/operands/mma_tile.h"
@@ -40,7 +41,6 @@ constexpr int64_t kSplitRegisters = 72;
 constexpr int64_t kGroupsAmount = 10'000'000, kPartsAmount = 100'000'000;
 
 RangeSet Bit(int range) { return RangeSet{1} << range; }
-int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 std::vector<int> RangesOf(RangeSet set) {
   std::vector<int> ranges;
@@ -462,7 +462,7 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kerne
                                                            const Target& target,
                                                            const std::vector<Opt>* opts) {
   if (target.kind != TargetKind::kCuda) return std::nullopt;
-  // Sums of rows are added beside products alone (program/lower/row_sums.h).
+  // Sums of rows are added beside products alone (program/mma/row_sums.h).
   if (std::any_of(kernel.stores.begin(), kernel.stores.end(), SumsPoints)) return std::nullopt;
   const bool asked = opts != nullptr && opts->size() == 1 && (*opts)[0].kind == OptKind::kOnline;
   if (opts != nullptr && !asked) return std::nullopt;

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <thread>
+#include <vector>
 
 #include "tests/gpu/driver/entry.h"
 
@@ -15,7 +17,24 @@ namespace {
 
 std::atomic<bool> initialised{false};
 int context_object = 0;  // the one context there is; its address is the handle
-thread_local std::vector<void*> contexts;
+// The thread's current contexts. Nothing of it has to be destroyed: a thread's devices may be
+// destroyed at its very end, after its other variables.
+class ContextStack {
+ public:
+  bool empty() const { return count_ == 0; }
+  void* back() const { return contexts_[count_ - 1]; }
+  bool push_back(void* context) {  // false: there is no room
+    if (count_ == std::size(contexts_)) return false;
+    contexts_[count_++] = context;
+    return true;
+  }
+  void pop_back() { --count_; }
+
+ private:
+  void* contexts_[64] = {};
+  size_t count_ = 0;
+};
+constinit thread_local ContextStack contexts;
 std::atomic<int> primary_references{0};
 std::atomic<unsigned> primary_flags{0};
 
@@ -239,8 +258,8 @@ FAKE_API cuDevicePrimaryCtxReset_v2(DeviceOrdinal device) {
 FAKE_API cuCtxCreate_v2(void** context, unsigned flags, DeviceOrdinal device) {
   if (!Initialised()) return kNotInitialized;
   if (!IsThere(device)) return kInvalidDevice;
+  if (!contexts.push_back(&context_object)) return kOutOfMemory;
   *context = &context_object;
-  contexts.push_back(&context_object);
   return FakeDevice::Get().sticky();
 }
 FAKE_API cuCtxDestroy_v2(void* context) {
@@ -261,8 +280,7 @@ FAKE_API cuCtxGetCurrent(void** context) {
 }
 FAKE_API cuCtxPushCurrent_v2(void* context) {
   if (context != &context_object) return kInvalidContext;
-  contexts.push_back(context);
-  return kSuccess;
+  return contexts.push_back(context) ? kSuccess : kOutOfMemory;
 }
 FAKE_API cuCtxPopCurrent_v2(void** context) {
   if (contexts.empty()) return kInvalidContext;

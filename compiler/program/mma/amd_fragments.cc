@@ -1,4 +1,4 @@
-#include "compiler/program/lower/amd_fragments.h"
+#include "compiler/program/mma/amd_fragments.h"
 
 #include <algorithm>
 

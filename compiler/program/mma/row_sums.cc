@@ -1,4 +1,4 @@
-#include "compiler/program/lower/row_sums.h"
+#include "compiler/program/mma/row_sums.h"
 
 #include "compiler/target.h"
 
