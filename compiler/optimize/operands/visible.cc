@@ -161,9 +161,10 @@ class Finder {
         return false;
       }
     }
-    // rest + step < 0: hidden before -rest. rest - step < 0: hidden after rest.
-    if (of_step != 1 && of_step != -1) return false;
-    ends = of_step == -1;
+    // rest + step < 0: hidden before -rest. rest - n step < 0: hidden after rest / n.
+    if (of_step != 1 && (of_step >= 0 || of_step < -kNumberMax)) return false;
+    ends = of_step < 0;
+    if (ends) bound.divisor = -of_step;
     if (!ends) {
       bound.constant = -bound.constant;
       for (auto& [range, coefficient] : bound.terms) coefficient = -coefficient;

@@ -38,7 +38,7 @@ ValueId Lowering::Extreme(const codegen::RowForm& form, bool greatest) {
   }
   for (const auto& [scalar, coefficient] : form.scalars)
     sum = b_.Plus(sum, b_.Times(Emit(scalar), coefficient));
-  return sum;
+  return b_.Divide(sum, form.divisor);
 }
 
 ValueId Lowering::GuardsFail(const Window& window) {

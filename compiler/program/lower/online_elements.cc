@@ -79,10 +79,11 @@ ValueId OnlineElements::Extreme(const codegen::RowForm& form, bool greatest) {
     sum = b_.Plus(sum, b_.Times(low_.Emit(scalar), coefficient));
   for (const auto& [range, coefficient] : form.terms) {
     ValueId value = low_.value_[range];
-    if (range == plan_.rows.back()) value = (coefficient > 0) == greatest ? LastRow() : origin_;
+    if (!plan_.rows.empty() && range == plan_.rows.back())
+      value = (coefficient > 0) == greatest ? LastRow() : origin_;
     sum = b_.Plus(sum, b_.Times(value, coefficient));
   }
-  return sum;
+  return b_.Divide(sum, form.divisor);
 }
 
 bool OnlineElements::HasWholeTimes() const {

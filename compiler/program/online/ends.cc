@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/proof/in_range.h"
 #include "compiler/rewrite/substitute.h"
 
 namespace outboard::program {
@@ -59,6 +60,35 @@ const UOp* TermWithoutEnd(Graph& graph, const UOp* term, Op op, const UOp* range
 }
 
 }  // namespace
+
+namespace {
+
+const UOp* LoadOf(const UOp* factor) {
+  while (factor->op == Op::kCast) factor = factor->src[0];
+  return factor->op == Op::kLoad && factor->src.size() == 3 && IsZero(factor->src[2]) ? factor
+                                                                                       : nullptr;
+}
+
+}  // namespace
+
+const UOp* WithoutGatesOfRows(Graph& graph, const codegen::LoopNest& kernel, int range) {
+  const auto varies = [&](const UOp* node) { return kernel.DepsOf(node) >> range & 1; };
+  absl::flat_hash_map<const UOp*, const UOp*> by;
+  for (const UOp* node : kernel.nodes) {
+    if (node->op != Op::kMul) continue;
+    const UOp *const a = LoadOf(node->src[0]), *const b = LoadOf(node->src[1]);
+    if (a == nullptr || b == nullptr || a->src[1] != b->src[1] || !varies(a->src[1])) continue;
+    for (const auto& [row, step] : {std::pair{a, b}, {b, a}})
+      if (!varies(row->src[0]) && varies(step->src[0]))
+        by[row] = graph.MakeChecked(Op::kLoad, DType::kVoid, {row->src[0]});
+  }
+  if (by.empty()) return nullptr;
+  std::vector<const UOp*> stores;
+  for (const UOp* store : kernel.stores) stores.push_back(Substitute(graph, store, by));
+  const UOp* const without = Sink(graph, stores);
+  const auto guarded = proof::GuardUnproved(graph, without);
+  return guarded.ok() && *guarded == without ? without : nullptr;
+}
 
 const UOp* WithoutEndOfSteps(Graph& graph, const codegen::LoopNest& kernel, int range) {
   const UOp* const steps = kernel.ranges[range].node;

@@ -69,7 +69,6 @@ class Finder {
     if (kernel_.parallel_count != kernel_.output_count) return Illegal("a range is a sequence");
     OB_RETURN_IF_ERROR(FindScores());
     OB_RETURN_IF_ERROR(CheckEnds());
-    if (plan_.rows.empty()) return Illegal("rows must move one matrix alone");
     OB_RETURN_IF_ERROR(FindSums());
     OB_ASSIGN_OR_RETURN(plan_.online,
                         codegen::PhasesOf(kernel_, plan_.range, /*block=*/1, /*rounded=*/true));
@@ -243,8 +242,10 @@ class Finder {
     if (made.width > kWidthMax) return Illegal("rows are too wide");
     for (size_t i = 0; i < plan_.matrices.size(); ++i)
       if (IsSame(plan_.matrices[i], made)) return i;
-    const int own = of_rows ? plan_.rows.back() : plan_.range;
-    const int64_t along = RunAlong(load, other.back()), own_run = RunAlong(load, own);
+    const int64_t along = RunAlong(load, other.back());
+    int64_t own_run = 1;
+    if (!of_rows || !plan_.rows.empty())
+      own_run = RunAlong(load, of_rows ? plan_.rows.back() : plan_.range);
     made.across = own_run > along;
     made.run = std::max(along, own_run);
     plan_.matrices.push_back(std::move(made));
@@ -274,6 +275,8 @@ constexpr OnlineTile kCandidates[] = {
     {4, 1, 64, 2}, {4, 1, 32, 2}, {2, 1, 64, 2}, {2, 1, 32, 2}, {4, 1, 16, 2},
     {4, 1, 16, 1}, {2, 1, 16, 2}, {1, 1, 32, 2}, {1, 1, 16, 2}, {1, 1, 16, 1},
 };
+// With few rows more warps would have none.
+constexpr OnlineTile kFewRows = {1, 1, 64, 2};
 
 absl::StatusOr<OnlineMmaPlan> FindIn(Graph& graph, const LoopNest& kernel, int range) {
   OB_ASSIGN_OR_RETURN(LoopNest without, codegen::AnalyzeKernel(codegen::WithoutFactors(
@@ -356,6 +359,10 @@ std::optional<OnlineTile> ChooseTile(const OnlineMmaPlan& plan, const Target& ta
     for (OnlineTile tile : kGroupCandidates) {
       tile.parts = parts;
       if (plan.row_count >= tile.rows() && steps >= tile.steps && is_enough(tile)) return best;
+    }
+    if (OnlineTile tile = kFewRows; plan.row_count <= tile.rows()) {
+      tile.parts = parts;
+      if (CheckOnlineTile(plan, tile, target).ok()) return tile;
     }
     for (OnlineTile tile : kCandidates) {
       tile.parts = parts;
@@ -471,12 +478,14 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kerne
     if (kernel.empty || panels.empty()) return Illegal("ONLINE: no reduction inside of another");
     const int range = codegen::PanelRange(kernel, panels[0]);
     Graph graph;
-    if (kernel.ranges[range].end() == nullptr) return FindIn(graph, kernel, range);
-    OB_ASSIGN_OR_RETURN(const LoopNest endless,
-                        codegen::AnalyzeKernel(WithoutEndOfSteps(graph, kernel, range)));
-    const std::vector<const UOp*> again = codegen::PanelsOf(endless, /*ends=*/true);
+    const UOp* const without = kernel.ranges[range].end() == nullptr
+                                   ? WithoutGatesOfRows(graph, kernel, range)
+                                   : WithoutEndOfSteps(graph, kernel, range);
+    if (without == nullptr) return FindIn(graph, kernel, range);
+    OB_ASSIGN_OR_RETURN(const LoopNest ungated, codegen::AnalyzeKernel(without));
+    const std::vector<const UOp*> again = codegen::PanelsOf(ungated, /*ends=*/true);
     if (again.empty()) return Illegal("ONLINE: no reduction inside of another");
-    return FindIn(graph, endless, codegen::PanelRange(endless, again[0]));
+    return FindIn(graph, ungated, codegen::PanelRange(ungated, again[0]));
   };
   absl::StatusOr<OnlineMmaPlan> plan = found();
   if (!plan.ok()) {
