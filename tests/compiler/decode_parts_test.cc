@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <random>
 
@@ -46,7 +45,9 @@ struct Decoding {
     return most;
   }
 
-  std::string Run(std::span<const HostTensor> params, const std::vector<int64_t>& vars) const {
+  // Adds what the machine counts of the kernel of parts.
+  std::string Run(std::span<const HostTensor> params, const std::vector<int64_t>& vars,
+                  MachineCounts* counts = nullptr) const {
     using Kind = schedule::ScheduledBuffer::Kind;
     Buffers memory;
     for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
@@ -56,7 +57,8 @@ struct Decoding {
     for (size_t k = 0; k < compiled.size(); ++k) {
       Buffers own;
       for (const int i : schedule.kernels[k].buffers) own.push_back(memory[i]);
-      const absl::Status ran = RunOnPtxMachine(compiled[k], own, vars);
+      const absl::Status ran =
+          RunOnPtxMachine(compiled[k], own, vars, 1, nullptr, k == 0 ? counts : nullptr);
       EXPECT_EQ(ran, absl::OkStatus()) << ran;
       for (size_t slot = 0; slot < own.size(); ++slot)
         memory[schedule.kernels[k].buffers[slot]] = own[slot];
@@ -87,7 +89,6 @@ void CheckLengths(Decoded d, std::initializer_list<int64_t> lengths, const char*
   d.length = *lengths.begin();
   const Decoding decoding(d, arch);
   ASSERT_EQ(decoding.compiled.size(), 2u) << ScheduleToString(decoding.schedule);
-  if (std::getenv("DUMP") != nullptr) std::printf("%s", ScheduleToString(decoding.schedule).c_str());
   EXPECT_TRUE(absl::StrContains(decoding.compiled[0].object, "mma.sync"));
   EXPECT_LE(decoding.TemporaryElementsMax(), d.heads * d.group * d.width * d.keys / 64)
       << ScheduleToString(decoding.schedule);
@@ -130,6 +131,44 @@ TEST(DecodeParts, KeysOfAFixedNumber) {
 TEST(DecodeParts, GroupsAndMasks) {
   CheckLengths({.heads = 2, .group = 4, .width = 128}, {1, 200, 1024});
   CheckLengths({.heads = 1, .group = 3, .keys = 700, .mask = true}, {1, 2, 555, 700});
+}
+
+// A part's loop ends with its last key. Keys and values are read once, 16 bytes at a time; nothing
+// spills.
+TEST(DecodeParts, WorkIsThatOfTheLength) {
+  Decoded d{.heads = 1, .keys = 16384};
+  d.length = 1;
+  const Decoding decoding(d, "sm_90a");
+  ASSERT_EQ(decoding.compiled.size(), 2u);
+  const std::string& ptx = decoding.compiled[0].object;
+  EXPECT_TRUE(absl::StrContains(ptx, "cp.async.cg.shared.global")) << "16 bytes";
+  EXPECT_FALSE(absl::StrContains(ptx, "cp.async.ca")) << "fewer";
+  EXPECT_FALSE(absl::StrContains(ptx, ".local"));
+  if (const std::string ptxas = FindPtxas(); !ptxas.empty()) {
+    const auto assembled = AssembleKernel(ptxas, ptx, "sm_90a");
+    ASSERT_TRUE(assembled.ok()) << assembled.status();
+    EXPECT_EQ(assembled->stack_bytes + assembled->spill_bytes, 0);
+    std::printf("%lld registers, %lld blocks of %lld threads\n",
+                static_cast<long long>(assembled->registers),
+                static_cast<long long>(decoding.compiled[0].blocks[0]),
+                static_cast<long long>(decoding.compiled[0].threads[0]));
+  }
+  const auto counts = [&](int64_t length) {
+    d.length = length;
+    Graph graph;
+    const DecodedGraph bound = d.Record(graph);
+    MachineCounts counts;
+    decoding.Run(RandomFloats(bound.sink), VarsOf(bound), &counts);
+    return counts;
+  };
+  const MachineCounts some = counts(2048), all = counts(16384);
+  const auto sectors = static_cast<double>(d.keys * d.width * 2 * 2 / 32);
+  std::printf("2048 of 16384 keys: %.3f of the instructions; sectors %.3f of those of keys and values\n",
+              static_cast<double>(some.warp_instructions) /
+                  static_cast<double>(all.warp_instructions),
+              static_cast<double>(all.global_sectors) / sectors);
+  EXPECT_LT(some.warp_instructions * 2, all.warp_instructions);
+  EXPECT_LT(static_cast<double>(all.global_sectors), 1.1 * sectors);
 }
 
 TEST(DecodeParts, OtherArchitectures) {
