@@ -161,8 +161,9 @@ class Finder {
       }
       const bool may = IsMovement(node->op) || node->op == Op::kReduce ||
                        (IsAlu(node->op) && node->op != Op::kFDiv);
-      if (!may || !IsStatic(node->shape)) continue;
-      if (!std::all_of(node->src.begin(), node->src.end(), [&](const UOp* s) {
+      if (!may) continue;
+      const auto end = node->src.begin() + node->own_sources();  // then come dimensions
+      if (!std::all_of(node->src.begin(), end, [&](const UOp* s) {
             return known.contains(s) || joins.contains(s);
           }))
         continue;

@@ -345,6 +345,17 @@ absl::StatusOr<Schedule> ScheduleWithout(Graph& graph, CutGraph cut, bool allows
                                                                 options.overwrites);
 }
 
+// Whether all maxima that are stored, as those of parts of keys are, are of values that are not:
+// otherwise parts would save nothing.
+bool KeepsNoScoresOfParts(const UOp* sink, const absl::flat_hash_set<const UOp*>& scores) {
+  for (const UOp* node : PostOrder(sink)) {
+    if (node->op != Op::kContiguous || node->src[0]->op != Op::kReduce) continue;
+    const UOp* const reduce = node->src[0];
+    if (ReduceOf(reduce).op() == Op::kMax && !scores.contains(reduce->src[0])) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
@@ -372,11 +383,12 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
     OB_ASSIGN_OR_RETURN(const std::optional<CutGraph> in_parts,
                         Prepared(graph, sink, target, parts_of_sum, /*keys_in_parts=*/true));
     if (in_parts) {
-      const auto scores =
-          FindScores(in_parts->sink, options.scores, target, /*few_rows=*/true);
-      OB_ASSIGN_OR_RETURN(Schedule schedule, ScheduleWithout(graph, *in_parts, tf32, target,
-                                                             donated, options, scores));
-      if (computes(schedule)) return schedule;
+      const auto scores = FindScores(in_parts->sink, options.scores, target, /*few_rows=*/true);
+      if (KeepsNoScoresOfParts(in_parts->sink, scores)) {
+        OB_ASSIGN_OR_RETURN(Schedule schedule, ScheduleWithout(graph, *in_parts, tf32, target,
+                                                               donated, options, scores));
+        if (computes(schedule)) return schedule;
+      }
     }
   }
   OB_ASSIGN_OR_RETURN(const std::optional<CutGraph> cut,

@@ -109,6 +109,52 @@ TEST_P(GenerationSchedule, APromptOfAnyLength_KeepsNoScores) {
       << ScheduleToString(schedule);
 }
 
+// Positions are turned into the queries (Su et al., "RoFormer", arXiv 2104.09864): they are computed
+// before the kernel that reads them. Four queries share keys and values.
+TEST_P(GenerationSchedule, TurnedQueriesOfGroups_KeepNoScores) {
+  constexpr int64_t kContext = 16384, kHeads = 2, kGroup = 4, kHead = 128;
+  const auto input = [](const Dims& dims) { return Tensor::zeros(dims, DType::kBF16).state_(); };
+  const SymInt n = Variable("n", 1, kContext).bind(100);
+  const Tensor x = input({1, 256});
+  const Tensor q =
+      x.matmul(input({256, kHeads * kGroup * kHead})).reshape({kHeads, kGroup, kHead});
+  const Tensor angles =
+      Tensor::zeros({kContext, kHead / 2}, DType::kF32).state_().slice(0, n - 1, n);
+  const Tensor wide = q.cast(DType::kF32);
+  const Tensor a = wide.slice(2, 0, kHead / 2), b = wide.slice(2, kHead / 2, kHead);
+  const Tensor turned = Tensor::cat({a * angles.cos() - b * angles.sin(),
+                                     a * angles.sin() + b * angles.cos()},
+                                    2)
+                            .cast(DType::kBF16);
+  const Tensor k = input({kHeads, kContext, kHead}).slice(1, 0, n),
+               v = input({kHeads, kContext, kHead}).slice(1, 0, n);
+  const Tensor scores =
+      turned.matmul(k.transpose()).cast(DType::kF32) * (1 / std::sqrt(double{kHead}));
+  realize(std::vector<Tensor>{scores.softmax().cast(DType::kBF16).matmul(v)});
+  const schedule::Schedule schedule = ScheduleOfLast();
+  EXPECT_EQ(KernelsWithScores(schedule), 1) << ScheduleToString(schedule);
+  EXPECT_LT(LargestTemporaryBytes(schedule), kHeads * kGroup * kContext * 2 * 3)
+      << ScheduleToString(schedule);
+}
+
+// A few tokens at once, as many as a VAR says, are the last of the keys.
+TEST_P(GenerationSchedule, AFewTokensAtOnce_KeepNoScores) {
+  constexpr int64_t kContext = 16384, kHeads = 2, kHead = 64, kFew = 8;
+  const auto input = [](const Dims& dims) { return Tensor::zeros(dims, DType::kBF16).state_(); };
+  const SymInt n = Variable("n", 1, kContext).bind(100), m = Variable("m", 1, kFew).bind(3);
+  const Tensor q = input({kHeads, kFew, kHead}).slice(1, 0, m),
+               k = input({kHeads, kContext, kHead}).slice(1, 0, n),
+               v = input({kHeads, kContext, kHead}).slice(1, 0, n);
+  Tensor scores = q.matmul(k.transpose()).cast(DType::kF32) * (1 / std::sqrt(double{kHead}));
+  scores = (Tensor::arange(n) > Tensor::arange(m).reshape({m, 1}) + (n - m))
+               .where(-std::numeric_limits<double>::infinity(), scores);
+  realize(std::vector<Tensor>{scores.softmax().cast(DType::kBF16).matmul(v)});
+  const schedule::Schedule schedule = ScheduleOfLast();
+  EXPECT_EQ(KernelsWithScores(schedule), 1) << ScheduleToString(schedule);
+  EXPECT_LT(LargestTemporaryBytes(schedule), kHeads * kFew * kContext * 2)
+      << ScheduleToString(schedule);
+}
+
 INSTANTIATE_TEST_SUITE_P(Arches, GenerationSchedule, testing::Values("sm_80", "sm_90", "sm_90a"));
 
 }  // namespace

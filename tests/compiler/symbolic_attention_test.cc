@@ -21,6 +21,7 @@
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/padded_dims.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/schedule_options.h"
 #include "tests/client/fake_session.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/hopper_edit.h"
@@ -413,6 +414,69 @@ TEST(SymbolicAttention, WorkIsThatOfTheLength) {
             WorkOf(keys, {1024}, ByGroups(kOneGroup)));
   std::printf("128 of 1024 keys: %.3f of the work; prompts of half the length %.3f, causal %.3f\n",
               few / many, half / whole, masked / whole);
+}
+
+// All kernels of the schedule that is made by cost, of parts of keys too, on the PTX machine.
+void CheckWhole(const Attention& a, std::span<const Length> lengths, size_t launches) {
+  SCOPED_TRACE(a.name);
+  using Kind = schedule::ScheduledBuffer::Kind;
+  Graph recorded, g;
+  const UOp* const sink = Record(recorded, a, {}).sink;
+  const Target target = CudaTarget("sm_90a", kMultiprocessors);
+  const schedule::Schedule schedule =
+      ValueOrDie(schedule::MakeSchedule(g, sink, target, {}, ScheduleOptionsFor(target)));
+  ASSERT_EQ(schedule.kernels.size(), launches) << ScheduleToString(schedule);
+  std::vector<CompiledKernel> compiled;
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels)
+    compiled.push_back(ValueOrDie(CompileKernel(kernel.ast, {.target = target})));
+  for (const Length& length : lengths) {
+    SCOPED_TRACE(testing::Message() << "n " << length.n << " m " << length.m);
+    Graph graph;
+    const Recorded bound = Record(graph, a, length);
+    std::vector<HostTensor> params = RandomParams(bound.sink, 1);
+    const Results want = ValueOrDie(Interpret(bound.sink, params, bound.bindings));
+    if (a.counts == Counts::kLastOfKeys)
+      for (const size_t of_steps : {1, 2}) Spoil(a, length.n, params[of_steps]);
+    Buffers memory;
+    std::string result;
+    for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
+      memory.emplace_back(static_cast<size_t>(buffer.bytes()), '\xff');
+      if (buffer.kind == Kind::kInput) memory.back() = params[buffer.index].bytes;
+    }
+    for (size_t k = 0; k < compiled.size(); ++k) {
+      Buffers own;
+      for (const int i : schedule.kernels[k].buffers) own.push_back(memory[i]);
+      const absl::Status ran = RunOnPtxMachine(compiled[k], own, bound.vars());
+      ASSERT_TRUE(ran.ok()) << ran;
+      for (size_t slot = 0; slot < own.size(); ++slot)
+        memory[schedule.kernels[k].buffers[slot]] = own[slot];
+    }
+    for (size_t i = 0; i < schedule.buffers.size(); ++i)
+      if (schedule.buffers[i].kind == Kind::kOutput) result = memory[i];
+    const std::vector<double> numbers = FloatsOf(want[0]),
+                              got = Below(result, want[0].dtype, sink->src[0]->shape, want[0].dims);
+    ASSERT_EQ(got.size(), numbers.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (std::isnan(numbers[i])) {
+        ASSERT_TRUE(std::isnan(got[i])) << i;
+      } else {
+        ASSERT_NEAR(got[i], numbers[i], 0x1p-6 * (1 + std::abs(numbers[i]))) << i;
+      }
+    }
+  }
+}
+
+// Parts of keys, of queries that VARs count, too; where the cache is masked rather than cut, loops
+// end with the mask. A row that sees no key is not a number.
+TEST(SymbolicAttention, FewQueriesInParts) {
+  const Length few[] = {{1, 1}, {8, 8}, {70, 3}, {1000, 8}, {1024, 1}, {2, 5}};
+  CheckWhole({.name = "few", .counts = Counts::kLastOfKeys, .queries = 8, .keys = 1024}, few, 2);
+  if (HasFatalFailure()) return;
+  CheckWhole({.name = "more", .counts = Counts::kLastOfKeys, .queries = 40, .keys = 512},
+             std::vector<Length>{{1, 1}, {300, 33}, {512, 40}}, 2);
+  if (HasFatalFailure()) return;
+  const Length masks[] = {{1}, {70}, {1024}};
+  CheckWhole({.name = "mask", .counts = Counts::kMask, .queries = 1, .keys = 1024}, masks, 2);
 }
 
 // By default: where a length may be 0 scores are kept, for a sum of nothing is 0.

@@ -17,12 +17,13 @@
 namespace outboard::schedule {
 namespace {
 
-// Rows of the matrix unit: with more queries for a key blocks have enough to do without parts.
-constexpr int64_t kRowsMax = 16;
+// With more queries for a key blocks have enough to do without parts: a tile of the online kernel.
+constexpr int64_t kRowsMax = 64;
 // A part has a few of the online kernel's times, and joining is a loop over parts.
 constexpr int64_t kPartKeysMin = 64, kPartsMax = 64;
-// Blocks of one warp that a multiprocessor takes, as an estimate: 34 KiB for heads of 64.
-constexpr int64_t kBlocksOfMultiprocessor = 4;
+// Blocks that a multiprocessor takes, as an estimate: of one warp (34 KiB for heads of 64), which
+// has the rows of the matrix unit, or of several.
+constexpr int64_t kRowsOfWarp = 16, kBlocksOfOneWarp = 4, kBlocksOfWarps = 2;
 constexpr int64_t kColumnsMin = 8;
 
 struct Softmax {
@@ -161,17 +162,17 @@ class Divider {
 
   bool HasParts(FewQueries& few, const UOp* weights) const {
     const int64_t keys = few.keys.max(), terms = PaddedSize(few.sum->src[0]->shape);
-    const UOp* values = few.values;
-    while (IsMovement(values->op) || values->op == Op::kCast) values = values->src[0];
-    const int64_t of_values = PaddedSize(few.values->shape) == 0 ? 0 : ValueElements(few);
+    const int64_t of_values = ValueElements(few);
     if (keys < 2 * kPartKeysMin || of_values == 0 || terms > limits::kVirtualElementsMax / 4)
       return false;
     const int64_t of_weights = PaddedSize(weights->shape);
     const int64_t columns = terms / std::max<int64_t>(1, of_weights);
     if (columns < kColumnsMin || terms > kRowsMax * of_values) return false;
     const int64_t blocks = std::max<int64_t>(1, of_values / (keys * columns));
-    few.parts = std::min({target_.multiprocessors * kBlocksOfMultiprocessor / blocks,
-                          keys / kPartKeysMin, kPartsMax});
+    const int64_t together =
+        terms > kRowsOfWarp * of_values ? kBlocksOfWarps : kBlocksOfOneWarp;
+    few.parts = std::min(
+        {target_.multiprocessors * together / blocks, keys / kPartKeysMin, kPartsMax});
     few.length = (keys + few.parts - 1) / std::max<int64_t>(1, few.parts);
     return few.parts > 1;
   }
@@ -291,8 +292,26 @@ absl::StatusOr<const UOp*> DivideKeys(Graph& graph, const UOp* sink, const Targe
   if (target.kind != TargetKind::kCuda) return sink;
   Divider divider(graph, target);
   absl::flat_hash_map<const UOp*, const UOp*> made;
-  for (const UOp* node : PostOrder(sink)) {
+  const std::vector<const UOp*> order = PostOrder(sink);
+  absl::flat_hash_map<const UOp*, int> users;
+  for (const UOp* node : order)
+    for (const UOp* s : node->src) ++users[s];
+  // Gradients read the weights, too: then the whole of them is computed again elsewhere.
+  const auto is_read_once = [&](const UOp* sum) {
+    if (sum->op != Op::kReduce || sum->src[0]->op != Op::kMul) return false;
+    for (const UOp* factor : sum->src[0]->src) {
+      bool shared = users.at(factor) > 1;
+      while (IsMovement(factor->op) || factor->op == Op::kCast) {
+        factor = factor->src[0];
+        shared = shared || users.at(factor) > 1;
+      }
+      if (shared && SoftmaxOf(factor)) return false;
+    }
+    return true;
+  };
+  for (const UOp* node : order) {
     const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
+    if (!is_read_once(node)) continue;
     if (const auto few = divider.Find(now)) {
       OB_ASSIGN_OR_RETURN(now, divider.Divide(*few));
     }
