@@ -422,6 +422,7 @@ absl::Status Applier::Online(int64_t axis, int64_t block) {
   if (axis < kernel_.output_count || axis >= static_cast<int64_t>(axes_.size()))
     return Illegal("the axes of reductions are ", kernel_.output_count, " to ", axes_.size() - 1);
   const int range = axes_[axis].range;
+  if (kernel_.ranges[range].end() != nullptr) return Illegal("the loop ends at a VAR");
   if (block < 1 || block >= kernel_.ranges[range].extent)
     return Illegal("a block is below ", kernel_.ranges[range].extent);
   const int64_t id = RangeOf(kernel_.ranges[range].node).id();

@@ -86,10 +86,13 @@ struct Panel {
   Tile tile;
 };
 
-// A linear function of output ranges: constant + coefficient * value + ...
+// A linear function of output ranges, and of numbers of the launch: constant + coefficient * value
+// + ..., over a divisor.
 struct RowForm {
   int64_t constant = 0;
   std::vector<std::pair<int, int64_t>> terms;  // by range, an index into LoopNest::ranges
+  std::vector<std::pair<const UOp*, int64_t>> scalars;  // made of VARs, with known bounds
+  int64_t divisor = 1;  // of last steps alone; below 0 quotients are rounded towards 0
   // Of visible steps: this has the value in each step that is hidden for it, and in no other.
   const UOp* comparison = nullptr;
   bool hides = false;

@@ -32,19 +32,24 @@ constexpr int64_t kRowOnBlocks = 64, kWidthOnBlocks = 256, kWidthOfF32OnBlocks =
 
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
 
-// A product of matrices with more elements than either has. With `widened`, they may be cast first,
-// as a GPU's matrix units take them.
-bool IsLargeProduct(const UOp* node, bool widened) {
+// A product of matrices with more elements than either has. With `on_blocks`, they may be cast
+// first, as a GPU's matrix units take them, and dimensions may be made of VARs, but for the one that
+// is summed; panels have numbers for all. With `few_rows` it need not be larger.
+bool IsLargeProduct(const UOp* node, bool on_blocks, bool few_rows) {
   if (node->op != Op::kReduce || ReduceOf(node).op() != Op::kAdd ||
-      ReduceOf(node).axes().size() != 1 || !IsFloat(node->dtype) || !IsStatic(node->shape) ||
-      !IsStatic(node->src[0]->shape) || node->src[0]->op != Op::kMul)
+      ReduceOf(node).axes().size() != 1 || !IsFloat(node->dtype) || node->src[0]->op != Op::kMul)
     return false;
+  const bool has_numbers =
+      on_blocks ? node->src[0]->shape[ReduceOf(node).axes()[0]].is_const()
+                : IsStatic(node->shape) && IsStatic(node->src[0]->shape);
+  if (!has_numbers) return false;
   double elements = 0;
   for (const UOp* matrix : node->src[0]->src) {
-    while (IsMovement(matrix->op) || (widened && matrix->op == Op::kCast)) matrix = matrix->src[0];
+    while (IsMovement(matrix->op) || (on_blocks && matrix->op == Op::kCast))
+      matrix = matrix->src[0];
     elements = std::max(elements, Elements(matrix));
   }
-  return Elements(node) > elements;
+  return few_rows || Elements(node) > elements;
 }
 
 // A product of bf16 numbers cast to f32, as the matrix unit takes it.
@@ -112,8 +117,9 @@ bool IsOfPositions(const UOp* condition) {
 
 class Finder {
  public:
-  Finder(ScorePolicy policy, const Target& target)
+  Finder(ScorePolicy policy, const Target& target, bool few_rows)
       : by_cost_(policy == ScorePolicy::kByCost),
+        few_rows_(few_rows),
         has_matrix_unit_(target.bf16 == Bf16Products::kTiles),
         has_blocks_(target.block_threads > 1) {}
 
@@ -133,10 +139,39 @@ class Finder {
         scores.insert(node);
     }
     AddOperands(order, scores);
+    if (few_rows_) AddJoins(order, scores);
     return scores;
   }
 
  private:
+  // What joins the parts of keys, up to the last quotient: numbers of each part, a few dozen of
+  // them, which are not worth kernels of their own.
+  void AddJoins(const std::vector<const UOp*>& order, absl::flat_hash_set<const UOp*>& scores) const {
+    absl::flat_hash_set<const UOp*> known, joins;  // constants; what is stored of parts and made of it
+    for (const UOp* node : order) {
+      if (node->op == Op::kContiguous) {
+        const UOp* reduce = node->src[0];
+        while (IsMovement(reduce->op)) reduce = reduce->src[0];
+        if (reduce->op == Op::kReduce && family_of_.contains(reduce->src[0])) joins.insert(node);
+        continue;
+      }
+      if (node->is_const() || (IsMovement(node->op) && known.contains(node->src[0]))) {
+        known.insert(node);
+        continue;
+      }
+      const bool may = IsMovement(node->op) || node->op == Op::kReduce ||
+                       (IsAlu(node->op) && node->op != Op::kFDiv);
+      if (!may) continue;
+      const auto end = node->src.begin() + node->own_sources();  // then come dimensions
+      if (!std::all_of(node->src.begin(), end, [&](const UOp* s) {
+            return known.contains(s) || joins.contains(s);
+          }))
+        continue;
+      joins.insert(node);
+      scores.insert(node);
+    }
+  }
+
   // What scores are computed from that has as many elements: masks, the terms of the products.
   static void AddOperands(const std::vector<const UOp*>& order,
                           absl::flat_hash_set<const UOp*>& scores) {
@@ -159,7 +194,7 @@ class Finder {
       wide = wide || wide_.contains(s);
     }
     if (mine < 0) {
-      if (!IsLargeProduct(node, has_blocks_)) return;
+      if (!IsLargeProduct(node, has_blocks_, few_rows_)) return;
       mine = static_cast<int>(families_.size());
       families_.emplace_back();
       families_.back().elements = Elements(node);
@@ -174,7 +209,7 @@ class Finder {
     } else if (node->op == Op::kExpand) {
       wide = true;  // repeated for each column of the other matrix
     } else if (node->op != Op::kReshape && node->op != Op::kPermute && node->op != Op::kCast &&
-               !IsAlu(node->op)) {
+               !IsAlu(node->op) && !(few_rows_ && node->op == Op::kPad)) {
       families_[mine].kept = true;
       return;
     }
@@ -239,7 +274,7 @@ class Finder {
     return parent_[b] = a;
   }
 
-  const bool by_cost_, has_matrix_unit_, has_blocks_;
+  const bool by_cost_, few_rows_, has_matrix_unit_, has_blocks_;
   std::vector<Family> families_;
   std::vector<int> parent_;  // of a family that was united with another; else itself
   absl::flat_hash_map<const UOp*, int> family_of_;
@@ -249,13 +284,13 @@ class Finder {
 }  // namespace
 
 absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy,
-                                           const Target& target) {
+                                           const Target& target, bool few_rows) {
   // Blocks of threads have no panels; those of one vendor do without.
   const bool keeps =
       policy == ScorePolicy::kKeep || (policy == ScorePolicy::kByCost && target.block_threads > 1 &&
                                        target.kind != TargetKind::kCuda);
   if (keeps) return {};
-  return Finder(policy, target).Run(sink);
+  return Finder(policy, target, few_rows).Run(sink);
 }
 
 }  // namespace outboard::schedule

@@ -21,9 +21,10 @@ namespace outboard::schedule {
 // to store and load them.
 enum class ScorePolicy { kKeep, kRecompute, kByCost };
 
-// Returns the scores of `sink` that are not to be materialised. Requires a prepared graph
-// (prepare.h).
+// Returns the scores of `sink` that are not to be materialised. With `few_rows` (on blocks of
+// threads alone) also those of which there are no more than elements of the matrices, as of a decoded
+// token whose keys are divided (keys/key_parts.h). Requires a prepared graph (prepare.h).
 absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy,
-                                           const Target& target);
+                                           const Target& target, bool few_rows = false);
 
 }  // namespace outboard::schedule

@@ -1,6 +1,7 @@
 #include "compiler/schedule/schedule.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -20,6 +21,7 @@
 #include "compiler/schedule/fuse_kernels.h"
 #include "compiler/schedule/gather/scatter.h"
 #include "compiler/schedule/in_place.h"
+#include "compiler/schedule/keys/key_parts.h"
 #include "compiler/schedule/launches/group.h"
 #include "compiler/schedule/launches/slots.h"
 #include "compiler/schedule/layout.h"
@@ -253,17 +255,27 @@ const UOp* WithDistinctResults(Graph& graph, const UOp* sink) {
   return graph.MakeChecked(Op::kSink, DType::kVoid, results);
 }
 
-absl::StatusOr<CutGraph> Prepared(Graph& graph, const UOp* sink, const Target& target,
-                                  const PartsOfSum& parts_of_sum) {
+// With `keys_in_parts`, attention of few queries is divided by its keys (keys/key_parts.h); nothing
+// where there is none.
+absl::StatusOr<std::optional<CutGraph>> Prepared(Graph& graph, const UOp* sink,
+                                                 const Target& target,
+                                                 const PartsOfSum& parts_of_sum,
+                                                 bool keys_in_parts) {
   RecordedPass pass("prepare", {}, sink);
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink));
   OB_ASSIGN_OR_RETURN(prepared, LowerCollectives(graph, prepared));
   OB_ASSIGN_OR_RETURN(CutGraph cut, CutAtTransfers(graph, prepared));
-  OB_ASSIGN_OR_RETURN(cut.sink, SplitReductions(graph, Simplify(graph, cut.sink), target,
-                                                parts_of_sum));
+  cut.sink = Simplify(graph, cut.sink);
+  if (keys_in_parts) {
+    const UOp* const before = cut.sink;
+    OB_ASSIGN_OR_RETURN(cut.sink, DivideKeys(graph, cut.sink, target));
+    if (cut.sink == before) return std::nullopt;
+    cut.sink = Simplify(graph, cut.sink);
+  }
+  OB_ASSIGN_OR_RETURN(cut.sink, SplitReductions(graph, cut.sink, target, parts_of_sum));
   OB_ASSIGN_OR_RETURN(cut, WithoutCopies(graph, std::move(cut)));
   cut.sink = pass.Made(WithDistinctResults(graph, cut.sink));
-  return cut;
+  return std::optional<CutGraph>(std::move(cut));
 }
 
 absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choice& choice) {
@@ -333,6 +345,17 @@ absl::StatusOr<Schedule> ScheduleWithout(Graph& graph, CutGraph cut, bool allows
                                                                 options.overwrites);
 }
 
+// Whether all maxima that are stored, as those of parts of keys are, are of values that are not:
+// otherwise parts would save nothing.
+bool KeepsNoScoresOfParts(const UOp* sink, const absl::flat_hash_set<const UOp*>& scores) {
+  for (const UOp* node : PostOrder(sink)) {
+    if (node->op != Op::kContiguous || node->src[0]->op != Op::kReduce) continue;
+    const UOp* const reduce = node->src[0];
+    if (ReduceOf(reduce).op() == Op::kMax && !scores.contains(reduce->src[0])) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
@@ -351,15 +374,30 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
                  ? options.parts_of_sum(kernels->kernels[0].ast)
                  : 1;
     };
-  OB_ASSIGN_OR_RETURN(const CutGraph cut, Prepared(graph, sink, target, parts_of_sum));
-  const auto scores = FindScores(cut.sink, options.scores, target);
+  const auto computes = [&](const Schedule& schedule) {
+    return std::all_of(
+        schedule.kernels.begin(), schedule.kernels.end(),
+        [&](const ScheduledKernel& kernel) { return options.computes_scores(kernel.ast); });
+  };
+  if (options.computes_scores != nullptr && options.scores != ScorePolicy::kKeep) {
+    OB_ASSIGN_OR_RETURN(const std::optional<CutGraph> in_parts,
+                        Prepared(graph, sink, target, parts_of_sum, /*keys_in_parts=*/true));
+    if (in_parts) {
+      const auto scores = FindScores(in_parts->sink, options.scores, target, /*few_rows=*/true);
+      if (KeepsNoScoresOfParts(in_parts->sink, scores)) {
+        OB_ASSIGN_OR_RETURN(Schedule schedule, ScheduleWithout(graph, *in_parts, tf32, target,
+                                                               donated, options, scores));
+        if (computes(schedule)) return schedule;
+      }
+    }
+  }
+  OB_ASSIGN_OR_RETURN(const std::optional<CutGraph> cut,
+                      Prepared(graph, sink, target, parts_of_sum, /*keys_in_parts=*/false));
+  const auto scores = FindScores(cut->sink, options.scores, target);
   OB_ASSIGN_OR_RETURN(Schedule schedule,
-                      ScheduleWithout(graph, cut, tf32, target, donated, options, scores));
-  if (scores.empty() || options.computes_scores == nullptr) return schedule;
-  for (const ScheduledKernel& kernel : schedule.kernels)
-    if (!options.computes_scores(kernel.ast))
-      return ScheduleWithout(graph, cut, tf32, target, donated, options, {});
-  return schedule;
+                      ScheduleWithout(graph, *cut, tf32, target, donated, options, scores));
+  if (scores.empty() || options.computes_scores == nullptr || computes(schedule)) return schedule;
+  return ScheduleWithout(graph, *cut, tf32, target, donated, options, {});
 }
 
 namespace {

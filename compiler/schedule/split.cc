@@ -241,6 +241,7 @@ Cut CutForKeys(const UOp* reduce, const Target& target) {
   for (const int side : {0, 1}) {
     if (!IsSoftmax(product->src[side])) continue;
     const UOp* const weights = UncastOperandOf(product->src[side]);
+    if (IsExponential(weights)) continue;  // of a part (keys/key_parts.h)
     const UOp* const values = UncastOperandOf(product->src[1 - side]);
     // Each weight is of many columns, each value of few rows. Without columns a block has a result
     // of its own, and rows fill the device.

@@ -48,7 +48,7 @@ class Search {
     if (kernel.empty || kernel.stores.empty())
       return absl::InvalidArgumentError("search: the kernel has no work");
     const bool threads = target_.block_threads > 1;
-    const bool panels = !codegen::PanelsOf(kernel).empty();
+    const bool panels = !codegen::PanelsOf(kernel, /*ends=*/threads).empty();
     if (panels && !threads)  // there is nothing quick enough to compare with
       return absl::InvalidArgumentError("search: plain loops would compute panels over and over");
     OB_RETURN_IF_ERROR(FindStart());

@@ -36,7 +36,7 @@ std::vector<Opt> OptsOf(const OnlineTile& tile) {
 }
 
 static bool ComputesScores(const UOp* ast) {
-  return !codegen::PanelsOf(*codegen::AnalyzeKernel(ast)).empty();
+  return !codegen::PanelsOf(*codegen::AnalyzeKernel(ast), /*ends=*/true).empty();
 }
 
 program::Program ProgramOf(const UOp* ast, const Ways& ways) {
@@ -53,7 +53,7 @@ program::Program ProgramOf(const UOp* ast, const Ways& ways) {
 void RunAsProgram(const UOp* ast, const Ways& ways, uint32_t seed, Buffers& buffers,
                   int64_t* steps) {
   const program::Program program = ProgramOf(ast, ways);
-  const program::RunReport report = program::Interpret(program, buffers, {}, {.seed = seed});
+  const program::RunReport report = program::Interpret(program, buffers, ways.vars, {.seed = seed});
   ASSERT_TRUE(report.ok()) << report.message << ToString(program);
   if (steps != nullptr) *steps += report.steps;
 }
@@ -75,7 +75,7 @@ void RunAsPtx(const UOp* ast, const Ways& ways, Buffers& buffers) {
       std::printf("%lld registers\n", static_cast<long long>(assembled->registers));
     EXPECT_FALSE(assembled->serialised);
   }
-  const absl::Status ran = RunOnPtxMachine(*compiled, buffers);
+  const absl::Status ran = RunOnPtxMachine(*compiled, buffers, ways.vars);
   ASSERT_TRUE(ran.ok()) << ran << "\n" << compiled->object;
 }
 

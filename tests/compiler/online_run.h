@@ -25,6 +25,7 @@ struct Ways {
   const char* arch = "sm_90";
   bool interpreted = true;
   bool assembled = false;  // if there is an assembler; always where the tile is of warpgroups
+  std::vector<int64_t> vars;  // by slot
 };
 
 // The schedule for an NVIDIA GPU, all scores recomputed.

@@ -148,7 +148,6 @@ absl::StatusOr<Online> PhasesOf(const LoopNest& kernel, int range, int64_t block
     return absl::InvalidArgumentError(absl::StrCat(why...));
   };
   Online online{.range = range, .block = block};
-  if (kernel.ranges[range].end() != nullptr) return illegal("the loop ends at a VAR");
   const auto exponentials = ExponentialsOf(kernel, range);
   absl::flat_hash_map<const UOp*, size_t> phase_of;
   for (const UOp* node : kernel.nodes) {

@@ -50,13 +50,13 @@ std::vector<const UOp*> Below(const std::vector<const UOp*>& roots, const Stop& 
 
 }  // namespace
 
-std::vector<const UOp*> PanelsOf(const LoopNest& kernel) {
+std::vector<const UOp*> PanelsOf(const LoopNest& kernel, bool ends) {
   const auto nested = NestedValues(kernel);
   if (nested.empty()) return {};
   const auto fits = [&](const UOp* node) {
     // What depends on more, as a product with another matrix does, is not read as it is.
     const auto found = nested.find(node);
-    for (size_t i = 0; i < kernel.ranges.size(); ++i)  // a loop of a VAR's length has no tiles
+    for (size_t i = 0; i < kernel.ranges.size() && !ends; ++i)
       if ((kernel.DepsOf(node) >> i & 1) && !kernel.ranges[i].node->src.empty()) return false;
     return found != nested.end() && found->second == kernel.DepsOf(node) && IsFloat(node->dtype) &&
            (found->second & kernel.OutputSet()) != 0 &&

@@ -24,8 +24,9 @@ namespace outboard::codegen {
 
 // Returns the values that may be panels, each after those that it reads, in the order in which Opts
 // number them. Such a value has float type, depends on one loop, and a reduction, or another such
-// value, reads it unchanged.
-std::vector<const UOp*> PanelsOf(const LoopNest& kernel);
+// value, reads it unchanged. A loop that ends at a VAR has no tiles in plain loops; with `ends`
+// (online kernels on blocks of threads) values may depend on such loops.
+std::vector<const UOp*> PanelsOf(const LoopNest& kernel, bool ends = false);
 
 // Returns the loop that a panel's value depends on, as an index into LoopNest::ranges.
 int PanelRange(const LoopNest& kernel, const UOp* value);

@@ -66,7 +66,7 @@ class Finder {
       if (multiple_ > kMultipleMax) return false;
     }
     if (plan_.online.range == range_) multiple_ = plan_.online.block;
-    return kernel_.ranges[range_].end() == nullptr;
+    return true;
   }
 
   // Comparisons that decide WHEREs of the terms, alone or joined with others.
@@ -141,9 +141,16 @@ class Finder {
     int64_t of_step = 0;
     for (const UOp* term : terms) {
       const int64_t coefficient = sum.at(term);
+      if (coefficient == 0) continue;
+      if (IsOfVars(term)) {
+        if (std::max(std::abs(term->vmin), std::abs(term->vmax)) >
+            kNumberMax / std::abs(coefficient))
+          return false;
+        bound.scalars.emplace_back(term, coefficient);
+        continue;
+      }
       if (term->op != Op::kRange) return false;
       const int range = kernel_.IndexOf(term);
-      if (coefficient == 0) continue;
       if (kernel_.ranges[range].extent > kNumberMax / std::abs(coefficient)) return false;
       if (range == range_) {
         of_step = coefficient;
@@ -154,13 +161,23 @@ class Finder {
         return false;
       }
     }
-    // rest + step < 0: hidden before -rest. rest - step < 0: hidden after rest.
-    if (of_step != 1 && of_step != -1) return false;
-    ends = of_step == -1;
+    // rest + step < 0: hidden before -rest. rest - n step < 0: hidden after rest / n.
+    if (of_step != 1 && (of_step >= 0 || of_step < -kNumberMax)) return false;
+    ends = of_step < 0;
+    if (ends) bound.divisor = -of_step;
     if (!ends) {
       bound.constant = -bound.constant;
       for (auto& [range, coefficient] : bound.terms) coefficient = -coefficient;
+      for (auto& [scalar, coefficient] : bound.scalars) coefficient = -coefficient;
     }
+    return true;
+  }
+
+  // A number that is the same for the whole launch, within known bounds.
+  static bool IsOfVars(const UOp* term) {
+    if (term->vmin < -kNumberMax || term->vmax > kNumberMax) return false;
+    for (const UOp* node : PostOrder(term))
+      if (node->op != Op::kVar && !node->is_const() && !IsAlu(node->op)) return false;
     return true;
   }
 

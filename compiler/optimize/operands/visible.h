@@ -1,7 +1,8 @@
 // Which steps of the loop of panels a mask leaves visible. In causal attention the row of query i
 // ends after key i: WHERE(i < j, -inf, score) hides the steps j > i, whose exponentials are 0. A
 // loop over panels then runs from the first step to the last one that any row of the tile sees, so
-// that a causal mask saves half of the work.
+// that a causal mask saves half of the work. VARs may be in such a condition, as where the queries
+// are the last of so many keys.
 //
 // A condition hides a step if every reduction over the loop has a neutral term there:
 //   - a maximum: -inf;

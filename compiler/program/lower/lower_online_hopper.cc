@@ -22,6 +22,11 @@
 // A matrix lies in boxes of 64 columns, line by line. As the second operand of a score its lines
 // are rows of the swizzle; as that of a product its columns are, and its steps the other dimension.
 //
+// Where steps end at a VAR, boxes bring what lies beyond it. Scores of such steps count for nothing;
+// a product's matrix must have zeros there, for 0 times what is not a number is none. In the time
+// that the end cuts, the warp that copies waits for the box itself, writes the zeros, and then
+// arrives where the others wait.
+//
 // Each pass over the steps has barriers of its own, so that all begin with their first stage and
 // phase. Its copies begin when the pass before has read all that it reads (`passed`).
 #include <algorithm>
@@ -43,21 +48,22 @@ class OnlineHopperLowering : OnlineElements {
     Place();
     OB_RETURN_IF_ERROR(OpenMatrices());
     OpenBarriers();
+    const ValueId branch = IfBelowEnds();
     low_.Enter();
-    low_.BindAll(plan_.batch, batch_);
     OpenWindow();
     const ValueId group = b_.Divide(thread_, kWarpgroupThreads);
     const ValueId copies = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {group, b_.Int(0)}));
     DivideRegisters(kOnlineProducerRegisters, false);
-    const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
+    const ValueId some = b_.If(b_.Less(thread_, b_.Int(StepsEnd() ? kWarpThreads : 1)));
     Copy();
-    b_.EndIf(one);
+    b_.EndIf(some);
     b_.EndIf(copies);
     const ValueId multiplies = b_.If(b_.Less(b_.Int(0), group));
     DivideRegisters(kOnlineConsumerRegisters, true);
     Multiply(b_.Plus(group, b_.Int(-1)));
     b_.EndIf(multiplies);
     low_.Leave();
+    if (branch >= 0) b_.EndIf(branch);
     return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
   }
 
@@ -93,8 +99,9 @@ class OnlineHopperLowering : OnlineElements {
   }
 
   // Barriers: [0] the rows' matrices are there; one for each pass but the last, passed; then, for
-  // each pass and each of its matrices, full and empty by stage; at last, where two warpgroups
-  // multiply, two for the turns of each pass that overlaps products.
+  // each pass and each of its matrices, full and empty by stage; then, where two warpgroups
+  // multiply, two for the turns of each pass that overlaps products; at last, where steps end at a
+  // VAR, that of the time that the end cuts, for each pass and each matrix of its products.
   void OpenBarriers() {
     std::vector<int64_t> arrivals(plan_.passes.size(), consumers_);
     arrivals[0] = 1;
@@ -108,6 +115,10 @@ class OnlineHopperLowering : OnlineElements {
       turns_.push_back(static_cast<int64_t>(arrivals.size()));
       if (TakesTurns(pass)) arrivals.insert(arrivals.end(), 2, kWarps);
     }
+    for (size_t pass = 0; pass < plan_.passes.size(); ++pass) {
+      first_cut_.push_back(static_cast<int64_t>(arrivals.size()));
+      if (StepsEnd()) arrivals.insert(arrivals.end(), plan_.passes[pass].matrices.size(), 1);
+    }
     const auto count = static_cast<int64_t>(arrivals.size());
     barriers_ = b_.Alloc(Space::kBarriers, DType::kU64, count);
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
@@ -117,10 +128,16 @@ class OnlineHopperLowering : OnlineElements {
     b_.Barrier();
   }
   ValueId Passed(size_t pass) { return b_.Int(static_cast<int64_t>(pass) + 1); }
-  ValueId Full(size_t pass, size_t matrix, ValueId stage) {
+  int64_t PlaceIn(size_t pass, size_t matrix) const {
     const std::vector<size_t>& all = plan_.passes[pass].matrices;
-    const auto place = std::find(all.begin(), all.end(), matrix) - all.begin();
-    return b_.Plus(stage, b_.Int(first_barrier_[pass] + place * 2 * tile_.stages));
+    return std::find(all.begin(), all.end(), matrix) - all.begin();
+  }
+  ValueId Full(size_t pass, size_t matrix, ValueId stage) {
+    return b_.Plus(stage,
+                   b_.Int(first_barrier_[pass] + PlaceIn(pass, matrix) * 2 * tile_.stages));
+  }
+  ValueId Cut(size_t pass, size_t matrix) {
+    return b_.Int(first_cut_[pass] + PlaceIn(pass, matrix));
   }
   ValueId Empty(size_t pass, size_t matrix, ValueId stage) {
     return b_.Plus(Full(pass, matrix, stage), b_.Int(tile_.stages));
@@ -128,15 +145,17 @@ class OnlineHopperLowering : OnlineElements {
   ValueId StageOf(ValueId step) { return b_.Modulo(step, tile_.stages); }
   ValueId ParityOf(ValueId step) { return b_.Modulo(b_.Divide(step, tile_.stages), 2); }
 
-  // ---- copies, by one thread
+  // ---- copies, by one thread; where steps end at a VAR, its warp waits with it
 
   void Copy() {
     int64_t bytes = 0;
+    const ValueId one = IfFirst();
     for (size_t m = 0; m < staged_.size(); ++m)
       if (plan_.matrices[m].of_rows) bytes += staged_[m].elements() * ByteWidth(plan_.dtype);
     b_.Do(Code::kBarrierExpect, {barriers_, b_.Int(0)}, {bytes, 0, 0});
     for (size_t m = 0; m < staged_.size(); ++m)
       if (plan_.matrices[m].of_rows) Fetch(m, b_.Int(0), b_.Int(0), origin_);
+    EndFirst(one);
     for (size_t pass = 0; pass < plan_.passes.size(); ++pass) {
       if (pass > 0) b_.Do(Code::kBarrierWait, {barriers_, Passed(pass - 1), b_.Int(0)});
       const ValueId step = LoopOverTimes();
@@ -146,13 +165,70 @@ class OnlineHopperLowering : OnlineElements {
       const ValueId parity = b_.Plus(b_.Int(1), b_.Times(ParityOf(step), -1));
       for (const size_t m : OrderOf(pass)) {
         b_.Do(Code::kBarrierWait, {barriers_, Empty(pass, m, stage), parity});
-        b_.Do(Code::kBarrierExpect, {barriers_, Full(pass, m, stage)},
-              {staged_[m].elements() * ByteWidth(plan_.dtype), 0, 0});
-        Fetch(m, stage, Full(pass, m, stage), b_.Times(NumberOf(step), tile_.steps));
+        CopySteps(pass, m, stage, b_.Times(NumberOf(step), tile_.steps));
       }
       low_.Leave();
       b_.End(step);
     }
+  }
+
+  void CopySteps(size_t pass, size_t m, ValueId stage, ValueId line) {
+    const std::vector<const OnlineProduct*> products = plan_.ProductsOf(pass);
+    const bool has_zeros =
+        StepsEnd() && std::any_of(products.begin(), products.end(),
+                                  [&](const OnlineProduct* p) { return p->matrix == m; });
+    const auto fetch = [&](ValueId barrier) {
+      const ValueId one = IfFirst();
+      b_.Do(Code::kBarrierExpect, {barriers_, barrier},
+            {staged_[m].elements() * ByteWidth(plan_.dtype), 0, 0});
+      Fetch(m, stage, barrier, line);
+      EndFirst(one);
+    };
+    if (!has_zeros) return fetch(Full(pass, m, stage));
+    const ValueId left = b_.Plus(steps_, low_.Negated(line));  // steps from this time on
+    const ValueId whole = b_.If(b_.Less(b_.Int(tile_.steps - 1), left));
+    fetch(Full(pass, m, stage));
+    b_.EndIf(whole);
+    const ValueId cut = b_.If(b_.Less(left, b_.Int(tile_.steps)));
+    fetch(Cut(pass, m));
+    b_.Do(Code::kBarrierWait, {barriers_, Cut(pass, m), b_.Int(0)});
+    WriteZeros(m, stage, left);
+    b_.Do(Code::kProxyFence);
+    b_.Do(Code::kWarpSync);
+    const ValueId one = IfFirst();
+    b_.Do(Code::kBarrierArrive, {barriers_, Full(pass, m, stage)});
+    EndFirst(one);
+    b_.EndIf(cut);
+  }
+
+  // To the lines of a stage from `first` on, by a warp: 16 bytes of each thread, four lines of a box
+  // together.
+  void WriteZeros(size_t m, ValueId stage, ValueId first) {
+    constexpr int64_t kBytes = 16;  // of a store
+    const int64_t chunk = kBytes / ByteWidth(plan_.dtype),
+                  in_line = kOnlineBoxColumns / chunk, together = kWarpThreads / in_line;
+    const Staged& staged = staged_[m];
+    const ValueId loop = b_.Loop(tile_.steps / together);
+    const ValueId line = b_.Plus(b_.Times(loop, together), b_.Divide(lane_, in_line));
+    const ValueId beyond = b_.If(b_.Less(b_.Plus(first, b_.Int(-1)), line));
+    const ValueId place =
+        b_.Plus(b_.Plus(b_.Times(stage, staged.elements()), b_.Times(line, kOnlineBoxColumns)),
+                b_.Times(b_.Modulo(lane_, in_line), chunk));
+    const ValueId zeros = b_.Splat(b_.Const(plan_.dtype, 0), static_cast<int>(chunk));
+    for (int64_t column = 0; column < staged.width; column += kOnlineBoxColumns)
+      b_.Add({.code = Code::kStore,
+              .lanes = static_cast<int>(chunk),
+              .src = {staged.shared,
+                      b_.Plus(place, b_.Int(column / kOnlineBoxColumns * staged.box())), zeros},
+              .imm = {1, 0, 0}});
+    b_.EndIf(beyond);
+    b_.End(loop);
+  }
+
+  // What one thread of those that copy does; -1: there are no others.
+  ValueId IfFirst() { return StepsEnd() ? b_.If(b_.Less(thread_, b_.Int(1))) : ValueId{-1}; }
+  void EndFirst(ValueId one) {
+    if (one >= 0) b_.EndIf(one);
   }
 
   // The matrices of a pass in the order in which they are first read: those of scores come first.
@@ -455,7 +531,7 @@ class OnlineHopperLowering : OnlineElements {
 
   const int64_t consumers_;  // warpgroups that multiply
   std::vector<Staged> staged_;          // by matrix
-  std::vector<int64_t> first_barrier_, turns_;  // by pass
+  std::vector<int64_t> first_barrier_, turns_, first_cut_;  // by pass
   ValueId barriers_ = -1, consumer_ = -1, in_group_ = -1;
   ValueId values_ = -1;                                    // the first operand of a product
   std::vector<std::pair<const UOp*, ValueId>> scores_;     // of the pass, and their registers

@@ -32,11 +32,12 @@ class OnlineMmaLowering : OnlineElements {
   Program Run() {
     matrices_.Open();
     Place();
+    const ValueId branch = IfBelowEnds();
     SetWarp(b_.Divide(thread_, kWarpThreads));
     matrices_.Place(thread_, lane_, origin_);
     low_.Enter();
-    low_.BindAll(plan_.batch, batch_);
     OpenWindow();
+    if (StepsEnd()) matrices_.EndSteps(steps_);
     OpenCarried();
     for (size_t m = 0; m < plan_.matrices.size(); ++m)
       if (plan_.matrices[m].of_rows) matrices_.Fetch(m, -1, b_.Int(0));
@@ -46,6 +47,7 @@ class OnlineMmaLowering : OnlineElements {
       Finish(phase);
     }
     low_.Leave();
+    if (branch >= 0) b_.EndIf(branch);
     return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
   }
 
@@ -83,12 +85,26 @@ class OnlineMmaLowering : OnlineElements {
   // ---- a pass over the steps
 
   void Pass(size_t phase) {
+    const std::vector<size_t>& matrices = plan_.passes[phase].matrices;
+    if (phase > 0) b_.Barrier();  // the stages are still being read
+    FetchTime(matrices, b_.Int(0), b_.Int(0));
+    ValueId whole = b_.Int(0);
+    if (StepsEnd() && HasWholeTimes()) {  // masks are for the times after these
+      whole = WholeTimes();
+      whole_ = true;
+      Times(phase, whole, b_.Int(0));
+      whole_ = false;
+    }
+    Times(phase, windowed_ ? b_.Plus(count_, low_.Negated(whole)) : ValueId{-1}, whole);
+  }
+
+  // `count` times from `first` on; -1: all.
+  void Times(size_t phase, ValueId count, ValueId first) {
     const std::vector<size_t>& groups = plan_.online.phases[phase];
     const std::vector<size_t>&scores = plan_.passes[phase].scores,
           &matrices = plan_.passes[phase].matrices;
-    if (phase > 0) b_.Barrier();  // the stages are still being read
-    FetchTime(matrices, b_.Int(0), b_.Int(0));
-    const ValueId step = LoopOverTimes();
+    const ValueId loop = b_.Loop(times_, How::kPlain, 1, count);
+    const ValueId step = b_.Plus(first, loop);
     low_.Enter();
     b_.Add({.code = Code::kWait, .imm = {0, 0, 0}});
     b_.Barrier();
@@ -109,7 +125,7 @@ class OnlineMmaLowering : OnlineElements {
       fetch_next();
     }
     low_.Leave();
-    b_.End(step);
+    b_.End(loop);
   }
 
   void Time(const std::vector<size_t>& groups, const std::vector<size_t>& scores, ValueId number,

@@ -54,28 +54,45 @@ void OnlineElements::SetWarp(ValueId warp) {
                        b_.Divide(lane_, 4));
 }
 
+ValueId OnlineElements::IfBelowEnds() {
+  low_.BindAll(plan_.batch, batch_);
+  ValueId all = low_.ReachesBelowEnds(plan_.rows, origin_, tile_.rows());
+  for (const int r : plan_.batch)
+    if (const UOp* const end = kernel_.ranges[r].end())
+      all = low_.And(all, b_.Less(low_.value_[r], low_.Emit(end)));
+  return all < 0 ? -1 : b_.If(all);
+}
+
+// Of the tile, below the end of rows.
+ValueId OnlineElements::LastRow() {
+  ValueId rows = b_.Int(plan_.row_count);
+  if (const UOp* const end = kernel_.ranges[plan_.rows[0]].end();
+      end != nullptr && plan_.rows.size() == 1)
+    rows = low_.Emit(end);
+  return low_.Least(b_.Plus(origin_, b_.Int(tile_.rows() - 1)), b_.Plus(rows, b_.Int(-1)));
+}
+
 // Of the tile's rows.
 ValueId OnlineElements::Extreme(const codegen::RowForm& form, bool greatest) {
   ValueId sum = b_.Int(form.constant);
+  for (const auto& [scalar, coefficient] : form.scalars)
+    sum = b_.Plus(sum, b_.Times(low_.Emit(scalar), coefficient));
   for (const auto& [range, coefficient] : form.terms) {
     ValueId value = low_.value_[range];
-    if (range == plan_.rows.back()) {
-      const ValueId last =
-          low_.Least(b_.Plus(origin_, b_.Int(tile_.rows() - 1)), b_.Int(plan_.row_count - 1));
-      value = (coefficient > 0) == greatest ? last : origin_;
-    }
+    if (!plan_.rows.empty() && range == plan_.rows.back())
+      value = (coefficient > 0) == greatest ? LastRow() : origin_;
     sum = b_.Plus(sum, b_.Times(value, coefficient));
   }
-  return sum;
+  return b_.Divide(sum, form.divisor);
 }
 
 bool OnlineElements::HasWholeTimes() const {
   const bool ends = plan_.visible.range >= 0 && !plan_.visible.last.empty();
-  return (ends || extent_ % tile_.steps != 0) && plan_.visible.first.empty();
+  return (ends || StepsEnd() || extent_ % tile_.steps != 0) && plan_.visible.first.empty();
 }
 
 ValueId OnlineElements::WholeTimes() {
-  ValueId steps = b_.Int(extent_);
+  ValueId steps = steps_;
   for (const codegen::RowForm& form : plan_.visible.last)
     steps = low_.Least(steps, b_.Plus(Extreme(form, false), b_.Int(1)));
   return low_.Least(b_.Divide(low_.Greatest(steps, b_.Int(0)), tile_.steps), count_);
@@ -84,14 +101,21 @@ ValueId OnlineElements::WholeTimes() {
 // Which times are run: for all rows of the tile, from the first visible step to the last one.
 void OnlineElements::OpenWindow() {
   const codegen::VisibleSteps& visible = plan_.visible;
-  count_ = b_.Int(times_);
+  const UOp* const ends = kernel_.ranges[plan_.range].end();
+  steps_ = ends == nullptr ? b_.Int(extent_) : low_.Emit(ends);
+  last_step_ = b_.Plus(steps_, b_.Int(-1));
+  const ValueId all = ends == nullptr
+                          ? b_.Int(times_)
+                          : b_.Plus(b_.Divide(last_step_, tile_.steps), b_.Int(1));
+  windowed_ = ends != nullptr;
+  count_ = all;
   if (visible.range < 0) return;
-  ValueId first = b_.Int(0), last = b_.Int(extent_ - 1);
+  ValueId first = b_.Int(0), last = last_step_;
   for (const codegen::RowForm& form : visible.first)
     first = low_.Greatest(first, Extreme(form, false));
   for (const codegen::RowForm& form : visible.last) last = low_.Least(last, Extreme(form, true));
   if (!visible.first.empty()) {
-    first = low_.Least(first, b_.Int(extent_ - 1));
+    first = low_.Least(first, last_step_);
     first_ = b_.Divide(first, tile_.steps);
   }
   last = low_.Greatest(last, first);  // at least one
@@ -101,7 +125,7 @@ void OnlineElements::OpenWindow() {
   if (visible.guards.empty()) return;
   const ValueId fail = GuardsFail(first_ < 0 ? b_.Int(0) : first_, end);
   if (first_ >= 0) first_ = b_.Alu(Op::kWhere, DType::kI64, {fail, b_.Int(0), first_});
-  count_ = b_.Alu(Op::kWhere, DType::kI64, {fail, b_.Int(times_), count_});
+  count_ = b_.Alu(Op::kWhere, DType::kI64, {fail, all, count_});
 }
 
 // Whether a guard is not 0 in a step before the time `first` or from the time `end` on. Threads
@@ -115,7 +139,7 @@ ValueId OnlineElements::GuardsFail(ValueId first, ValueId end) {
   b_.Store(found, b_.Int(0), zero);
   const ValueId loop = b_.Loop(DivideUp(extent_, threads));
   low_.Enter();
-  const ValueId step = low_.Least(b_.Plus(b_.Times(loop, threads), thread_), b_.Int(extent_ - 1));
+  const ValueId step = low_.Least(b_.Plus(b_.Times(loop, threads), thread_), last_step_);
   low_.BindPlain(plan_.range, step);
   const ValueId time = b_.Divide(step, tile_.steps);
   const ValueId hidden = b_.Alu(Op::kOr, DType::kBool,
@@ -165,9 +189,9 @@ ValueId OnlineElements::At(int64_t half, int64_t eight, int64_t element,
     low_.memo_[form.comparison] = b_.Const(DType::kBool, form.hides ? 0 : 1);
     low_.memo_scopes_.back().push_back(form.comparison);
   }
-  if (extent_ % tile_.steps != 0 && !whole_) {
-    inside_ = b_.Less(step, b_.Int(extent_));
-    step = low_.Least(step, b_.Int(extent_ - 1));
+  if ((StepsEnd() || extent_ % tile_.steps != 0) && !whole_) {
+    inside_ = b_.Less(step, steps_);
+    step = low_.Least(step, last_step_);
   }
   low_.BindPlain(plan_.range, step);
   BindScores(half, eight, element);

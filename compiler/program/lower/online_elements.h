@@ -37,10 +37,15 @@ class OnlineElements {
 
   // The block's batch and first row, and this thread's place. Outside of all scopes.
   void Place();
+  // Binds the batch, and opens a branch around the code that follows for blocks that have rows below
+  // the ends of their ranges; -1: no range ends early.
+  ValueId IfBelowEnds();
   // The warp's number among those that have rows; known before anything below is called.
   void SetWarp(ValueId warp);
-  // Which times are run: for all rows of the tile, from the first visible step to the last one.
+  // Which times are run: for all rows of the tile, from the first visible step to the last one,
+  // below the end of the steps.
   void OpenWindow();
+  bool StepsEnd() const { return kernel_.ranges[plan_.range].end() != nullptr; }
   // Whether there may be times, from the first one on, with steps that all exist and that no
   // condition of visible.last hides from any row; and how many of those that are run.
   bool HasWholeTimes() const;
@@ -75,6 +80,7 @@ class OnlineElements {
   ValueId thread_ = -1, lane_ = -1, warp_ = -1, member_ = -1;
   ValueId batch_ = -1, origin_ = -1, first_row_ = -1;
   ValueId part_ = -1;  // of the columns
+  ValueId steps_ = -1, last_step_ = -1;  // below their end: how many there are, and the last one
   // Of the times that are run: the first one (-1: that is 0), and how many.
   ValueId first_ = -1, count_ = -1;
   bool windowed_ = false;
@@ -86,6 +92,7 @@ class OnlineElements {
 
  private:
   ValueId GuardsFail(ValueId first, ValueId end);
+  ValueId LastRow();
   ValueId Extreme(const codegen::RowForm& form, bool greatest);
   ValueId At(int64_t half, int64_t eight, int64_t element, const std::function<ValueId()>& body);
   ValueId RowOf(int64_t half);

@@ -76,6 +76,7 @@ void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId l
     const ValueId last = runs ? b_.Plus(value, b_.Int(run - 1)) : value;
     inside = low_.And(inside, b_.Less(last, b_.Int(count)));
   };
+  if (!matrix.of_rows && steps_ >= 0) inside = b_.Less(own, steps_);
   below(own, own_count, OwnOf(matrix), matrix.across);
   below(other, matrix.width, OnlinePadded(matrix.width), !matrix.across);
   if (matrix.of_rows)

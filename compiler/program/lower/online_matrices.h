@@ -2,7 +2,8 @@
 // to there, and fragments for MMA from there.
 //
 // A line holds chunks of 16 bytes, turned around from line to line, so that the chunks of a column
-// lie in all banks. Past the ends of rows, steps and widths there are zeros.
+// lie in all banks. Past the extents of rows, steps and widths there are zeros, and so there are past
+// the end of steps, but for what scores read: those columns of scores count for nothing.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,8 @@ class OnlineMatrices {
   void Open();
   // The numbers of the thread, and of its lane, and the first row of the block.
   void Place(ValueId thread, ValueId lane, ValueId origin);
+  // How many steps there are, where they end before their extent: beyond these are zeros.
+  void EndSteps(ValueId steps) { steps_ = steps; }
 
   // Begins copies of a matrix: of the block's rows, or of the steps of the time `number`.
   void Fetch(size_t index, ValueId number, ValueId stage);
@@ -57,7 +60,7 @@ class OnlineMatrices {
   const OnlineMmaPlan& plan_;
   const OnlineTile& tile_;
   const int64_t chunk_;  // elements
-  ValueId thread_ = -1, lane_ = -1, origin_ = -1;
+  ValueId thread_ = -1, lane_ = -1, origin_ = -1, steps_ = -1;
   std::vector<ValueId> memory_;  // by matrix
 };
 

@@ -13,6 +13,7 @@
 #include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/visible.h"
+#include "compiler/program/online/ends.h"
 #include "compiler/program/online/groups.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/rewrite/substitute.h"
@@ -62,14 +63,12 @@ class Finder {
   explicit Finder(LoopNest kernel) : kernel_(plan_.kernel) { plan_.kernel = std::move(kernel); }
 
   absl::StatusOr<OnlineMmaPlan> Run() {
-    const std::vector<const UOp*> panels = codegen::PanelsOf(kernel_);
+    const std::vector<const UOp*> panels = codegen::PanelsOf(kernel_, /*ends=*/true);
     if (panels.empty()) return Illegal("no reduction inside of another one");
     plan_.range = codegen::PanelRange(kernel_, panels[0]);
     if (kernel_.parallel_count != kernel_.output_count) return Illegal("a range is a sequence");
-    for (const codegen::Range& range : kernel_.ranges)
-      if (range.end() != nullptr) return Illegal("a loop ends at a VAR");
     OB_RETURN_IF_ERROR(FindScores());
-    if (plan_.rows.empty()) return Illegal("rows must move one matrix alone");
+    OB_RETURN_IF_ERROR(CheckEnds());
     OB_RETURN_IF_ERROR(FindSums());
     OB_ASSIGN_OR_RETURN(plan_.online,
                         codegen::PhasesOf(kernel_, plan_.range, /*block=*/1, /*rounded=*/true));
@@ -127,6 +126,16 @@ class Finder {
     return absl::OkStatus();
   }
 
+  // Blocks whose rows, or batch, lie beyond an end leave; steps run to theirs.
+  absl::Status CheckEnds() const {
+    for (const int r : plan_.columns)
+      if (kernel_.ranges[r].end() != nullptr) return Illegal("columns end at a VAR");
+    // A sum of nothing is 0, and divided by such a sum it would be none.
+    if (const UOp* const end = kernel_.ranges[plan_.range].end(); end != nullptr && end->vmin < 1)
+      return Illegal("there may be no step");
+    return absl::OkStatus();
+  }
+
   absl::Status FindSums() {
     RangeSet of_rows = 0;
     for (const auto* ranges : {&plan_.batch, &plan_.rows})
@@ -151,6 +160,10 @@ class Finder {
           return Illegal("a sum of f32 has few terms");
         if (product.value->dtype != plan_.dtype) return Illegal("matrices of two types");
         OB_ASSIGN_OR_RETURN(product.matrix, Matrix(matrix, false, plan_.columns));
+        // What lies beyond the end of the steps is not a number, maybe: it is copied one by one
+        // where it lies side by side with what counts.
+        OnlineMatrix& read = plan_.matrices[product.matrix];
+        if (read.across && kernel_.ranges[plan_.range].end() != nullptr) read.run = 1;
         plan_.products.push_back(product);
       }
     }
@@ -229,8 +242,10 @@ class Finder {
     if (made.width > kWidthMax) return Illegal("rows are too wide");
     for (size_t i = 0; i < plan_.matrices.size(); ++i)
       if (IsSame(plan_.matrices[i], made)) return i;
-    const int own = of_rows ? plan_.rows.back() : plan_.range;
-    const int64_t along = RunAlong(load, other.back()), own_run = RunAlong(load, own);
+    const int64_t along = RunAlong(load, other.back());
+    int64_t own_run = 1;
+    if (!of_rows || !plan_.rows.empty())
+      own_run = RunAlong(load, of_rows ? plan_.rows.back() : plan_.range);
     made.across = own_run > along;
     made.run = std::max(along, own_run);
     plan_.matrices.push_back(std::move(made));
@@ -260,6 +275,14 @@ constexpr OnlineTile kCandidates[] = {
     {4, 1, 64, 2}, {4, 1, 32, 2}, {2, 1, 64, 2}, {2, 1, 32, 2}, {4, 1, 16, 2},
     {4, 1, 16, 1}, {2, 1, 16, 2}, {1, 1, 32, 2}, {1, 1, 16, 2}, {1, 1, 16, 1},
 };
+// With few rows more warps would have none.
+constexpr OnlineTile kFewRows = {1, 1, 64, 2};
+
+absl::StatusOr<OnlineMmaPlan> FindIn(Graph& graph, const LoopNest& kernel, int range) {
+  OB_ASSIGN_OR_RETURN(LoopNest without, codegen::AnalyzeKernel(codegen::WithoutFactors(
+                                            graph, kernel, range, /*rounded=*/true)));
+  return Finder(std::move(without)).Run();
+}
 
 // By warpgroups, where rows fill a tile.
 constexpr OnlineTile kGroupCandidates[] = {{8, 1, 128, 2, true}, {8, 1, 64, 2, true},
@@ -337,6 +360,10 @@ std::optional<OnlineTile> ChooseTile(const OnlineMmaPlan& plan, const Target& ta
       tile.parts = parts;
       if (plan.row_count >= tile.rows() && steps >= tile.steps && is_enough(tile)) return best;
     }
+    if (OnlineTile tile = kFewRows; plan.row_count <= tile.rows()) {
+      tile.parts = parts;
+      if (CheckOnlineTile(plan, tile, target).ok()) return tile;
+    }
     for (OnlineTile tile : kCandidates) {
       tile.parts = parts;
       if (is_enough(tile)) return best;
@@ -348,7 +375,7 @@ std::optional<OnlineTile> ChooseTile(const OnlineMmaPlan& plan, const Target& ta
 // What masks leave visible of the steps, for the rows of a tile.
 codegen::VisibleSteps VisibleOf(const OnlineMmaPlan& plan) {
   LoopPlan loops = codegen::PlainPlan(plan.kernel);
-  for (const UOp* value : codegen::PanelsOf(plan.kernel))
+  for (const UOp* value : codegen::PanelsOf(plan.kernel, /*ends=*/true))
     loops.panels.push_back(
         {value, codegen::PlainTile(plan.range, plan.kernel.ranges[plan.range].extent)});
   loops.online = plan.online;
@@ -420,7 +447,7 @@ bool ComputesScores(const UOp* kernel, const Target& target) {
   const absl::StatusOr<const UOp*> guarded = proof::GuardUnproved(guards, kernel);
   if (!guarded.ok()) return false;
   const absl::StatusOr<LoopNest> nest = codegen::AnalyzeKernel(*guarded);
-  if (!nest.ok() || codegen::PanelsOf(*nest).empty()) return nest.ok();
+  if (!nest.ok() || codegen::PanelsOf(*nest, /*ends=*/true).empty()) return nest.ok();
   const auto plan = PlanOnlineMma(*nest, target, /*opts=*/nullptr);
   return plan.ok() && plan->has_value();
 }
@@ -447,13 +474,18 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kerne
   const bool asked = opts != nullptr && opts->size() == 1 && (*opts)[0].kind == OptKind::kOnline;
   if (opts != nullptr && !asked) return std::nullopt;
   const auto found = [&]() -> absl::StatusOr<OnlineMmaPlan> {
-    const std::vector<const UOp*> panels = codegen::PanelsOf(kernel);
+    const std::vector<const UOp*> panels = codegen::PanelsOf(kernel, /*ends=*/true);
     if (kernel.empty || panels.empty()) return Illegal("ONLINE: no reduction inside of another");
+    const int range = codegen::PanelRange(kernel, panels[0]);
     Graph graph;
-    OB_ASSIGN_OR_RETURN(LoopNest without, codegen::AnalyzeKernel(codegen::WithoutFactors(
-                                              graph, kernel, codegen::PanelRange(kernel, panels[0]),
-                                              /*rounded=*/true)));
-    return Finder(std::move(without)).Run();
+    const UOp* const without = kernel.ranges[range].end() == nullptr
+                                   ? WithoutGatesOfRows(graph, kernel, range)
+                                   : WithoutEndOfSteps(graph, kernel, range);
+    if (without == nullptr) return FindIn(graph, kernel, range);
+    OB_ASSIGN_OR_RETURN(const LoopNest ungated, codegen::AnalyzeKernel(without));
+    const std::vector<const UOp*> again = codegen::PanelsOf(ungated, /*ends=*/true);
+    if (again.empty()) return Illegal("ONLINE: no reduction inside of another");
+    return FindIn(graph, ungated, codegen::PanelRange(ungated, again[0]));
   };
   absl::StatusOr<OnlineMmaPlan> plan = found();
   if (!plan.ok()) {

@@ -1,0 +1,111 @@
+#include "compiler/program/online/ends.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/ir/build.h"
+#include "compiler/proof/in_range.h"
+#include "compiler/rewrite/substitute.h"
+
+namespace outboard::program {
+namespace {
+
+bool IsIdentity(Op op, const UOp* node) {
+  if (op == Op::kAdd) return IsZero(node);
+  return node->op == Op::kConst && IsFloat(node->dtype) && std::isinf(node->float_value()) &&
+         node->float_value() < 0;
+}
+
+bool IsBelowEnd(const UOp* condition, const UOp* range) {
+  return condition->op == Op::kCmpLt && condition->src[0] == range &&
+         condition->src[1] == range->src[0];
+}
+
+// The condition without those of its conjuncts; nullptr if nothing is left.
+const UOp* WithoutEnd(Graph& graph, const UOp* condition, const UOp* range) {
+  std::vector<const UOp*> stack = {condition};
+  const UOp* left = nullptr;
+  while (!stack.empty()) {
+    const UOp* const top = stack.back();
+    stack.pop_back();
+    if (top->op == Op::kAnd) {
+      stack.insert(stack.end(), top->src.rbegin(), top->src.rend());
+    } else if (!IsBelowEnd(top, range)) {
+      left = left == nullptr ? top : Alu(graph, Op::kAnd, left, top);
+    }
+  }
+  return left;
+}
+
+const UOp* TermWithoutEnd(Graph& graph, const UOp* term, Op op, const UOp* range) {
+  std::vector<std::pair<const UOp*, bool>> around;  // conditions, and whether the term is the other
+  while (term->op == Op::kWhere) {
+    const bool other = IsIdentity(op, term->src[1]);
+    if (!other && !IsIdentity(op, term->src[2])) break;
+    const UOp* const condition =
+        other ? term->src[0] : WithoutEnd(graph, term->src[0], range);
+    if (condition != nullptr) around.emplace_back(condition, other);
+    term = term->src[other ? 2 : 1];
+  }
+  const UOp* const identity =
+      ConstFloat(graph, term->dtype, op == Op::kAdd ? 0 : -std::numeric_limits<double>::infinity());
+  for (size_t i = around.size(); i-- > 0;) {
+    const auto& [condition, other] = around[i];
+    term = other ? Where(graph, condition, identity, term) : Where(graph, condition, term, identity);
+  }
+  return term;
+}
+
+}  // namespace
+
+namespace {
+
+const UOp* LoadOf(const UOp* factor) {
+  while (factor->op == Op::kCast) factor = factor->src[0];
+  return factor->op == Op::kLoad && factor->src.size() == 3 && IsZero(factor->src[2]) ? factor
+                                                                                       : nullptr;
+}
+
+}  // namespace
+
+const UOp* WithoutGatesOfRows(Graph& graph, const codegen::LoopNest& kernel, int range) {
+  const auto varies = [&](const UOp* node) { return kernel.DepsOf(node) >> range & 1; };
+  absl::flat_hash_map<const UOp*, const UOp*> by;
+  for (const UOp* node : kernel.nodes) {
+    if (node->op != Op::kMul) continue;
+    const UOp *const a = LoadOf(node->src[0]), *const b = LoadOf(node->src[1]);
+    if (a == nullptr || b == nullptr || a->src[1] != b->src[1] || !varies(a->src[1])) continue;
+    for (const auto& [row, step] : {std::pair{a, b}, {b, a}})
+      if (!varies(row->src[0]) && varies(step->src[0]))
+        by[row] = graph.MakeChecked(Op::kLoad, DType::kVoid, {row->src[0]});
+  }
+  if (by.empty()) return nullptr;
+  std::vector<const UOp*> stores;
+  for (const UOp* store : kernel.stores) stores.push_back(Substitute(graph, store, by));
+  const UOp* const without = Sink(graph, stores);
+  const auto guarded = proof::GuardUnproved(graph, without);
+  return guarded.ok() && *guarded == without ? without : nullptr;
+}
+
+const UOp* WithoutEndOfSteps(Graph& graph, const codegen::LoopNest& kernel, int range) {
+  const UOp* const steps = kernel.ranges[range].node;
+  absl::flat_hash_map<const UOp*, const UOp*> by;
+  for (const UOp* node : kernel.nodes) {
+    if (node->op != Op::kReduceLoop || node->src.size() != 2 || node->src[1] != steps ||
+        !IsFloat(node->dtype))
+      continue;
+    const Op op = ReduceOf(node).op();
+    if (op != Op::kAdd && op != Op::kMax) continue;
+    std::vector<const UOp*> src(node->src.begin(), node->src.end());
+    src[0] = Substitute(graph, TermWithoutEnd(graph, node->src[0], op, steps), by);
+    by[node] = graph.MakeChecked(Op::kReduceLoop, node->dtype, src, node->arg);
+  }
+  std::vector<const UOp*> stores;
+  for (const UOp* store : kernel.stores) stores.push_back(Substitute(graph, store, by));
+  return Sink(graph, stores);
+}
+
+}  // namespace outboard::program

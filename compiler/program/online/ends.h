@@ -1,0 +1,27 @@
+// Steps of an online kernel (plan.h) that end at a VAR: the last key of a cache, or of a prompt.
+// Conditions of them are taken from where the plan's analysis would not know what they are around.
+//
+// Reductions over a loop that ends early have a condition for each term: WHERE(step < end, x, 0),
+// -infinity for a maximum. It hides what they are made of, exponentials of maxima and products, and
+// each thread would look at it for each element. Without it these are what they are of any loop;
+// lowering runs the loop to its end alone, and there decides which steps of a block count.
+#pragma once
+
+#include "compiler/ir/uop.h"
+#include "compiler/kernel/loop_nest.h"
+
+namespace outboard::program {
+
+// Returns the kernel, in `graph`, without the conditions that a step of `range` lies below its end
+// in terms of sums and maxima over it. The range keeps its end. Only what leaves out all steps from
+// the end on may compute this kernel.
+const UOp* WithoutEndOfSteps(Graph& graph, const codegen::LoopNest& kernel, int range);
+
+// Returns the kernel without gates of loads that are a factor of a product whose other factor is a
+// load with the same gate, which is 0 beside it, where the load itself does not vary along `range`:
+// a row of attention whose keys are filled up. What is 0 times a number that is none is hidden, as
+// that of any mask (docs/semantics.md, Masks). nullptr where there is none, or where a
+// load would not be proved to be in range without.
+const UOp* WithoutGatesOfRows(Graph& graph, const codegen::LoopNest& kernel, int range);
+
+}  // namespace outboard::program

@@ -1,0 +1,322 @@
+#include "compiler/schedule/keys/key_parts.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/check.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/dims.h"
+#include "compiler/ir/limits.h"
+#include "compiler/rewrite/rebuild.h"
+#include "compiler/schedule/padded_dims.h"
+
+namespace outboard::schedule {
+namespace {
+
+// With more queries for a key blocks have enough to do without parts: a tile of the online kernel.
+constexpr int64_t kRowsMax = 64;
+// A part has a few of the online kernel's times, and joining is a loop over parts.
+constexpr int64_t kPartKeysMin = 64, kPartsMax = 64;
+// Blocks that a multiprocessor takes, as an estimate: of one warp (34 KiB for heads of 64), which
+// has the rows of the matrix unit, or of several.
+constexpr int64_t kRowsOfWarp = 16, kBlocksOfOneWarp = 4, kBlocksOfWarps = 2;
+constexpr int64_t kColumnsMin = 8;
+
+struct Softmax {
+  const UOp* scores = nullptr;       // x
+  const UOp* exponential = nullptr;  // exp(x - max x)
+  int64_t axis = 0;                  // of the keys
+};
+
+const UOp* WithoutMovement(const UOp* node) {
+  while (IsMovement(node->op)) node = node->src[0];
+  return node;
+}
+
+bool IsReduceOver(const UOp* node, Op op, const UOp* of, int64_t axis) {
+  return node->op == Op::kReduce && ReduceOf(node).op() == op && node->src[0] == of &&
+         ReduceOf(node).axes().size() == 1 && ReduceOf(node).axes()[0] == axis;
+}
+
+// exp(x - max x) / the sum of that, of f32.
+std::optional<Softmax> SoftmaxOf(const UOp* weights) {
+  if (weights->op != Op::kFDiv || weights->dtype != DType::kF32) return std::nullopt;
+  const UOp *const exponential = weights->src[0], *const sum = WithoutMovement(weights->src[1]);
+  if (exponential->op != Op::kExp || sum->op != Op::kReduce || ReduceOf(sum).axes().size() != 1)
+    return std::nullopt;
+  const int64_t axis = ReduceOf(sum).axes()[0];
+  const UOp* const difference = exponential->src[0];
+  if (!IsReduceOver(sum, Op::kAdd, exponential, axis) || difference->op != Op::kAdd)
+    return std::nullopt;
+  for (const int side : {0, 1}) {
+    const UOp *const x = difference->src[side], *minus = difference->src[1 - side];
+    if (minus->op != Op::kNeg) continue;
+    if (IsReduceOver(WithoutMovement(minus->src[0]), Op::kMax, x, axis))
+      return Softmax{x, exponential, axis};
+  }
+  return std::nullopt;
+}
+
+// The one dimension that is `keys`; -1: there is none, or several.
+int64_t PlaceOf(ShapeView shape, const Dim& keys) {
+  int64_t place = -1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != keys) continue;
+    if (place >= 0) return -1;
+    place = static_cast<int64_t>(i);
+  }
+  return place;
+}
+
+// What attention of few queries is made of: the sum over `axis` of weights times values.
+struct FewQueries {
+  const UOp* sum = nullptr;
+  int64_t axis = 0;
+  Softmax softmax;
+  std::vector<const UOp*> chain;  // from the weights, without them, to the product's factor
+  const UOp* values = nullptr;    // the other factor
+  Dim keys;
+  int64_t parts = 1, length = 1;  // of a part
+};
+
+class Divider {
+ public:
+  Divider(Graph& graph, const Target& target) : g_(graph), target_(target) {}
+
+  std::optional<FewQueries> Find(const UOp* sum) const {
+    if (sum->op != Op::kReduce || ReduceOf(sum).op() != Op::kAdd || sum->dtype != DType::kF32 ||
+        ReduceOf(sum).axes().size() != 1 || sum->src[0]->op != Op::kMul)
+      return std::nullopt;
+    const UOp* const product = sum->src[0];
+    for (const int side : {0, 1}) {
+      FewQueries few{.sum = sum, .axis = ReduceOf(sum).axes()[0]};
+      const UOp* node = product->src[side];
+      for (; IsMovement(node->op) || node->op == Op::kCast; node = node->src[0])
+        few.chain.insert(few.chain.begin(), node);
+      const auto softmax = SoftmaxOf(node);
+      if (!softmax) continue;
+      few.softmax = *softmax;
+      few.values = product->src[1 - side];
+      few.keys = node->shape[softmax->axis];
+      if (few.keys != product->shape[few.axis] || !CanReplay(few, node)) continue;
+      if (HasParts(few, node)) return few;
+    }
+    return std::nullopt;
+  }
+
+  absl::StatusOr<const UOp*> Divide(const FewQueries& few) {
+    OB_ASSIGN_OR_RETURN(const UOp* const x, ScoresInParts(few));
+    const int64_t inside = few.softmax.axis, part = inside + 1;  // axes of x
+    const UOp* const max = Reduce(g_, Op::kMax, x, {inside});
+    const UOp* const e = Exp(x, max);
+    const UOp* const sum = Reduce(g_, Op::kAdd, e, {inside});
+    const Shape both = {Dim(few.length), Dim(few.parts)};
+    OB_ASSIGN_OR_RETURN(const UOp* const values, ValuesInParts(few));
+    const UOp* const out =
+        Reduce(g_, Op::kAdd, Mul(g_, Replay(few, e, both, /*casts=*/true), values), {few.axis});
+    const UOp *const of_max = Stored(max), *const of_sum = Stored(sum),
+              *const of_out = StoredByRows(few, out);
+    const UOp* const greatest = Reduce(g_, Op::kMax, of_max, {part});
+    const UOp* const factor = Exp(of_max, greatest);
+    const UOp* const none =
+        Alu(g_, Op::kCmpEq, of_max,
+            Full(g_, ConstFloat(g_, DType::kF32, -std::numeric_limits<double>::infinity()),
+                 of_max->shape));
+    const auto joined = [&](const UOp* values_of_parts, const UOp* hidden, const UOp* by,
+                            int64_t axis) {
+      const UOp* const zero =
+          Full(g_, ConstFloat(g_, DType::kF32, 0), values_of_parts->shape);
+      return Reduce(g_, Op::kAdd,
+                    Where(g_, hidden, zero, Mul(g_, values_of_parts, by)), {axis});
+    };
+    // Movements alone: factors are not rounded as weights are.
+    const Shape one = {Dim(1), Dim(few.parts)};
+    const auto beside = [&](const UOp* of_rows) {
+      return Expand(g_, Replay(few, of_rows, one, /*casts=*/false), of_out->shape);
+    };
+    const UOp* const total = joined(of_sum, none, factor, part);
+    const UOp* const result = joined(of_out, beside(none), beside(factor), few.axis + 1);
+    const UOp* const divided_by =
+        Expand(g_, Replay(few, total, {Dim(1), Dim(1)}, /*casts=*/false), result->shape);
+    return Reshape(g_, Stored(Alu(g_, Op::kFDiv, result, divided_by)), few.sum->shape);
+  }
+
+ private:
+  // Dimensions of VARs are told from others; a number of keys may be that of something else, too.
+  static bool CanReplay(const FewQueries& few, const UOp* weights) {
+    if (PlaceOf(weights->shape, few.keys) != few.softmax.axis ||
+        PlaceOf(few.sum->src[0]->shape, few.keys) != few.axis ||
+        few.sum->src[0]->rank() >= limits::kRankMax ||
+        static_cast<size_t>(weights->rank()) >= limits::kRankMax)
+      return false;
+    return std::all_of(few.chain.begin(), few.chain.end(), [&](const UOp* node) {
+      return (node->op == Op::kCast || node->op == Op::kReshape || node->op == Op::kExpand ||
+              node->op == Op::kPermute) &&
+             node->rank() < limits::kRankMax && PlaceOf(node->shape, few.keys) >= 0;
+    });
+  }
+
+  bool HasParts(FewQueries& few, const UOp* weights) const {
+    const int64_t keys = few.keys.max(), terms = PaddedSize(few.sum->src[0]->shape);
+    const int64_t of_values = ValueElements(few);
+    if (keys < 2 * kPartKeysMin || of_values == 0 || terms > limits::kVirtualElementsMax / 4)
+      return false;
+    const int64_t of_weights = PaddedSize(weights->shape);
+    const int64_t columns = terms / std::max<int64_t>(1, of_weights);
+    if (columns < kColumnsMin || terms > kRowsMax * of_values) return false;
+    const int64_t blocks = std::max<int64_t>(1, of_values / (keys * columns));
+    const int64_t together =
+        terms > kRowsOfWarp * of_values ? kBlocksOfWarps : kBlocksOfOneWarp;
+    few.parts = std::min(
+        {target_.multiprocessors * together / blocks, keys / kPartKeysMin, kPartsMax});
+    few.length = (keys + few.parts - 1) / std::max<int64_t>(1, few.parts);
+    return few.parts > 1;
+  }
+
+  // Of the values, without what repeats them for each row.
+  static int64_t ValueElements(const FewQueries& few) {
+    const UOp* node = few.values;
+    int64_t least = PaddedSize(node->shape);
+    for (; IsMovement(node->op) || node->op == Op::kCast; node = node->src[0])
+      if (node->op == Op::kExpand) least = std::min(least, PaddedSize(node->src[0]->shape));
+    return least;
+  }
+
+  Shape With(ShapeView shape, const Dim& keys, const Shape& by) const {
+    Shape dims(shape.begin(), shape.end());
+    const int64_t place = PlaceOf(shape, keys);
+    dims.erase(dims.begin() + place);
+    dims.insert(dims.begin() + place, by.begin(), by.end());
+    return dims;
+  }
+
+  // What the chain makes of `base`, whose two dimensions `by` are in the place of the keys.
+  const UOp* Replay(const FewQueries& few, const UOp* base, const Shape& by, bool casts) {
+    for (const UOp* node : few.chain) {
+      if (node->op == Op::kCast) {
+        if (casts) base = Cast(g_, base, node->dtype);
+      } else if (node->op == Op::kPermute) {
+        const int64_t place = PlaceOf(node->src[0]->shape, few.keys);
+        std::vector<int64_t> axes;
+        for (const int64_t axis : node->arg) {
+          axes.push_back(axis + (axis > place));
+          if (axis == place) axes.push_back(axis + 1);
+        }
+        base = Permute(g_, base, axes);
+      } else if (node->op == Op::kReshape) {
+        base = Reshape(g_, base, With(node->shape, few.keys, by));
+      } else {
+        base = Expand(g_, base, With(node->shape, few.keys, by));
+      }
+    }
+    return base;
+  }
+
+  // x, filled up and divided along an axis into [length, parts].
+  absl::StatusOr<const UOp*> InParts(const FewQueries& few, const UOp* x, int64_t axis) {
+    OB_ASSIGN_OR_RETURN(const Dim more,
+                        SubtractDims(g_, Dim(few.parts * few.length), x->shape[axis]));
+    if (more != Dim(0)) {
+      Shape sides(2 * x->rank(), Dim(0));
+      sides[2 * axis + 1] = more;
+      x = Pad(g_, x, sides);
+    }
+    Shape dims(x->shape.begin(), x->shape.end());
+    dims[axis] = Dim(few.length);
+    dims.insert(dims.begin() + axis + 1, Dim(few.parts));
+    return Reshape(g_, x, dims);
+  }
+
+  absl::StatusOr<const UOp*> ScoresInParts(const FewQueries& few) {
+    OB_ASSIGN_OR_RETURN(const UOp* const x, InParts(few, few.softmax.scores, few.softmax.axis));
+    if (few.keys == Dim(few.parts * few.length)) return x;
+    Shape dims(x->shape.size(), Dim(1));
+    dims[few.softmax.axis] = Dim(few.length);
+    dims[few.softmax.axis + 1] = Dim(few.parts);
+    const UOp* const key =
+        Reshape(g_, Iota(g_, DType::kI64, Dim(few.parts * few.length)), dims);
+    const UOp* const below =
+        Alu(g_, Op::kCmpLt, key, Full(g_, ValueOf(g_, few.keys), key->shape));
+    return Where(g_, Expand(g_, below, x->shape), x,
+                 Full(g_, ConstFloat(g_, DType::kF32, -std::numeric_limits<double>::infinity()),
+                      x->shape));
+  }
+
+  // Zeros are added where values are loaded, below what widens them.
+  absl::StatusOr<const UOp*> ValuesInParts(const FewQueries& few) {
+    const UOp* values = few.values;
+    std::vector<DType> casts;
+    for (; values->op == Op::kCast; values = values->src[0])
+      casts.insert(casts.begin(), values->dtype);
+    OB_ASSIGN_OR_RETURN(values, InParts(few, values, few.axis));
+    for (const DType type : casts) values = Cast(g_, values, type);
+    return values;
+  }
+
+  const UOp* Exp(const UOp* x, const UOp* max) {
+    return Alu(g_, Op::kExp,
+               Add(g_, x, Expand(g_, Alu(g_, Op::kNeg, max), x->shape)));
+  }
+
+  const UOp* Stored(const UOp* x) { return g_.MakeChecked(Op::kContiguous, DType::kVoid, {x}); }
+
+  // With columns side by side: those axes that the weights have not.
+  const UOp* StoredByRows(const FewQueries& few, const UOp* out) {
+    const UOp* repeated = few.chain.empty() ? nullptr : few.chain.back();
+    while (repeated != nullptr && repeated->op == Op::kCast) repeated = repeated->src[0];
+    const auto is_column = [&](int64_t axis) {
+      const int64_t before = axis - (axis > few.axis);  // without the axis of parts
+      return repeated != nullptr && repeated->op == Op::kExpand && axis != few.axis + 1 &&
+             repeated->shape[before] != repeated->src[0]->shape[before];
+    };
+    std::vector<int64_t> order, back;
+    for (const bool columns : {false, true})
+      for (int64_t i = 0; i < out->rank(); ++i)
+        if (is_column(i) == columns) order.push_back(i);
+    for (int64_t i = 0; i < out->rank(); ++i)
+      back.push_back(std::find(order.begin(), order.end(), i) - order.begin());
+    return Permute(g_, Stored(Permute(g_, out, order)), back);
+  }
+
+  Graph& g_;
+  const Target& target_;
+};
+
+}  // namespace
+
+absl::StatusOr<const UOp*> DivideKeys(Graph& graph, const UOp* sink, const Target& target) {
+  if (target.kind != TargetKind::kCuda) return sink;
+  Divider divider(graph, target);
+  absl::flat_hash_map<const UOp*, const UOp*> made;
+  const std::vector<const UOp*> order = PostOrder(sink);
+  absl::flat_hash_map<const UOp*, int> users;
+  for (const UOp* node : order)
+    for (const UOp* s : node->src) ++users[s];
+  // Gradients read the weights, too: then the whole of them is computed again elsewhere.
+  const auto is_read_once = [&](const UOp* sum) {
+    if (sum->op != Op::kReduce || sum->src[0]->op != Op::kMul) return false;
+    for (const UOp* factor : sum->src[0]->src) {
+      bool shared = users.at(factor) > 1;
+      while (IsMovement(factor->op) || factor->op == Op::kCast) {
+        factor = factor->src[0];
+        shared = shared || users.at(factor) > 1;
+      }
+      if (shared && SoftmaxOf(factor)) return false;
+    }
+    return true;
+  };
+  for (const UOp* node : order) {
+    const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
+    if (!is_read_once(node)) continue;
+    if (const auto few = divider.Find(now)) {
+      OB_ASSIGN_OR_RETURN(now, divider.Divide(*few));
+    }
+  }
+  return made.at(sink);
+}
+
+}  // namespace outboard::schedule

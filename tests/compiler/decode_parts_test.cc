@@ -1,0 +1,179 @@
+// Attention of few queries, divided by its keys (compiler/schedule/keys): two kernels for all
+// lengths, the first by matrix units, and no scores in memory. Both run on the PTX machine, against
+// the reference interpreter. Keys and values beyond a length are not numbers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "base/check.h"
+#include "compiler/compile.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/reference/interpret.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/schedule_options.h"
+#include "tests/compiler/decoded_attention.h"
+#include "tests/compiler/harness.h"
+#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/ptx_run.h"
+
+namespace outboard::test {
+namespace {
+
+constexpr int kMultiprocessors = 132;
+
+// Kernels of a schedule, compiled once.
+struct Decoding {
+  Decoding(const Decoded& d, const char* arch) {
+    sink = d.Record(graph).sink;
+    const Target target = CudaTarget(arch, kMultiprocessors);
+    schedule = ValueOrDie(
+        schedule::MakeSchedule(scheduled, sink, target, {}, ScheduleOptionsFor(target)));
+    for (const schedule::ScheduledKernel& kernel : schedule.kernels)
+      compiled.push_back(ValueOrDie(CompileKernel(kernel.ast, {.target = target})));
+  }
+
+  int64_t TemporaryElementsMax() const {
+    int64_t most = 0;
+    for (const schedule::ScheduledBuffer& buffer : schedule.buffers)
+      if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary)
+        most = std::max(most, buffer.bytes() / 4);
+    return most;
+  }
+
+  // Adds what the machine counts of the kernel of parts.
+  std::string Run(std::span<const HostTensor> params, const std::vector<int64_t>& vars,
+                  MachineCounts* counts = nullptr) const {
+    using Kind = schedule::ScheduledBuffer::Kind;
+    Buffers memory;
+    for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
+      memory.emplace_back(static_cast<size_t>(buffer.bytes()), '\xff');
+      if (buffer.kind == Kind::kInput) memory.back() = params[buffer.index].bytes;
+    }
+    for (size_t k = 0; k < compiled.size(); ++k) {
+      Buffers own;
+      for (const int i : schedule.kernels[k].buffers) own.push_back(memory[i]);
+      const absl::Status ran =
+          RunOnPtxMachine(compiled[k], own, vars, 1, nullptr, k == 0 ? counts : nullptr);
+      EXPECT_EQ(ran, absl::OkStatus()) << ran;
+      for (size_t slot = 0; slot < own.size(); ++slot)
+        memory[schedule.kernels[k].buffers[slot]] = own[slot];
+    }
+    for (size_t i = 0; i < schedule.buffers.size(); ++i)
+      if (schedule.buffers[i].kind == Kind::kOutput) return memory[i];
+    return "";
+  }
+
+  Graph graph, scheduled;
+  const UOp* sink;
+  schedule::Schedule schedule;
+  std::vector<CompiledKernel> compiled;
+};
+
+std::vector<int64_t> VarsOf(const DecodedGraph& recorded) {
+  std::vector<int64_t> vars;
+  for (const Binding& binding : recorded.bindings) {
+    vars.resize(std::max(vars.size(), static_cast<size_t>(binding.slot) + 1));
+    vars[binding.slot] = binding.value;
+  }
+  return vars;
+}
+
+void CheckLengths(Decoded d, std::initializer_list<int64_t> lengths, const char* arch = "sm_90a") {
+  SCOPED_TRACE(testing::Message() << d.heads << " times " << d.group << " heads, " << d.keys
+                                  << " keys, width " << d.width << (d.mask ? ", masked" : ""));
+  d.length = *lengths.begin();
+  const Decoding decoding(d, arch);
+  ASSERT_EQ(decoding.compiled.size(), 2u) << ScheduleToString(decoding.schedule);
+  EXPECT_TRUE(absl::StrContains(decoding.compiled[0].object, "mma.sync"));
+  EXPECT_LE(decoding.TemporaryElementsMax(), d.heads * d.group * d.width * d.keys / 64)
+      << ScheduleToString(decoding.schedule);
+  for (const int64_t length : lengths) {
+    SCOPED_TRACE(testing::Message() << length << " bound");
+    d.length = length;
+    Graph graph;
+    const DecodedGraph bound = d.Record(graph);
+    std::vector<HostTensor> params = RandomFloats(bound.sink);
+    const std::vector<double> want =
+        FloatsOf(ValueOrDie(Interpret(bound.sink, params, bound.bindings))[0]);
+    for (const size_t of_keys : {1, 2})
+      for (int64_t i = 0; length > 0 && i < params[of_keys].ElementCount(); ++i)
+        if (i / d.width % d.keys >= length)
+          StoreFloat(d.dtype, std::nan(""),
+                     params[of_keys].bytes.data() + i * ByteWidth(d.dtype));
+    const std::string result = decoding.Run(params, VarsOf(bound));
+    const auto* const got = reinterpret_cast<const float*>(result.data());
+    const double tolerance = d.dtype == DType::kF32 ? 1e-4 : 1e-2;
+    for (size_t i = 0; i < want.size(); ++i) {
+      if (std::isnan(want[i]))
+        ASSERT_TRUE(std::isnan(got[i])) << i;
+      else
+        ASSERT_NEAR(got[i], want[i], tolerance * (1 + std::abs(want[i]))) << i;
+    }
+    EXPECT_EQ(decoding.Run(params, VarsOf(bound)), result) << "other bits";
+  }
+}
+
+TEST(DecodeParts, KeysThatAVarCounts) {
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32})
+    CheckLengths({.dtype = dtype}, {1, 3, 16, 17, 70, 500, 1000, 1024});
+}
+
+TEST(DecodeParts, KeysOfAFixedNumber) {
+  CheckLengths({}, {0});
+  CheckLengths({.keys = 1000}, {0});
+}
+
+TEST(DecodeParts, GroupsAndMasks) {
+  CheckLengths({.heads = 2, .group = 4, .width = 128}, {1, 200, 1024});
+  CheckLengths({.heads = 1, .group = 3, .keys = 700, .mask = true}, {1, 2, 555, 700});
+}
+
+// A part's loop ends with its last key. Keys and values are read once, 16 bytes at a time; nothing
+// spills.
+TEST(DecodeParts, WorkIsThatOfTheLength) {
+  Decoded d{.heads = 1, .keys = 16384};
+  d.length = 1;
+  const Decoding decoding(d, "sm_90a");
+  ASSERT_EQ(decoding.compiled.size(), 2u);
+  const std::string& ptx = decoding.compiled[0].object;
+  EXPECT_TRUE(absl::StrContains(ptx, "cp.async.cg.shared.global")) << "16 bytes";
+  EXPECT_FALSE(absl::StrContains(ptx, "cp.async.ca")) << "fewer";
+  EXPECT_FALSE(absl::StrContains(ptx, ".local"));
+  if (const std::string ptxas = FindPtxas(); !ptxas.empty()) {
+    const auto assembled = AssembleKernel(ptxas, ptx, "sm_90a");
+    ASSERT_TRUE(assembled.ok()) << assembled.status();
+    EXPECT_EQ(assembled->stack_bytes + assembled->spill_bytes, 0);
+    std::printf("%lld registers, %lld blocks of %lld threads\n",
+                static_cast<long long>(assembled->registers),
+                static_cast<long long>(decoding.compiled[0].blocks[0]),
+                static_cast<long long>(decoding.compiled[0].threads[0]));
+  }
+  const auto counts = [&](int64_t length) {
+    d.length = length;
+    Graph graph;
+    const DecodedGraph bound = d.Record(graph);
+    MachineCounts counts;
+    decoding.Run(RandomFloats(bound.sink), VarsOf(bound), &counts);
+    return counts;
+  };
+  const MachineCounts some = counts(2048), all = counts(16384);
+  const auto sectors = static_cast<double>(d.keys * d.width * 2 * 2 / 32);
+  std::printf("2048 of 16384 keys: %.3f of the instructions; sectors %.3f of those of keys and values\n",
+              static_cast<double>(some.warp_instructions) /
+                  static_cast<double>(all.warp_instructions),
+              static_cast<double>(all.global_sectors) / sectors);
+  EXPECT_LT(some.warp_instructions * 2, all.warp_instructions);
+  EXPECT_LT(static_cast<double>(all.global_sectors), 1.1 * sectors);
+}
+
+TEST(DecodeParts, OtherArchitectures) {
+  CheckLengths({.heads = 2}, {9, 900}, "sm_80");
+}
+
+}  // namespace
+}  // namespace outboard::test
