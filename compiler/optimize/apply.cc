@@ -136,6 +136,10 @@ absl::Status Applier::DispatchToThreads(const Opt& opt) {
     case OptKind::kShare:
       OB_RETURN_IF_ERROR(reduced.status());
       return threads_->Share(reduced->group, reduced->range, opt.amount);
+    case OptKind::kCluster: return threads_->Cluster(opt.amount);
+    case OptKind::kAlign:
+      OB_RETURN_IF_ERROR(axis.status());
+      return threads_->Align(axis->group, axis->range, opt.amount);
     case OptKind::kTensorCore:
     case OptKind::kBlock:
     case OptKind::kThread:
@@ -168,7 +172,9 @@ absl::Status Applier::Dispatch(const Opt& opt) {
     case OptKind::kGrid:
     case OptKind::kLane:
     case OptKind::kWarp:
-    case OptKind::kShare: return Illegal("is for devices that run blocks of threads");
+    case OptKind::kShare:
+    case OptKind::kCluster:
+    case OptKind::kAlign: return Illegal("is for devices that run blocks of threads");
     case OptKind::kMma:
     case OptKind::kWgmma: return Illegal("makes no loop plan: it stands alone, on a GPU");
   }

@@ -56,6 +56,13 @@
 //                         warp, then warp by warp
 //   LOCAL    load 0       the kernel's load number `load` is copied to memory of the block for each
 //                         step of the loop of the innermost range of the reduction that reads it
+//   CLUSTER  0 blocks     on sm_90a: the threads that follow are those of so many blocks, which do
+//                         together what one block of GRID would: a cluster. Comes before all
+//                         threads. Their blocks divide each reduction, and leave partial results in
+//                         their memory, which all of them join in the order of blocks
+//   ALIGN    axis count   what threads have of the axis begins up to count - 1 values before it,
+//                         where memory has a sector's first byte: rows of an odd length begin
+//                         anywhere. All of the axis is written out
 #pragma once
 
 #include <cstdint>
@@ -86,7 +93,9 @@ enum class OptKind {
   kWarp,
   kShare,
   kMma,
-  kWgmma
+  kWgmma,
+  kCluster,
+  kAlign
 };
 
 struct Opt {

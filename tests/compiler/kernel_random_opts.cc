@@ -49,7 +49,9 @@ std::vector<Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937&
       case OptKind::kGrid:
       case OptKind::kLane:
       case OptKind::kWarp:
-      case OptKind::kShare: break;
+      case OptKind::kShare:
+      case OptKind::kCluster:
+      case OptKind::kAlign: break;
     }
     if ((kind == OptKind::kUpcast || kind == OptKind::kUnroll) && copies * opt.amount > 8) return;
     opts.push_back(opt);

@@ -5,7 +5,8 @@
 // Threads that divide a reduction (SHARE) have a partial result each. Within a warp these are
 // joined by halves: each thread adds its partner's, whose number differs in one bit, so that all
 // have the same bits in the end. Then the first threads of each warp leave theirs in the block's
-// memory, where everybody adds them up, warp by warp.
+// memory, where everybody adds them up, warp by warp. Blocks of a cluster (CLUSTER) then leave the
+// sums for each other, and everybody adds them up, block by block.
 #include <algorithm>
 #include <bit>
 
@@ -22,6 +23,12 @@ using codegen::JoiningOf;
 void Lowering::OpenBlock() {
   blocks_ = true;
   threads_ = plan_->block_threads();
+  if (plan_->cluster > 1) {
+    b_.SetCluster(plan_->cluster);
+    const ValueId block = b_.Special(Grid::kBlock, plan_->tasks() * plan_->cluster);
+    rank_ = b_.Modulo(block, plan_->cluster);
+    left_ = b_.Alloc(Space::kShared, DType::kF32, codegen::ClusterJoinElements(kernel_, *plan_));
+  }
   thread_ = threads_ > 1 ? b_.Special(Grid::kThread, threads_) : b_.Int(0);
   for (const codegen::ThreadAxis& axis : plan_->threads)
     if (axis.range >= 0) mapped_ |= RangeSet{1} << axis.range;
@@ -38,17 +45,35 @@ void Lowering::OpenBlock() {
 ValueId Lowering::ThreadNumber(uint64_t mask) {
   ValueId out = b_.Int(0);
   int64_t factor = 1;
-  while (mask != 0) {
-    const int low = std::countr_zero(mask);
-    const int count = std::countr_one(mask >> low);
-    const int64_t first = int64_t{1} << low, size = int64_t{1} << count;
-    ValueId part = b_.Divide(thread_, first);
-    if (first * size < threads_) part = b_.Modulo(part, size);
-    out = b_.Plus(out, b_.Times(part, factor));
-    factor *= size;
-    mask &= ~(((uint64_t{1} << count) - 1) << low);
-  }
+  const auto add = [&](uint64_t bits, ValueId number, int64_t numbers) {
+    while (bits != 0) {
+      const int low = std::countr_zero(bits);
+      const int count = std::countr_one(bits >> low);
+      const int64_t first = int64_t{1} << low, size = int64_t{1} << count;
+      ValueId part = b_.Divide(number, first);
+      if (first * size < numbers) part = b_.Modulo(part, size);
+      out = b_.Plus(out, b_.Times(part, factor));
+      factor *= size;
+      bits &= ~(((uint64_t{1} << count) - 1) << low);
+    }
+  };
+  const auto of_block = static_cast<uint64_t>(threads_) - 1;
+  add(mask & of_block, thread_, threads_);
+  if (rank_ >= 0)
+    add((mask & ~of_block) >> std::countr_zero(static_cast<uint64_t>(threads_)), rank_,
+        plan_->cluster);
   return out;
+}
+
+// The row's first value lies at a constant plus what the other ranges give.
+ValueId Lowering::ValuesBeforeRow(const Tile& tile) {
+  codegen::AffineForms forms;
+  const codegen::Affine& form = forms.Of(tile.aligned);
+  ValueId first = b_.Int(static_cast<int64_t>(form.constant));
+  for (const auto& [term, coefficient] : form.terms)
+    if (term != kernel_.ranges[tile.range].node)
+      first = b_.Plus(first, b_.Times(Emit(term), static_cast<int64_t>(coefficient)));
+  return b_.Modulo(first, tile.align);
 }
 
 ValueId Lowering::PlaceOfThread(int range) {
@@ -67,7 +92,8 @@ ValueId Lowering::WithinExtents(RangeSet ranges) {
     const Bound& bound = bound_[r];
     if (bound.base < 0 || !bound.cut) continue;
     const ValueId first = bound.tiled() ? raw_[r] : bound.base;
-    inside = And(inside, b_.Less(first, b_.Int(kernel_.ranges[r].extent)));
+    if (edges_[r].beyond) inside = And(inside, b_.Less(first, b_.Int(kernel_.ranges[r].extent)));
+    if (edges_[r].before) inside = And(inside, b_.Less(b_.Int(-1), first));
   }
   return inside;
 }
@@ -80,7 +106,7 @@ ValueId Lowering::StoresHere(RangeSet deps) {
   };
   if (const uint64_t bits = plan_->ThreadBits(-1); bits != 0) first(ThreadNumber(bits));
   for (RangeSet free = mapped_ & ~deps; free != 0; free &= free - 1)
-    first(bound_[std::countr_zero(free)].base);
+    first(bound_[std::countr_zero(free)].unaligned);
   return here;
 }
 
@@ -108,6 +134,7 @@ void Lowering::JoinResults(int index, const Reduction& sums) {
     });
   }
   if (joining.warps != 0) JoinThroughMemory(joining, sums, totals);
+  if (joining.blocks != 0) JoinBlocks(joining, sums, totals);
   for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
     const UOp* const node = sums.group->nodes[n];
     if (SumType(node->dtype) == node->dtype) {
@@ -167,6 +194,41 @@ void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
       });
     begin = end;
   }
+}
+
+// By reductions that have places of their own, so that one meeting of the blocks is enough for each
+// group: who leaves the next group's results may find others who still read this one's.
+void Lowering::JoinBlocks(const Joining& joining, const Reduction& sums,
+                          const std::vector<ValueId>& totals) {
+  const std::vector<int> points = TiledRanges(sums.group->deps);
+  const int64_t rest = int64_t{1} << std::popcount(joining.rest), first = left_elements_;
+  left_elements_ += joining.left_elements() * static_cast<int64_t>(totals.size());
+  const auto place = [&](size_t n) {
+    const ValueId result =
+        b_.Plus(PlaceIn(sums.points), b_.Int(static_cast<int64_t>(n) * joining.points));
+    return b_.Plus(b_.Plus(b_.Times(result, rest), ThreadNumber(joining.rest)), b_.Int(first));
+  };
+  Enter();
+  const ValueId branch = b_.If(b_.Alu(
+      Op::kCmpEq, DType::kBool, {ThreadNumber(joining.lanes | joining.warps), b_.Int(0)}));
+  for (size_t n = 0; n < totals.size(); ++n)
+    Statement(points,
+              [&] { b_.Store(left_, place(n), b_.Load(totals[n], PlaceIn(sums.points))); });
+  b_.EndIf(branch);
+  Leave();
+  b_.Do(Code::kClusterSync);
+  for (size_t n = 0; n < totals.size(); ++n)
+    Statement(points, [&] {
+      const Op op = ReduceOf(sums.group->nodes[n]).op();
+      ValueId value = -1;
+      for (int64_t rank = 0; rank < plan_->cluster; ++rank) {
+        const ValueId part = b_.Add({.code = Code::kClusterLoad,
+                                     .dtype = DType::kF32,
+                                     .src = {left_, place(n), b_.Int(rank)}});
+        value = rank == 0 ? part : Combine(op, value, part);
+      }
+      b_.Store(totals[n], PlaceIn(sums.points), value);
+    });
 }
 
 // ---- operands in the block's memory

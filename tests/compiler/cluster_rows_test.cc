@@ -1,0 +1,344 @@
+// Rows that no block keeps in registers, by the blocks of a cluster
+// (docs/decisions/195-rows-by-clusters.md): what their kernels compute in the interpreter of
+// programs and on the PTX machine, the sectors that it counts, the mistakes that both find, and what
+// NVIDIA's assembler says of their registers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "compiler/compile.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/heuristics.h"
+#include "compiler/program/expand.h"
+#include "compiler/program/interpret.h"
+#include "compiler/program/spec.h"
+#include "compiler/render/llvm/nvptx.h"
+#include "compiler/search/neighbours.h"
+#include "tests/compiler/hopper_edit.h"
+#include "tests/compiler/kernel_check.h"
+#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/row_kernels.h"
+
+namespace outboard::test {
+namespace {
+
+using program::Code;
+using program::Fault;
+
+constexpr int64_t kSector = 32;
+
+Target Hopper() { return CudaTarget("sm_90a", 132); }
+
+double ToleranceOf(DType dtype) {
+  return dtype == DType::kF32 ? 1e-4 : dtype == DType::kF16 ? 0x1p-9 : 0x1p-6;
+}
+
+struct Case {
+  RowFunction function;
+  DType dtype;
+  int64_t columns;
+  int64_t cluster, threads;  // of a block
+};
+
+std::string TextOf(const Case& c) {
+  return absl::StrCat(Name(c.function), " of ", std::string(Name(c.dtype)), ", ", c.columns);
+}
+
+// GPT-2's vocabulary, and as it is padded; Llama 3's; powers of two, up to what eight blocks keep.
+constexpr Case kCases[] = {
+    {RowFunction::kSoftmax, DType::kF32, 50257, 2, 1024},
+    {RowFunction::kSoftmax, DType::kF32, 50304, 2, 1024},
+    {RowFunction::kSoftmax, DType::kF32, 65536, 2, 1024},
+    {RowFunction::kSoftmax, DType::kF32, 128256, 4, 1024},
+    {RowFunction::kSoftmax, DType::kF32, 131072, 4, 1024},
+    {RowFunction::kSoftmax, DType::kF32, 262144, 8, 1024},
+    {RowFunction::kSoftmax, DType::kF32, 65535, 4, 1024},
+    {RowFunction::kSoftmax, DType::kF32, 99999, 4, 1024},
+    {RowFunction::kSoftmax, DType::kBF16, 50257, 2, 1024},
+    {RowFunction::kSoftmax, DType::kF16, 50304, 2, 1024},
+    {RowFunction::kLogSoftmax, DType::kF32, 50257, 2, 1024},
+    {RowFunction::kLogSoftmax, DType::kBF16, 128256, 4, 1024},
+    {RowFunction::kLayerNorm, DType::kF32, 50304, 2, 1024},
+    {RowFunction::kLayerNorm, DType::kBF16, 65536, 2, 1024},
+    {RowFunction::kLayerNorm, DType::kF16, 50257, 2, 1024},
+    {RowFunction::kRmsNorm, DType::kF32, 65536, 2, 1024},
+    {RowFunction::kRmsNorm, DType::kBF16, 50257, 2, 1024},
+    {RowFunction::kStatistics, DType::kF32, 50257, 2, 1024},
+    {RowFunction::kStatistics, DType::kBF16, 128256, 4, 1024},
+    {RowFunction::kStatistics, DType::kF16, 262144, 8, 1024},
+};
+
+TEST(ClusterRows, AreReadOnce) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(TextOf(c));
+    Graph g;
+    const RowKernel kernel = {c.function, c.dtype, 2, c.columns};
+    const UOp* const sink = MakeRowKernel(g, kernel);
+    const auto compiled = CompileKernel(sink, {.target = Hopper()});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(compiled->threads[0], c.threads);
+    EXPECT_EQ(compiled->blocks[0], kernel.rows * c.cluster);
+    const Buffers start = RandomBuffers(sink, 1), want = RowsOf(kernel, start);
+    Buffers first;
+    for (const uint64_t seed : {1, 2}) {
+      Buffers got = start;
+      MachineCounts counts;
+      const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, seed, nullptr, &counts);
+      ASSERT_TRUE(ran.ok()) << ran;
+      ExpectRows(kernel, got, want, ToleranceOf(c.dtype), c.function != RowFunction::kSoftmax);
+      if (HasFatalFailure()) return;
+      const double ratio = static_cast<double>(counts.global_sectors) /
+                           static_cast<double>(LeastBytes(kernel) / kSector);
+      std::printf("%s: %.3f of the least sectors\n", TextOf(c).c_str(), ratio);
+      EXPECT_LE(ratio, 1.05);
+      // The order of blocks and warps changes no bit.
+      if (seed == 1) first = got;
+      EXPECT_EQ(got[0], first[0]);
+    }
+  }
+}
+
+TEST(ClusterRows, FitTheRegistersOfTheirThreads) {
+  const std::string ptxas = FindPtxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(TextOf(c));
+    Graph g;
+    const auto compiled = CompileKernel(MakeRowKernel(g, {c.function, c.dtype, 64, c.columns}),
+                                        {.target = Hopper()});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const auto assembled = AssembleKernel(ptxas, compiled->object, "sm_90a");
+    ASSERT_TRUE(assembled.ok()) << assembled.status();
+    std::printf("%s: %lld registers\n", TextOf(c).c_str(),
+                static_cast<long long>(assembled->registers));
+    EXPECT_EQ(assembled->spill_bytes + assembled->stack_bytes, 0);
+    EXPECT_LE(assembled->registers * c.threads, 65536);
+  }
+}
+
+// ---- which kernels have clusters
+
+std::string ChosenOpts(const RowKernel& kernel, const Target& target) {
+  Graph g;
+  return codegen::OptsToString(
+      codegen::HeuristicOpts(*codegen::AnalyzeKernel(MakeRowKernel(g, kernel)), target));
+}
+
+TEST(ClusterRows, AreChosenWhereTheySaveReads) {
+  const RowKernel row = {RowFunction::kSoftmax, DType::kF32, 64, 50304};
+  EXPECT_TRUE(absl::StartsWith(ChosenOpts(row, Hopper()), "CLUSTER:0:2 "))
+      << ChosenOpts(row, Hopper());
+  for (const char* arch : {"sm_80", "sm_89", "sm_90"})
+    EXPECT_FALSE(absl::StrContains(ChosenOpts(row, CudaTarget(arch, 132)), "CLUSTER")) << arch;
+  EXPECT_FALSE(absl::StrContains(
+      ChosenOpts({RowFunction::kSoftmax, DType::kF32, 64, 32768}, Hopper()), "CLUSTER"))
+      << "one block keeps it";
+  EXPECT_FALSE(absl::StrContains(
+      ChosenOpts({RowFunction::kSoftmax, DType::kF32, 64, 262144 + 8}, Hopper()), "CLUSTER"))
+      << "eight blocks do not keep it";
+}
+
+TEST(ClusterRows, OptsThatAreLegal) {
+  Graph g;
+  const UOp* const sink = MakeRowKernel(g, {RowFunction::kSoftmax, DType::kF32, 8, 4096});
+  const std::pair<const char*, bool> cases[] = {
+      {"CLUSTER:0:2 LANE:1:32 WARP:1:8 SHARE:2:256 SHARE:3:256 GRID:0:1", true},
+      {"CLUSTER:0:8 LANE:1:32 WARP:1:32 SHARE:2:1024 SHARE:3:1024 GRID:0:1", true},
+      {"CLUSTER:0:16 LANE:1:32 WARP:1:64 SHARE:2:2048 SHARE:3:2048 GRID:0:1", false},
+      {"CLUSTER:0:3 LANE:1:32 WARP:1:8 SHARE:2:256 SHARE:3:256 GRID:0:1", false},
+      {"LANE:1:32 CLUSTER:0:2 WARP:1:8 SHARE:2:256 SHARE:3:256 GRID:0:1", false},
+      // Fewer than a warpgroup a block.
+      {"CLUSTER:0:4 LANE:1:32 WARP:1:8 SHARE:2:256 SHARE:3:256 GRID:0:1", false},
+      // All blocks would compute a sum.
+      {"CLUSTER:0:2 LANE:1:32 WARP:1:8 SHARE:2:256 GRID:0:1", false},
+      // Row by row in one block: who leaves the next row's results may overwrite this one's.
+      {"CLUSTER:0:2 LANE:1:32 WARP:1:8 SHARE:2:256 SHARE:3:256", false},
+  };
+  for (const auto& [text, legal] : cases) {
+    const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(sink),
+                                            *codegen::ParseOpts(text), Hopper());
+    EXPECT_EQ(planned.ok(), legal) << text << ": " << planned.status();
+    EXPECT_FALSE(codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), *codegen::ParseOpts(text),
+                                    CudaTarget("sm_90", 132))
+                     .ok());
+  }
+}
+
+TEST(ClusterRows, TheSearchFindsThem) {
+  Graph g;
+  const UOp* const sink = MakeRowKernel(g, {RowFunction::kSoftmax, DType::kF32, 8, 16384});
+  const auto one = *codegen::ParseOpts(
+      "LANE:1:32 WARP:1:8 SHARE:2:256 UNROLL:2:64 SHARE:3:256 UNROLL:3:64 UPCAST:1:64 GRID:0:1");
+  const auto two = *codegen::ParseOpts(
+      "CLUSTER:0:2 LANE:1:32 WARP:1:16 SHARE:2:512 UNROLL:2:32 SHARE:3:512 UNROLL:3:32 "
+      "UPCAST:1:32 GRID:0:1");
+  const auto has = [&](const std::vector<codegen::Opt>& from, const std::string& wanted) {
+    const std::vector<search::Neighbour> all = search::Neighbours(sink, from, Hopper());
+    return std::any_of(all.begin(), all.end(), [&](const search::Neighbour& n) {
+      return absl::StrContains(codegen::OptsToString(n.opts), wanted);
+    });
+  };
+  EXPECT_TRUE(has(one, "CLUSTER:0:2"));
+  EXPECT_TRUE(has(two, "CLUSTER:0:4"));
+  EXPECT_FALSE(has(two, "CLUSTER:0:1 "));
+}
+
+// ---- small ones in the interpreter
+
+// A softmax by two or four blocks of 128 threads; rows begin anywhere.
+struct Small {
+  RowKernel kernel;
+  const char* opts;
+};
+const Small kSmall[] = {
+    {{RowFunction::kSoftmax, DType::kF32, 3, 1000},
+     "CLUSTER:0:2 VECTOR:1:4 LANE:1:32 WARP:1:8 VECTOR:2:4 SHARE:2:256 VECTOR:3:4 SHARE:3:256 "
+     "GRID:0:1"},
+    {{RowFunction::kSoftmax, DType::kF32, 3, 1001},
+     "CLUSTER:0:2 LANE:1:32 WARP:1:8 ALIGN:1:8 SHARE:2:256 ALIGN:2:8 UNROLL:2:4 SHARE:3:256 "
+     "ALIGN:3:8 UNROLL:3:4 UPCAST:1:4 GRID:0:1"},
+    {{RowFunction::kLayerNorm, DType::kBF16, 3, 1501},
+     "CLUSTER:0:4 LANE:1:32 WARP:1:16 ALIGN:1:16 SHARE:2:512 ALIGN:2:16 UNROLL:2:3 SHARE:3:512 "
+     "ALIGN:3:16 UNROLL:3:3 UPCAST:1:3 GRID:0:1"},
+    {{RowFunction::kStatistics, DType::kF32, 2, 3000},
+     "CLUSTER:0:8 VECTOR:1:4 SHARE:1:1024 VECTOR:2:4 SHARE:2:1024 GRID:0:1"},
+};
+
+absl::StatusOr<program::Program> ProgramOf(const UOp* sink, const std::string& opts,
+                                           const Target& target,
+                                           std::vector<program::PassResult>* passes = nullptr) {
+  OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(sink));
+  OB_ASSIGN_OR_RETURN(const std::vector<codegen::Opt> list, codegen::ParseOpts(opts));
+  OB_ASSIGN_OR_RETURN(const codegen::PlannedKernel planned,
+                      codegen::ApplyOpts(std::move(kernel), list, target));
+  return program::ExpandPlan(planned.kernel, planned.plan, passes);
+}
+
+TEST(ClusterRows, AsInterpretedAfterEachPass) {
+  for (const Small& s : kSmall) {
+    SCOPED_TRACE(s.opts);
+    Graph g;
+    const UOp* const sink = MakeRowKernel(g, s.kernel);
+    std::vector<program::PassResult> passes;
+    const auto program = ProgramOf(sink, s.opts, Hopper(), &passes);
+    ASSERT_TRUE(program.ok()) << program.status();
+    EXPECT_GT(program->cluster, 1);
+    const Buffers start = RandomBuffers(sink, 1), want = RowsOf(s.kernel, start);
+    const bool absolute = s.kernel.function != RowFunction::kSoftmax;
+    for (const program::PassResult& pass : passes) {
+      SCOPED_TRACE(pass.pass);
+      Buffers got = start;
+      const program::RunReport report = program::Interpret(pass.program, got, {}, {.seed = 3});
+      ASSERT_TRUE(report.ok()) << report.message;
+      ExpectRows(s.kernel, got, want, ToleranceOf(s.kernel.dtype), absolute);
+      if (HasFatalFailure()) return;
+    }
+    const auto compiled =
+        (*render::MakeNvptxRenderer(Hopper()))->Render(*program, "k", /*no_opt=*/false, nullptr);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    Buffers got = start;
+    const absl::Status ran = RunOnPtxMachine(*compiled, got);
+    ASSERT_TRUE(ran.ok()) << ran;
+    ExpectRows(s.kernel, got, want, ToleranceOf(s.kernel.dtype), absolute);
+  }
+}
+
+// ---- planted mistakes
+
+struct Mistake {
+  const char* what;
+  ProgramEdit edit;
+  std::vector<Fault> faults;
+};
+
+// CLUSTERSYNCs: after the maximum, after the sum, and at the end.
+std::vector<Mistake> Mistakes() {
+  return {{"blocks read what others have not left",
+           Changing(Code::kClusterSync, 0, Drop),
+           {Fault::kRace, Fault::kUninitialised}},
+          {"the same for the second reduction",
+           Changing(Code::kClusterSync, 1, Drop),
+           {Fault::kRace, Fault::kUninitialised}},
+          {"a block leaves while another reads its memory",
+           Changing(Code::kClusterSync, 2, Drop),
+           {Fault::kMisuse}},
+          {"a block beyond the cluster", Changing(Code::kClusterLoad, 1,
+                                                  [](program::ProgramBuilder& b,
+                                                     program::Instruction& i) {
+                                                    i.src[2] = b.Int(2);
+                                                    return true;
+                                                  }),
+           {Fault::kOutOfRange}}};
+}
+
+TEST(ClusterRows, PlantedMistakesAreFound) {
+  Graph g;
+  const UOp* const sink = MakeRowKernel(g, kSmall[0].kernel);
+  const auto program = ProgramOf(sink, kSmall[0].opts, Hopper());
+  ASSERT_TRUE(program.ok()) << program.status();
+  ASSERT_EQ(std::count_if(program->code.begin(), program->code.end(),
+                          [](const auto& i) { return i.code == Code::kClusterSync; }),
+            3);
+  for (const Mistake& mistake : Mistakes()) {
+    SCOPED_TRACE(mistake.what);
+    const program::Program wrong = Edited(*program, mistake.edit);
+    ASSERT_NE(wrong, *program);
+    // That a block leaves early shows in some orders of threads.
+    bool found = false;
+    for (uint32_t seed = 1; seed <= 20 && !found; ++seed) {
+      Buffers buffers = RandomBuffers(sink, 1);
+      const program::RunReport report = program::Interpret(wrong, buffers, {}, {.seed = seed});
+      found = !report.ok();
+      if (found)
+        EXPECT_NE(std::find(mistake.faults.begin(), mistake.faults.end(), report.fault),
+                  mistake.faults.end())
+            << report.message;
+    }
+    EXPECT_TRUE(found);
+  }
+  const absl::Status status = program::CheckProgram(
+      Edited(*program, Changing(Code::kClusterSync, 2, Drop)), "test");
+  EXPECT_TRUE(absl::StrContains(status.message(), "no CLUSTERSYNC comes after")) << status;
+}
+
+// The text of the kernel without its `nth` barrier of the cluster.
+std::string WithoutBarrier(std::string ptx, int nth) {
+  size_t at = 0;
+  for (int i = 0; (at = ptx.find("barrier.cluster.arrive", at)) != std::string::npos; ++i, ++at) {
+    if (i < nth) continue;
+    const size_t wait = ptx.find("barrier.cluster.wait", at);
+    return ptx.erase(at, ptx.find(';', wait) + 1 - at);
+  }
+  return "";
+}
+
+TEST(ClusterRows, TheMachineFindsEachBarrierThatIsMissing) {
+  Graph g;
+  const RowKernel kernel = {RowFunction::kSoftmax, DType::kF32, 2, 50304};
+  const UOp* const sink = MakeRowKernel(g, kernel);
+  const auto compiled = CompileKernel(sink, {.target = Hopper()});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const char* const reports[] = {"race|never-written", "race|never-written", "out-of-bounds"};
+  for (int nth = 0; nth < 3; ++nth) {
+    SCOPED_TRACE(nth);
+    CompiledKernel wrong = *compiled;
+    wrong.object = WithoutBarrier(wrong.object, nth);
+    ASSERT_NE(wrong.object, "");
+    Buffers buffers = RandomBuffers(sink, 1);
+    const absl::Status ran = RunOnPtxMachine(wrong, buffers);
+    ASSERT_FALSE(ran.ok());
+    bool expected = false;
+    for (const absl::string_view kind : absl::StrSplit(reports[nth], '|'))
+      expected = expected || absl::StrContains(ran.message(), kind);
+    EXPECT_TRUE(expected) << ran;
+  }
+  EXPECT_EQ(WithoutBarrier(compiled->object, 3), "");
+}
+
+}  // namespace
+}  // namespace outboard::test
