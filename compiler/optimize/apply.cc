@@ -485,8 +485,13 @@ absl::Status Applier::CheckSize() const {
   }
   if (points > limits::kTilePointsMax) return over("a tile of", points, limits::kTilePointsMax);
   if (tiled > limits::kTiledLoopsMax) return over("tiled loops", tiled, limits::kTiledLoopsMax);
-  for (const GroupPlan& group : plan_.groups) {
-    int64_t unrolled = points, loops = tiled;
+  for (size_t g = 0; g < plan_.groups.size(); ++g) {
+    const GroupPlan& group = plan_.groups[g];
+    // Written out for each of the results that a tile has.
+    int64_t unrolled = 1, loops = tiled;
+    for (const Tile& tile : plan_.tiles)
+      if (In(kernel_.groups[g].deps, tile.range))
+        unrolled = std::min(unrolled * count(tile), 2 * limits::kUnrolledPointsMax);
     for (const Tile& tile : group.loops) {
       if (count(tile) > limits::kTilePiecesMax)
         return over("steps written out", count(tile), limits::kTilePiecesMax);

@@ -53,7 +53,7 @@
 //   SHARE    axis count   the steps of a reduction's range are divided among `count` threads that
 //                         would else all compute the same result; where there are fewer, more are
 //                         added. Their results are joined in a fixed order: by halves within a
-//                         warp, then warp by warp
+//                         warp, then warp by warp (of more than eight warps by halves, too)
 //   LOCAL    load 0       the kernel's load number `load` is copied to memory of the block for each
 //                         step of the loop of the innermost range of the reduction that reads it
 //   CLUSTER  0 blocks     on sm_90a: the threads that follow are those of so many blocks, which do

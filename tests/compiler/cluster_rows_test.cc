@@ -43,10 +43,20 @@ struct Case {
   DType dtype;
   int64_t columns;
   int64_t cluster, threads;  // of a block
+  bool in_place = false;     // stored over what is read
+
+  RowKernel kernel(int64_t rows) const { return {function, dtype, rows, columns, in_place}; }
+  // Scales and biases, which come from the caches, begin with a sector, and odd rows do not: what
+  // reads whole sectors of these does not of those.
+  double sectors_most() const {
+    const bool scaled = function == RowFunction::kLayerNorm || function == RowFunction::kRmsNorm;
+    return scaled && columns % 2 != 0 ? 1.15 : 1.05;
+  }
 };
 
 std::string TextOf(const Case& c) {
-  return absl::StrCat(Name(c.function), " of ", std::string(Name(c.dtype)), ", ", c.columns);
+  return absl::StrCat(Name(c.function), " of ", std::string(Name(c.dtype)), ", ", c.columns,
+                      c.in_place ? ", in place" : "");
 }
 
 // GPT-2's vocabulary, and as it is padded; Llama 3's; powers of two, up to what eight blocks keep.
@@ -71,13 +81,15 @@ constexpr Case kCases[] = {
     {RowFunction::kStatistics, DType::kF32, 50257, 2, 1024},
     {RowFunction::kStatistics, DType::kBF16, 128256, 4, 1024},
     {RowFunction::kStatistics, DType::kF16, 262144, 8, 1024},
+    {RowFunction::kSoftmax, DType::kF32, 50257, 2, 1024, true},
+    {RowFunction::kSoftmax, DType::kBF16, 50304, 2, 1024, true},
 };
 
 TEST(ClusterRows, AreReadOnce) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(TextOf(c));
     Graph g;
-    const RowKernel kernel = {c.function, c.dtype, 2, c.columns};
+    const RowKernel kernel = c.kernel(2);
     const UOp* const sink = MakeRowKernel(g, kernel);
     const auto compiled = CompileKernel(sink, {.target = Hopper()});
     ASSERT_TRUE(compiled.ok()) << compiled.status();
@@ -95,7 +107,7 @@ TEST(ClusterRows, AreReadOnce) {
       const double ratio = static_cast<double>(counts.global_sectors) /
                            static_cast<double>(LeastBytes(kernel) / kSector);
       std::printf("%s: %.3f of the least sectors\n", TextOf(c).c_str(), ratio);
-      EXPECT_LE(ratio, 1.05);
+      EXPECT_LE(ratio, c.sectors_most());
       // The order of blocks and warps changes no bit.
       if (seed == 1) first = got;
       EXPECT_EQ(got[0], first[0]);
@@ -109,9 +121,9 @@ TEST(ClusterRows, FitTheRegistersOfTheirThreads) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(TextOf(c));
     Graph g;
-    const auto compiled = CompileKernel(MakeRowKernel(g, {c.function, c.dtype, 64, c.columns}),
-                                        {.target = Hopper()});
+    const auto compiled = CompileKernel(MakeRowKernel(g, c.kernel(64)), {.target = Hopper()});
     ASSERT_TRUE(compiled.ok()) << compiled.status();
+    if (getenv("DUMP")) { FILE* f = fopen(absl::StrCat("/tmp/w/rows/", TextOf(c), ".ptx").c_str(), "w"); fputs(compiled->object.c_str(), f); fclose(f); }
     const auto assembled = AssembleKernel(ptxas, compiled->object, "sm_90a");
     ASSERT_TRUE(assembled.ok()) << assembled.status();
     std::printf("%s: %lld registers\n", TextOf(c).c_str(),
@@ -294,10 +306,10 @@ TEST(ClusterRows, PlantedMistakesAreFound) {
       Buffers buffers = RandomBuffers(sink, 1);
       const program::RunReport report = program::Interpret(wrong, buffers, {}, {.seed = seed});
       found = !report.ok();
-      if (found)
-        EXPECT_NE(std::find(mistake.faults.begin(), mistake.faults.end(), report.fault),
-                  mistake.faults.end())
-            << report.message;
+      if (!found) continue;
+      EXPECT_NE(std::find(mistake.faults.begin(), mistake.faults.end(), report.fault),
+                mistake.faults.end())
+          << report.message;
     }
     EXPECT_TRUE(found);
   }
@@ -323,7 +335,8 @@ TEST(ClusterRows, TheMachineFindsEachBarrierThatIsMissing) {
   const UOp* const sink = MakeRowKernel(g, kernel);
   const auto compiled = CompileKernel(sink, {.target = Hopper()});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
-  const char* const reports[] = {"race|never-written", "race|never-written", "out-of-bounds"};
+  const char* const reports[] = {"race|never-written", "race|never-written",
+                                 "its block has left|the block leaves, and nothing says"};
   for (int nth = 0; nth < 3; ++nth) {
     SCOPED_TRACE(nth);
     CompiledKernel wrong = *compiled;

@@ -359,8 +359,12 @@ class ThreadChooser {
     const int64_t written_out = kRowValuesMax / lanes;
     if (output >= 0) {
       if (LanesFor(stores(), output) == lanes) Vector(output, lanes);
-      Threads(output, std::min(count, ThreadsFor(Ceil(Extent(output), StepOf(output)), count)));
-      if (Extent(output) == Extent(along)) Align(output, align);
+      // As the row is read, or it would be read again.
+      const bool same = Extent(output) == Extent(along) && StepOf(output) == lanes;
+      Threads(output, same && count > kThreadsWanted
+                          ? count
+                          : ThreadsFor(Ceil(Extent(output), StepOf(output)), count));
+      if (same) Align(output, align);
     }
     Vector(along, lanes);
     Share(along, std::max(count, plan_.FreeThreads(group)));
@@ -380,10 +384,8 @@ class ThreadChooser {
   }
 
   // How many threads of a block may divide a row: of 1,024 each has 64 registers, half of which
-  // hold its part of one row; 512 have room for two. What is stored over itself is read for each
-  // reduction, by however many.
+  // hold its part of one row; 512 have room for two.
   int64_t LongRowThreads(int along) {
-    if (RowsInPlace(kernel_)) return kThreadsWanted;
     constexpr int64_t kOfTwoRows = 512;
     int64_t rows = 0;
     for (const Access& access : body(main_).accesses)
@@ -394,7 +396,6 @@ class ThreadChooser {
   }
   // Whether another reduction, or what is stored, has the row too.
   bool IsReadAgain(int along) {
-    if (RowsInPlace(kernel_)) return false;
     int times = 0;
     for (const Body& b : cost_.bodies())
       for (int r = 0; r < static_cast<int>(kernel_.ranges.size()); ++r)

@@ -5,7 +5,9 @@
 // Threads that divide a reduction (SHARE) have a partial result each. Within a warp these are
 // joined by halves: each thread adds its partner's, whose number differs in one bit, so that all
 // have the same bits in the end. Then the first threads of each warp leave theirs in the block's
-// memory, where everybody adds them up, warp by warp. Blocks of a cluster (CLUSTER) then leave the
+// memory, where everybody adds them up, warp by warp; of more than eight warps each thread takes
+// one, and all of a warp join them by halves again: a thread that reads all of them needs as many
+// registers as hold its part of a long row. Blocks of a cluster (CLUSTER) then leave the
 // sums for each other, and everybody adds them up, block by block.
 #include <algorithm>
 #include <bit>
@@ -34,9 +36,34 @@ void Lowering::OpenBlock() {
     if (axis.range >= 0) mapped_ |= RangeSet{1} << axis.range;
   for (const auto& [type, elements] : codegen::JoinMemory(kernel_, *plan_))
     join_[type] = b_.Alloc(Space::kShared, type, elements);
+  rows_ = codegen::KeptRowsOf(kernel_, *plan_);
+  for (const codegen::KeptRow& row : rows_) {
+    const std::vector<Tile>& loops = plan_->groups[row.group].loops;
+    const Tile& tile = loops[0];
+    int64_t elements = 0;
+    for (const Piece& piece : tile.trips > 0 ? tile.main : tile.rest) elements += piece.lanes;
+    kept_.push_back(b_.Alloc(Space::kPrivate, row.loads[0].first->dtype, elements));
+  }
   for (const codegen::BlockCopy& copy : plan_->copies) {
     copy_layouts_.push_back(codegen::LayOutCopy(kernel_, *plan_, copy));
     copies_.push_back(b_.Alloc(Space::kShared, copy.load->dtype, copy_layouts_.back().elements));
+  }
+}
+
+void Lowering::KeepRows(size_t group) {
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const codegen::KeptRow& row = rows_[i];
+    if (row.group != group) continue;
+    const UOp* load = nullptr;
+    for (const auto& [other, range] : row.loads)
+      if (range == row.range) load = other;
+    const std::vector<Tile>& loops = plan_->groups[group].loops;
+    OverTile(loops[0], [&] {
+      Statement(TiledRanges(RangeSet{1} << row.range), [&] {
+        b_.Store(kept_[i], bound_[row.range].tiled() ? place_[row.range] : b_.Int(0), Emit(load));
+      });
+    });
+    for (const auto& [other, range] : row.loads) of_kept_[other] = {i, range};
   }
 }
 
@@ -120,17 +147,8 @@ void Lowering::JoinResults(int index, const Reduction& sums) {
     const Op op = ReduceOf(node).op();
     totals.push_back(b_.Alloc(Space::kPrivate, SumType(node->dtype), sums.elements));
     Statement(TiledRanges(sums.group->deps), [&] {
-      ValueId value = Folded(sums, n);
-      for (uint64_t left = joining.lanes; left != 0;) {
-        const uint64_t bit = std::bit_floor(left);
-        const ValueId partner = b_.Add({.code = Code::kShuffle,
-                                        .dtype = b_.at(value).dtype,
-                                        .src = {value},
-                                        .imm = {static_cast<int64_t>(bit), 0, 0}});
-        value = Combine(op, value, partner);
-        left &= ~bit;
-      }
-      b_.Store(totals.back(), PlaceIn(sums.points), value);
+      b_.Store(totals.back(), PlaceIn(sums.points),
+               JoinLanes(op, Folded(sums, n), joining.lanes));
     });
   }
   if (joining.warps != 0) JoinThroughMemory(joining, sums, totals);
@@ -150,12 +168,27 @@ void Lowering::JoinResults(int index, const Reduction& sums) {
   }
 }
 
+ValueId Lowering::JoinLanes(Op op, ValueId value, uint64_t lanes) {
+  while (lanes != 0) {
+    const uint64_t bit = std::bit_floor(lanes);
+    const ValueId partner = b_.Add({.code = Code::kShuffle,
+                                    .dtype = b_.at(value).dtype,
+                                    .src = {value},
+                                    .imm = {static_cast<int64_t>(bit), 0, 0}});
+    value = Combine(op, value, partner);
+    lanes &= ~bit;
+  }
+  return value;
+}
+
 // As many reductions at once as there is memory for.
 void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
                                  const std::vector<ValueId>& totals) {
   const std::vector<int> points = TiledRanges(sums.group->deps);
   const int64_t warps = int64_t{1} << std::popcount(joining.warps),
                 rest = int64_t{1} << std::popcount(joining.rest);
+  constexpr int64_t kWarpsByOne = 8;
+  const bool by_halves = warps > kWarpsByOne && joining.lanes == kWarpThreads - 1;
   const auto type_of = [&](size_t n) { return b_.at(totals[n]).dtype; };
   for (size_t begin = 0; begin < totals.size();) {
     const DType type = type_of(begin);
@@ -187,9 +220,15 @@ void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
     for (size_t n = begin; n < end; ++n)
       Statement(points, [&] {
         const Op op = ReduceOf(sums.group->nodes[n]).op();
-        ValueId value = b_.Load(memory, place(n, b_.Int(0)));
-        for (int64_t warp = 1; warp < warps; ++warp)
-          value = Combine(op, value, b_.Load(memory, place(n, b_.Int(warp))));
+        ValueId value = -1;
+        if (by_halves) {
+          const auto lanes = static_cast<uint64_t>(warps - 1);
+          value = JoinLanes(op, b_.Load(memory, place(n, ThreadNumber(lanes))), lanes);
+        } else {
+          value = b_.Load(memory, place(n, b_.Int(0)));
+          for (int64_t warp = 1; warp < warps; ++warp)
+            value = Combine(op, value, b_.Load(memory, place(n, b_.Int(warp))));
+        }
         b_.Store(totals[n], PlaceIn(sums.points), value);
       });
     begin = end;

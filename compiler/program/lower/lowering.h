@@ -34,6 +34,7 @@
 #include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/staging.h"
+#include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/apply_threads.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/online/exponential.h"
@@ -269,7 +270,11 @@ class Lowering {
   // Whether this thread stores what depends on these ranges, at this point; -1: it does.
   ValueId StoresHere(RangeSet deps);
   void OpenBlock();
+  // Reads rows that are kept in registers from this group on.
+  void KeepRows(size_t group);
   void JoinResults(int index, const Reduction& sums);
+  // Of the threads of a warp whose numbers differ in these bits alone.
+  ValueId JoinLanes(Op op, ValueId value, uint64_t lanes);
   void JoinThroughMemory(const codegen::Joining& joining, const Reduction& sums,
                          const std::vector<ValueId>& totals);
   void JoinBlocks(const codegen::Joining& joining, const Reduction& sums,
@@ -462,6 +467,10 @@ class Lowering {
   absl::flat_hash_map<DType, ValueId> join_;  // the block's memory by the type that is joined
   std::vector<ValueId> copies_;               // as in the plan
   std::vector<codegen::CopyLayout> copy_layouts_;
+  std::vector<codegen::KeptRow> rows_;  // that are stored over, and their memory
+  std::vector<ValueId> kept_;
+  // By load of them: the row, and the range along it.
+  absl::flat_hash_map<const UOp*, std::pair<size_t, int>> of_kept_;
   absl::flat_hash_map<const UOp*, size_t> copied_;  // what is read from there now
   int64_t threads_ = 1;  // of a block
   ValueId thread_ = -1;
