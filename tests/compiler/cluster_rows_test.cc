@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <random>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -59,30 +60,31 @@ std::string TextOf(const Case& c) {
                       c.in_place ? ", in place" : "");
 }
 
-// GPT-2's vocabulary, and as it is padded; Llama 3's; powers of two, up to what eight blocks keep.
+// 1,024 threads of each block, or 512 of twice as many where all of 32 values and a border do not fit
+// 64 registers. GPT-2's vocabulary, and as it is padded; Llama 3's; powers of two, up to what eight blocks keep.
 constexpr Case kCases[] = {
     {RowFunction::kSoftmax, DType::kF32, 50257, 2, 1024},
     {RowFunction::kSoftmax, DType::kF32, 50304, 2, 1024},
     {RowFunction::kSoftmax, DType::kF32, 65536, 2, 1024},
-    {RowFunction::kSoftmax, DType::kF32, 128256, 4, 1024},
+    {RowFunction::kSoftmax, DType::kF32, 128256, 8, 512},
     {RowFunction::kSoftmax, DType::kF32, 131072, 4, 1024},
     {RowFunction::kSoftmax, DType::kF32, 262144, 8, 1024},
     {RowFunction::kSoftmax, DType::kF32, 65535, 4, 1024},
     {RowFunction::kSoftmax, DType::kF32, 99999, 4, 1024},
     {RowFunction::kSoftmax, DType::kBF16, 50257, 2, 1024},
-    {RowFunction::kSoftmax, DType::kF16, 50304, 2, 1024},
+    {RowFunction::kSoftmax, DType::kF16, 50304, 4, 512},
     {RowFunction::kLogSoftmax, DType::kF32, 50257, 2, 1024},
-    {RowFunction::kLogSoftmax, DType::kBF16, 128256, 4, 1024},
+    {RowFunction::kLogSoftmax, DType::kBF16, 128256, 8, 512},
     {RowFunction::kLayerNorm, DType::kF32, 50304, 2, 1024},
     {RowFunction::kLayerNorm, DType::kBF16, 65536, 2, 1024},
     {RowFunction::kLayerNorm, DType::kF16, 50257, 2, 1024},
     {RowFunction::kRmsNorm, DType::kF32, 65536, 2, 1024},
     {RowFunction::kRmsNorm, DType::kBF16, 50257, 2, 1024},
     {RowFunction::kStatistics, DType::kF32, 50257, 2, 1024},
-    {RowFunction::kStatistics, DType::kBF16, 128256, 4, 1024},
+    {RowFunction::kStatistics, DType::kBF16, 128256, 8, 512},
     {RowFunction::kStatistics, DType::kF16, 262144, 8, 1024},
     {RowFunction::kSoftmax, DType::kF32, 50257, 2, 1024, true},
-    {RowFunction::kSoftmax, DType::kBF16, 50304, 2, 1024, true},
+    {RowFunction::kSoftmax, DType::kBF16, 50304, 4, 512, true},
 };
 
 TEST(ClusterRows, AreReadOnce) {
@@ -118,18 +120,29 @@ TEST(ClusterRows, AreReadOnce) {
 TEST(ClusterRows, FitTheRegistersOfTheirThreads) {
   const std::string ptxas = FindPtxas();
   if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
-  for (const Case& c : kCases) {
+  std::vector<Case> cases;
+  for (const RowFunction function :
+       {RowFunction::kSoftmax, RowFunction::kLogSoftmax, RowFunction::kLayerNorm,
+        RowFunction::kRmsNorm, RowFunction::kStatistics})
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+      for (const int64_t columns : {50257, 50304, 65536, 128256, 131072, 262144})
+        for (const bool in_place : {false, true})
+          if (!in_place || function != RowFunction::kStatistics)
+            cases.push_back({function, dtype, columns, 0, 0, in_place});
+  for (const Case& c : cases) {
     SCOPED_TRACE(TextOf(c));
     Graph g;
     const auto compiled = CompileKernel(MakeRowKernel(g, c.kernel(64)), {.target = Hopper()});
     ASSERT_TRUE(compiled.ok()) << compiled.status();
-    if (getenv("DUMP")) { FILE* f = fopen(absl::StrCat("/tmp/w/rows/", TextOf(c), ".ptx").c_str(), "w"); fputs(compiled->object.c_str(), f); fclose(f); }
+    EXPECT_TRUE(absl::StrContains(compiled->object, "barrier.cluster"));
     const auto assembled = AssembleKernel(ptxas, compiled->object, "sm_90a");
     ASSERT_TRUE(assembled.ok()) << assembled.status();
-    std::printf("%s: %lld registers\n", TextOf(c).c_str(),
-                static_cast<long long>(assembled->registers));
+    std::printf("%s: %lld registers, %lld bytes spilt, %lld blocks\n", TextOf(c).c_str(),
+                static_cast<long long>(assembled->registers),
+                static_cast<long long>(assembled->spill_bytes),
+                static_cast<long long>(compiled->blocks[0] / 64));
     EXPECT_EQ(assembled->spill_bytes + assembled->stack_bytes, 0);
-    EXPECT_LE(assembled->registers * c.threads, 65536);
+    EXPECT_LE(assembled->registers * compiled->threads[0], 65536);
   }
 }
 
@@ -257,6 +270,81 @@ TEST(ClusterRows, AsInterpretedAfterEachPass) {
     const absl::Status ran = RunOnPtxMachine(*compiled, got);
     ASSERT_TRUE(ran.ok()) << ran;
     ExpectRows(s.kernel, got, want, ToleranceOf(s.kernel.dtype), absolute);
+  }
+}
+
+// Any number of blocks, threads and values of a thread, all of a row at once or in steps.
+std::string RandomClusterOpts(const RowKernel& kernel, std::mt19937& random) {
+  const auto pick = [&](int64_t n) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(n));
+  };
+  int64_t lanes = int64_t{1} << pick(3), cluster = 0, threads = 0;
+  while (kernel.columns % lanes != 0) lanes /= 2;
+  do {
+    cluster = int64_t{2} << pick(3);
+    threads = cluster * (int64_t{128} << pick(2));
+  } while (threads / 2 * lanes >= kernel.columns);  // more than half of them have a part
+  const int64_t steps = (kernel.columns / lanes + threads - 1) / threads;
+  const bool aligned = lanes == 1 && pick(2) == 0;
+  const bool stored = kernel.function != RowFunction::kStatistics;
+  std::string opts = absl::StrCat("CLUSTER:0:", cluster);
+  const auto axis = [&](int64_t number, bool reduced) {
+    if (lanes > 1) absl::StrAppend(&opts, " VECTOR:", number, ":", lanes);
+    if (reduced) {
+      absl::StrAppend(&opts, " SHARE:", number, ":", threads);
+    } else {
+      absl::StrAppend(&opts, " LANE:", number, ":32 WARP:", number, ":", threads / 32);
+    }
+    int64_t count = steps;
+    if (aligned) {
+      absl::StrAppend(&opts, " ALIGN:", number, ":8");
+      count = (kernel.columns + 7 + threads - 1) / threads;
+    } else if (pick(3) == 0) {
+      count = 1 + pick(steps);
+    }
+    if (count > 1) absl::StrAppend(&opts, reduced ? " UNROLL:" : " UPCAST:", number, ":", count);
+    if (reduced && count > 2 && pick(2) == 0) absl::StrAppend(&opts, " GROUP:", number, ":2");
+  };
+  if (stored) axis(1, false);
+  const int64_t first = stored ? 2 : 1;
+  axis(first, true);
+  if (kernel.function != RowFunction::kRmsNorm) axis(first + 1, true);
+  return absl::StrCat(opts, " GRID:0:1");
+}
+
+TEST(ClusterRows, RandomOptsComputeTheSame) {
+  constexpr RowFunction kFunctions[] = {RowFunction::kSoftmax, RowFunction::kLogSoftmax,
+                                        RowFunction::kLayerNorm, RowFunction::kRmsNorm,
+                                        RowFunction::kStatistics};
+  constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+  for (uint32_t seed = 1; seed <= 40; ++seed) {
+    std::mt19937 random(seed);
+    RowKernel kernel = {kFunctions[random() % 5], kTypes[random() % 3],
+                        2 + static_cast<int64_t>(random() % 3),
+                        600 + static_cast<int64_t>(random() % 4000)};
+    kernel.in_place = kernel.function != RowFunction::kStatistics && random() % 2 == 0;
+    const std::string opts = RandomClusterOpts(kernel, random);
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Name(kernel.function), " ", kernel.rows, " x ",
+                              kernel.columns, kernel.in_place ? " in place " : " ", opts));
+    Graph g;
+    const UOp* const sink = MakeRowKernel(g, kernel);
+    const auto program = ProgramOf(sink, opts, Hopper());
+    ASSERT_TRUE(program.ok()) << program.status();
+    const Buffers start = RandomBuffers(sink, seed), want = RowsOf(kernel, start);
+    const bool absolute = kernel.function != RowFunction::kSoftmax;
+    Buffers got = start;
+    const program::RunReport report = program::Interpret(*program, got, {}, {.seed = seed});
+    ASSERT_TRUE(report.ok()) << report.message;
+    ExpectRows(kernel, got, want, ToleranceOf(kernel.dtype), absolute);
+    if (HasFatalFailure()) return;
+    const auto compiled =
+        (*render::MakeNvptxRenderer(Hopper()))->Render(*program, "k", seed % 4 == 0, nullptr);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    got = start;
+    const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, seed);
+    ASSERT_TRUE(ran.ok()) << ran;
+    ExpectRows(kernel, got, want, ToleranceOf(kernel.dtype), absolute);
+    if (HasFatalFailure()) return;
   }
 }
 

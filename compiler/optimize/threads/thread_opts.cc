@@ -344,8 +344,14 @@ class ThreadChooser {
     // More threads, with fewer registers each, where they keep what these do not; and more blocks.
     if (steps * lanes > count * kRowValuesMax) {
       const int64_t more = std::bit_ceil(static_cast<uint64_t>(Ceil(steps * lanes, kRowValuesMax)));
-      const int64_t most = LongRowThreads(along), blocks = more / most;
-      if (more <= most || (blocks <= cluster_max_ && IsReadAgain(along) && Cluster(blocks)))
+      const int64_t most = LongRowThreads(along);
+      int64_t blocks = Ceil(more, most);
+      // All registers of 1,024 threads that hold a row, and a border: twice as many blocks of half
+      // of them.
+      if (blocks > 1 && most == BlockThreadsMax(target_) && steps % more != 0 &&
+          Ceil(steps, more) * lanes == kRowValuesMax && 2 * blocks <= cluster_max_)
+        blocks *= 2;
+      if (blocks == 1 || (blocks <= cluster_max_ && IsReadAgain(along) && Cluster(blocks)))
         count = more;
     }
     // Threads of one warp do not wait for each other before they store over what others have read.
@@ -384,7 +390,7 @@ class ThreadChooser {
   }
 
   // How many threads of a block may divide a row: of 1,024 each has 64 registers, half of which
-  // hold its part of one row; 512 have room for two.
+  // hold its part of one row; 512 have room for two, or for places that are compared.
   int64_t LongRowThreads(int along) {
     constexpr int64_t kOfTwoRows = 512;
     int64_t rows = 0;
@@ -392,7 +398,17 @@ class ThreadChooser {
       if (In(access.deps, along)) ++rows;
     const int64_t most = BlockThreadsMax(target_);
     if (rows > 2) return kThreadsWanted;
-    return rows == 2 ? std::min(most, kOfTwoRows) : most;
+    return rows == 2 || (cluster_max_ > 1 && ComparesPlaces(along)) ? std::min(most, kOfTwoRows)
+                                                                    : most;
+  }
+  // Whether the value of an element depends on its place in the row, as where a label is.
+  bool ComparesPlaces(int along) const {
+    return std::any_of(kernel_.nodes.begin(), kernel_.nodes.end(), [&](const UOp* node) {
+      return (node->op == Op::kCmpEq || node->op == Op::kCmpNe || node->op == Op::kCmpLt) &&
+             std::any_of(node->src.begin(), node->src.end(), [&](const UOp* source) {
+               return source->op == Op::kRange && Extent(kernel_.IndexOf(source)) == Extent(along);
+             });
+    });
   }
   // Whether another reduction, or what is stored, has the row too.
   bool IsReadAgain(int along) {
