@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
@@ -87,6 +88,17 @@ constexpr Case kCases[] = {
     {RowFunction::kSoftmax, DType::kBF16, 50304, 4, 512, true},
 };
 
+std::string ChosenOpts(const RowKernel& kernel, const Target& target) {
+  Graph g;
+  return codegen::OptsToString(
+      codegen::HeuristicOpts(*codegen::AnalyzeKernel(MakeRowKernel(g, kernel)), target));
+}
+
+double SectorsOf(const RowKernel& kernel, const MachineCounts& counts) {
+  return static_cast<double>(counts.global_sectors) /
+         static_cast<double>(LeastBytes(kernel) / kSector);
+}
+
 TEST(ClusterRows, AreReadOnce) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(TextOf(c));
@@ -106,14 +118,83 @@ TEST(ClusterRows, AreReadOnce) {
       ASSERT_TRUE(ran.ok()) << ran;
       ExpectRows(kernel, got, want, ToleranceOf(c.dtype), c.function != RowFunction::kSoftmax);
       if (HasFatalFailure()) return;
-      const double ratio = static_cast<double>(counts.global_sectors) /
-                           static_cast<double>(LeastBytes(kernel) / kSector);
-      std::printf("%s: %.3f of the least sectors\n", TextOf(c).c_str(), ratio);
-      EXPECT_LE(ratio, c.sectors_most());
+      EXPECT_LE(SectorsOf(kernel, counts), c.sectors_most());
+      if (seed == 1)
+        std::printf("%s: %.3f of the least sectors\n", TextOf(c).c_str(),
+                    SectorsOf(kernel, counts));
       // The order of blocks and warps changes no bit.
       if (seed == 1) first = got;
       EXPECT_EQ(got[0], first[0]);
     }
+  }
+}
+
+// What others do with such rows: what the figures above are to be compared with.
+TEST(ClusterRows, WithoutClustersRowsAreReadAgain) {
+  for (const Case& c : kCases) {
+    if (c.columns > 131072) continue;
+    SCOPED_TRACE(TextOf(c));
+    Graph g;
+    const RowKernel kernel = c.kernel(2);
+    const UOp* const sink = MakeRowKernel(g, kernel);
+    const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_90", 132)});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    Buffers got = RandomBuffers(sink, 1);
+    MachineCounts counts;
+    const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, 1, nullptr, &counts);
+    ASSERT_TRUE(ran.ok()) << ran;
+    std::printf("%s, sm_90: %.3f of the least sectors\n", TextOf(c).c_str(),
+                SectorsOf(kernel, counts));
+    EXPECT_GE(SectorsOf(kernel, counts), 1.2);
+  }
+}
+
+// Rows that begin anywhere, without ALIGN: warps read sectors of which they need a part.
+TEST(ClusterRows, RowsThatBeginAnywhereAreAligned) {
+  const RowKernel kernel = {RowFunction::kSoftmax, DType::kF32, 3, 10001};
+  const auto sectors = [&](const std::string& opts) {
+    Graph g;
+    const UOp* const sink = MakeRowKernel(g, kernel);
+    const auto compiled =
+        CompileKernel(sink, {.target = Hopper(), .opts = *codegen::ParseOpts(opts)});
+    OB_CHECK(compiled.ok());
+    const Buffers start = RandomBuffers(sink, 1);
+    Buffers got = start;
+    MachineCounts counts;
+    EXPECT_EQ(RunOnPtxMachine(*compiled, got, {}, 1, nullptr, &counts), absl::OkStatus());
+    ExpectRows(kernel, got, RowsOf(kernel, start), ToleranceOf(kernel.dtype), false);
+    return SectorsOf(kernel, counts);
+  };
+  EXPECT_GE(sectors("LANE:1:32 WARP:1:32 SHARE:2:1024 UNROLL:2:10 SHARE:3:1024 UNROLL:3:10 "
+                    "UPCAST:1:10 GRID:0:1"),
+            1.15);
+  EXPECT_LE(sectors("LANE:1:32 WARP:1:32 ALIGN:1:8 SHARE:2:1024 ALIGN:2:8 UNROLL:2:10 "
+                    "SHARE:3:1024 ALIGN:3:8 UNROLL:3:10 UPCAST:1:10 GRID:0:1"),
+            1.02);
+  EXPECT_LE(sectors(ChosenOpts(kernel, Hopper())), 1.02);
+}
+
+TEST(ClusterRows, AlignmentsThatAreLegal) {
+  Graph g;
+  const UOp* const sink = MakeRowKernel(g, {RowFunction::kSoftmax, DType::kF32, 8, 1001});
+  const std::pair<const char*, bool> cases[] = {
+      {"LANE:1:32 WARP:1:8 ALIGN:1:8 UPCAST:1:4 SHARE:2:256 SHARE:3:256 GRID:0:1", true},
+      {"LANE:1:32 WARP:1:8 SHARE:2:256 ALIGN:2:4 UNROLL:2:4 SHARE:3:256 GRID:0:1", true},
+      {"LANE:1:32 WARP:1:8 ALIGN:1:7 UPCAST:1:4 SHARE:2:256 SHARE:3:256 GRID:0:1", false},
+      {"LANE:1:32 WARP:1:8 ALIGN:1:64 UPCAST:1:4 SHARE:2:256 SHARE:3:256 GRID:0:1", false},
+      // In steps, and of no threads.
+      {"LANE:1:32 WARP:1:8 ALIGN:1:8 UPCAST:1:2 SHARE:2:256 SHARE:3:256 GRID:0:1", false},
+      {"LANE:1:32 WARP:1:8 UPCAST:1:4 ALIGN:1:8 SHARE:2:256 SHARE:3:256 GRID:0:1", false},
+      {"ALIGN:1:8", false},
+      // Two rows of a thread, and a loop over rows inside of the one along them.
+      {"UPCAST:0:2 LANE:1:32 WARP:1:8 ALIGN:1:8 UPCAST:1:4 SHARE:2:256 SHARE:3:256 GRID:0:1",
+       false},
+      {"LANE:1:32 WARP:1:8 ALIGN:1:8 UPCAST:1:4 SHARE:2:256 SHARE:3:256 SWAP:0:1", false},
+  };
+  for (const auto& [text, legal] : cases) {
+    const auto planned =
+        codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), *codegen::ParseOpts(text), Hopper());
+    EXPECT_EQ(planned.ok(), legal) << text << ": " << planned.status();
   }
 }
 
@@ -147,12 +228,6 @@ TEST(ClusterRows, FitTheRegistersOfTheirThreads) {
 }
 
 // ---- which kernels have clusters
-
-std::string ChosenOpts(const RowKernel& kernel, const Target& target) {
-  Graph g;
-  return codegen::OptsToString(
-      codegen::HeuristicOpts(*codegen::AnalyzeKernel(MakeRowKernel(g, kernel)), target));
-}
 
 TEST(ClusterRows, AreChosenWhereTheySaveReads) {
   const RowKernel row = {RowFunction::kSoftmax, DType::kF32, 64, 50304};

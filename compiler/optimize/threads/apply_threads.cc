@@ -341,14 +341,21 @@ absl::Status ThreadPlanner::CheckCluster() const {
   return absl::OkStatus();
 }
 
-// All of it is written out, and the row that it is aligned for is one.
+// All of it is written out, and the row that it is aligned for is one, which is known where the
+// loop along it begins.
 absl::Status ThreadPlanner::CheckAligned(const Tile& tile) const {
   if (tile.align == 1) return absl::OkStatus();
   if (tile.trips > 0) return Illegal("Opts: an axis that is aligned is not written out");
+  const auto loop_of = [&](int range) {
+    return std::find_if(plan_.loops.begin(), plan_.loops.end(),
+                        [&](const Loop& loop) { return loop.range == range; });
+  };
   for (RangeSet rows = kernel_.DepsOf(tile.aligned) & ~(RangeSet{1} << tile.range); rows != 0;
        rows &= rows - 1)
-    if (const Tile& row = plan_.tiles[std::countr_zero(rows)]; !row.plain())
-      return Illegal("Opts: an axis is aligned for several rows of a thread");
+    if (const int row = std::countr_zero(rows);
+        !plan_.tiles[row].plain() ||
+        (tile.range < kernel_.output_count && loop_of(tile.range) < loop_of(row)))
+      return Illegal("Opts: an axis is aligned for several rows");
   return absl::OkStatus();
 }
 
