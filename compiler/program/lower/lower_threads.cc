@@ -92,15 +92,24 @@ ValueId Lowering::ThreadNumber(uint64_t mask) {
   return out;
 }
 
-// The row's first value lies at a constant plus what the other ranges give.
+// The row's first value lies at a constant plus what the other ranges give: modulo a power of two,
+// by what is left of each coefficient. MOD of a negative number is negative, which other terms may
+// be.
 ValueId Lowering::ValuesBeforeRow(const Tile& tile) {
   codegen::AffineForms forms;
   const codegen::Affine& form = forms.Of(tile.aligned);
-  ValueId first = b_.Int(static_cast<int64_t>(form.constant));
-  for (const auto& [term, coefficient] : form.terms)
-    if (term != kernel_.ranges[tile.range].node)
-      first = b_.Plus(first, b_.Times(Emit(term), static_cast<int64_t>(coefficient)));
-  return b_.Modulo(first, tile.align);
+  const auto left = [&](uint64_t number) {
+    return static_cast<int64_t>(number & static_cast<uint64_t>(tile.align - 1));
+  };
+  ValueId first = b_.Int(left(form.constant));
+  bool negative = false;
+  for (const auto& [term, coefficient] : form.terms) {
+    if (term == kernel_.ranges[tile.range].node || left(coefficient) == 0) continue;
+    negative = negative || term->op != Op::kRange;
+    first = b_.Plus(first, b_.Times(b_.Modulo(Emit(term), tile.align), left(coefficient)));
+  }
+  first = b_.Modulo(first, tile.align);
+  return negative ? b_.Modulo(b_.Plus(first, b_.Int(tile.align)), tile.align) : first;
 }
 
 ValueId Lowering::PlaceOfThread(int range) {
