@@ -305,6 +305,13 @@ const Small kSmall[] = {
     {{RowFunction::kLayerNorm, DType::kBF16, 3, 1501},
      "CLUSTER:0:4 LANE:1:32 WARP:1:16 ALIGN:1:16 SHARE:2:512 ALIGN:2:16 UNROLL:2:3 SHARE:3:512 "
      "ALIGN:3:16 UNROLL:3:3 UPCAST:1:3 GRID:0:1"},
+    // Short enough for a walk of the kernel.
+    {{RowFunction::kSoftmax, DType::kF32, 2, 301},
+     "CLUSTER:0:2 LANE:1:32 WARP:1:8 ALIGN:1:8 UPCAST:1:2 SHARE:2:256 ALIGN:2:8 UNROLL:2:2 "
+     "SHARE:3:256 UNROLL:3:2 GRID:0:1"},
+    {{RowFunction::kLogSoftmax, DType::kF32, 2, 300, true},
+     "CLUSTER:0:2 LANE:1:32 WARP:1:8 UPCAST:1:2 SHARE:2:256 UNROLL:2:2 SHARE:3:256 UNROLL:3:2 "
+     "GRID:0:1"},
     {{RowFunction::kStatistics, DType::kF32, 2, 3000},
      "CLUSTER:0:8 VECTOR:1:4 SHARE:1:1024 VECTOR:2:4 SHARE:2:1024 GRID:0:1"},
 };
@@ -330,6 +337,14 @@ TEST(ClusterRows, AsInterpretedAfterEachPass) {
     EXPECT_GT(program->cluster, 1);
     const Buffers start = RandomBuffers(sink, 1), want = RowsOf(s.kernel, start);
     const bool absolute = s.kernel.function != RowFunction::kSoftmax;
+    if (s.kernel.columns < 400) {
+      // The same kernel with memory of its own.
+      RowKernel apart = s.kernel;
+      apart.in_place = false;
+      Buffers walked = {start[0], start.back()};
+      ASSERT_EQ(WalkKernel(MakeRowKernel(g, apart), walked), absl::OkStatus());
+      ExpectRows(s.kernel, walked, want, ToleranceOf(s.kernel.dtype), absolute);
+    }
     for (const program::PassResult& pass : passes) {
       SCOPED_TRACE(pass.pass);
       Buffers got = start;
