@@ -77,7 +77,7 @@ Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t thr
   tile.align = align;
   tile.run = lanes * inner;
   tile.step = tile.run * threads * outer;
-  const int64_t span = extent + align - 1;
+  const int64_t span = align > 1 ? extent + align - lanes : extent;
   tile.trips = align > 1 && span <= tile.step ? 0 : span / tile.step;
   const auto pieces = [&](int64_t length) {
     std::vector<Piece> out;

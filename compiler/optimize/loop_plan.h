@@ -30,8 +30,8 @@ struct Piece {
 //
 // Of a range that threads divide (`threads` > 1), pieces are those of the first thread; those of
 // the next one start `run` values later. Blocks may then reach beyond the extent (`cut`). With
-// `align` > 1 all of it begins up to align - 1 values earlier, where what is read along the range
-// begins a sector of memory: the first values may then lie before the range, and all of the range
+// `align` > 1 all of it begins less than `align` values earlier, where what is read along the range
+// begins a sector of memory: the first vectors may then lie before the range, and all of the range
 // is in `rest`.
 struct Tile {
   int range = 0;  // into LoopNest::ranges
@@ -54,6 +54,8 @@ struct Tile {
   };
   Edges EdgesOf(const Piece& piece) const;
   int lanes() const;  // of the widest piece
+  // The extent, and what lies before it at most.
+  int64_t span() const { return align > 1 ? extent + align - lanes() : extent; }
   bool plain() const { return main.size() == 1 && main[0].lanes == 1 && rest.empty(); }
   int64_t blocks() const { return trips + (rest.empty() ? 0 : 1); }
 };

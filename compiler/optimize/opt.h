@@ -60,9 +60,9 @@
 //                         together what one block of GRID would: a cluster. Comes before all
 //                         threads. Their blocks divide each reduction, and leave partial results in
 //                         their memory, which all of them join in the order of blocks
-//   ALIGN    axis count   what threads have of the axis begins up to count - 1 values before it,
+//   ALIGN    axis count   what threads have of the axis begins less than `count` values before it,
 //                         where memory has a sector's first byte: rows of an odd length begin
-//                         anywhere. All of the axis is written out
+//                         anywhere. Comes before UNROLL and UPCAST, which write all of it out
 #pragma once
 
 #include <cstdint>

@@ -52,7 +52,7 @@ struct Case {
   // reads whole sectors of these does not of those.
   double sectors_most() const {
     const bool scaled = function == RowFunction::kLayerNorm || function == RowFunction::kRmsNorm;
-    return scaled && columns % 2 != 0 ? 1.15 : 1.05;
+    return scaled && columns % 8 != 0 ? 1.15 : 1.05;
   }
 };
 
@@ -84,6 +84,11 @@ constexpr Case kCases[] = {
     {RowFunction::kStatistics, DType::kF32, 50257, 2, 1024},
     {RowFunction::kStatistics, DType::kBF16, 128256, 8, 512},
     {RowFunction::kStatistics, DType::kF16, 262144, 8, 1024},
+    {RowFunction::kSoftmax, DType::kF32, 50258, 2, 1024},
+    {RowFunction::kSoftmax, DType::kBF16, 50258, 2, 1024},
+    {RowFunction::kSoftmax, DType::kBF16, 50260, 2, 1024},
+    {RowFunction::kSoftmax, DType::kF32, 30522, 1, 1024},  // BERT's vocabulary: one block
+    {RowFunction::kSoftmax, DType::kBF16, 30522, 1, 1024},
     {RowFunction::kSoftmax, DType::kF32, 50257, 2, 1024, true},
     {RowFunction::kSoftmax, DType::kBF16, 50304, 4, 512, true},
 };
@@ -132,7 +137,7 @@ TEST(ClusterRows, AreReadOnce) {
 // What others do with such rows: what the figures above are to be compared with.
 TEST(ClusterRows, WithoutClustersRowsAreReadAgain) {
   for (const Case& c : kCases) {
-    if (c.columns > 131072) continue;
+    if (c.columns > 131072 || c.cluster == 1) continue;
     SCOPED_TRACE(TextOf(c));
     Graph g;
     const RowKernel kernel = c.kernel(2);
@@ -172,6 +177,16 @@ TEST(ClusterRows, RowsThatBeginAnywhereAreAligned) {
                     "SHARE:3:1024 ALIGN:3:8 UNROLL:3:10 UPCAST:1:10 GRID:0:1"),
             1.02);
   EXPECT_LE(sectors(ChosenOpts(kernel, Hopper())), 1.02);
+  // Rows of an even length, in vectors that are known to be aligned.
+  Graph g;
+  const RowKernel even = {RowFunction::kSoftmax, DType::kF32, 3, 10002};
+  const std::string opts = ChosenOpts(even, Hopper());
+  EXPECT_TRUE(absl::StrContains(opts, "VECTOR:1:2") && absl::StrContains(opts, "ALIGN:1:8"))
+      << opts;
+  const auto compiled = CompileKernel(MakeRowKernel(g, even), {.target = Hopper()});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_TRUE(absl::StrContains(compiled->object, "ld.global.nc.v2")) << compiled->object;
+  EXPECT_TRUE(absl::StrContains(compiled->object, "st.global.v2"));
 }
 
 TEST(ClusterRows, AlignmentsThatAreLegal) {
@@ -206,7 +221,7 @@ TEST(ClusterRows, FitTheRegistersOfTheirThreads) {
        {RowFunction::kSoftmax, RowFunction::kLogSoftmax, RowFunction::kLayerNorm,
         RowFunction::kRmsNorm, RowFunction::kStatistics})
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
-      for (const int64_t columns : {50257, 50304, 65536, 128256, 131072, 262144})
+      for (const int64_t columns : {50257, 50258, 50304, 65536, 128256, 131072, 262144})
         for (const bool in_place : {false, true})
           if (!in_place || function != RowFunction::kStatistics)
             cases.push_back({function, dtype, columns, 0, 0, in_place});
@@ -375,7 +390,7 @@ std::string RandomClusterOpts(const RowKernel& kernel, std::mt19937& random) {
     threads = cluster * (int64_t{128} << pick(2));
   } while (threads / 2 * lanes >= kernel.columns);  // more than half of them have a part
   const int64_t steps = (kernel.columns / lanes + threads - 1) / threads;
-  const bool aligned = lanes == 1 && pick(2) == 0;
+  const bool aligned = pick(2) == 0;
   const bool stored = kernel.function != RowFunction::kStatistics;
   std::string opts = absl::StrCat("CLUSTER:0:", cluster);
   const auto axis = [&](int64_t number, bool reduced) {
@@ -388,7 +403,7 @@ std::string RandomClusterOpts(const RowKernel& kernel, std::mt19937& random) {
     int64_t count = steps;
     if (aligned) {
       absl::StrAppend(&opts, " ALIGN:", number, ":8");
-      count = (kernel.columns + 7 + threads - 1) / threads;
+      count = (kernel.columns + 8 - lanes + threads * lanes - 1) / (threads * lanes);
     } else if (pick(3) == 0) {
       count = 1 + pick(steps);
     }

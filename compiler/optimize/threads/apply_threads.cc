@@ -86,8 +86,10 @@ void ThreadPlanner::Rebuild(int group, int range) {
 }
 
 absl::Status ThreadPlanner::Fits(int range, int64_t count) const {
-  const int64_t extent = kernel_.ranges[range].extent + nests_[range].align - 1,
-                step = nests_[range].step();
+  const Nest& nest = nests_[range];
+  const int64_t extent =
+                    kernel_.ranges[range].extent + (nest.align > 1 ? nest.align - nest.lanes : 0),
+                step = nest.step();
   if (step * (count - 1) >= extent)
     return Illegal("of ", count, " times ", step, " values, most are beyond the extent of ",
                    extent);
@@ -211,8 +213,8 @@ absl::Status ThreadPlanner::Align(int group, int range, int64_t count) {
   if (count < 2 || count > kSectorBytes || !std::has_single_bit(static_cast<uint64_t>(count)))
     return Illegal("a sector has a power of two of values, of ", kSectorBytes, " at most");
   if (nest.align > 1) return Illegal("the axis is aligned already");
-  if (nest.lanes > 1 || nest.threads == 1 || nest.inner > 1 || nest.outer > 1)
-    return Illegal("is for an axis that threads divide value by value, before it is unrolled");
+  if (nest.lanes >= count || nest.threads == 1 || nest.inner > 1 || nest.outer > 1)
+    return Illegal("is for an axis that threads divide in shorter vectors, before it is unrolled");
   if (kernel_.ranges[range].end() != nullptr) return Illegal("the axis may end before its extent");
   // An access of the most elements: what kernels load and store along one axis lies in rows of the
   // same length, or is one for all rows.
@@ -224,9 +226,12 @@ absl::Status ThreadPlanner::Align(int group, int range, int64_t count) {
     if (!In(kernel_.DepsOf(index), range)) continue;
     const UOp* const own = kernel_.ranges[range].node;
     const RangeSet outside = kernel_.OutputSet() & ~(RangeSet{1} << range);
-    bool linear = forms.Of(index).CoefficientOf(own) == 1;
-    for (const auto& [term, coefficient] : forms.Of(index).terms)
-      linear = linear && (term == own || (kernel_.DepsOf(term) & ~outside) == 0);
+    const auto lanes = static_cast<uint64_t>(nest.lanes);
+    const Affine& form = forms.Of(index);
+    bool linear = form.CoefficientOf(own) == 1 && form.constant % lanes == 0;
+    for (const auto& [term, coefficient] : form.terms)
+      linear = linear && (term == own || ((kernel_.DepsOf(term) & ~outside) == 0 &&
+                                          coefficient % lanes == 0));
     double elements = 1;
     for (RangeSet deps = kernel_.DepsOf(index); deps != 0; deps &= deps - 1)
       elements *= static_cast<double>(kernel_.ranges[std::countr_zero(deps)].extent);

@@ -135,7 +135,7 @@ class ThreadChooser {
   int64_t StepOf(int range) const { return TileOf(range).step; }
   // How many of them there are, with what an aligned one has before the range.
   int64_t StepsOf(int range) const {
-    return Ceil(Extent(range) + TileOf(range).align - 1, StepOf(range));
+    return Ceil(TileOf(range).span(), StepOf(range));
   }
 
   // ---- the kernel
@@ -332,7 +332,7 @@ class ThreadChooser {
     const ReduceGroup& group = kernel_.groups[main_];
     if (along < kernel_.output_count || GroupOf(along) != main_) along = group.ranges.back();
     const int64_t lanes = LanesOfGroup(main_, along), align = AlignmentOf(along, lanes);
-    const int64_t steps = Ceil(Extent(along) + align - 1, lanes);
+    const int64_t steps = Ceil(Extent(along) + (align > 1 ? align - lanes : 0), lanes);
     // As many threads for a row as keep it in registers, and as the device has room for.
     const double rows = std::max(Points(Deps()), 1.0);
     int64_t count = std::min<int64_t>(kWarpThreads, ThreadsFor(steps, kWarpThreads));
@@ -422,16 +422,17 @@ class ThreadChooser {
     return times > 1;
   }
   // How many values of a row lie between the first bytes of two sectors, if rows begin anywhere and
-  // threads have it value by value: warps then read whole sectors. Else 1.
+  // vectors are short: warps then read whole sectors. Else 1; with vectors of 16 bytes one sector of
+  // 17 is more than needed, of every other row.
   int64_t AlignmentOf(int along, int64_t lanes) {
     constexpr int64_t kLongRow = 8192;
-    if (lanes > 1 || cluster_max_ == 1 || Extent(along) < kLongRow || Points(Deps()) < 2) return 1;
+    if (cluster_max_ == 1 || Extent(along) < kLongRow || Points(Deps()) < 2) return 1;
     int narrowest = kSectorBytes;
     for (const Access& access : body(main_).accesses)
       if (In(access.deps, along) && cost_.ConstantStride(access, along) == 1)
         narrowest = std::min(narrowest, ByteWidth(access.index->src[0]->dtype));
     const int64_t values = kSectorBytes / narrowest;
-    return Extent(along) % values == 0 ? 1 : values;
+    return lanes * narrowest >= 16 || Extent(along) % values == 0 ? 1 : values;
   }
 
   void Columns(int along) {

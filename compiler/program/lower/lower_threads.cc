@@ -94,22 +94,24 @@ ValueId Lowering::ThreadNumber(uint64_t mask) {
 
 // The row's first value lies at a constant plus what the other ranges give: modulo a power of two,
 // by what is left of each coefficient. MOD of a negative number is negative, which other terms may
-// be.
+// be. Counted in vectors, so that it is seen to be whole ones.
 ValueId Lowering::ValuesBeforeRow(const Tile& tile) {
   codegen::AffineForms forms;
   const codegen::Affine& form = forms.Of(tile.aligned);
+  const int64_t lanes = tile.lanes(), vectors = tile.align / lanes;
   const auto left = [&](uint64_t number) {
-    return static_cast<int64_t>(number & static_cast<uint64_t>(tile.align - 1));
+    return static_cast<int64_t>(number & static_cast<uint64_t>(tile.align - 1)) / lanes;
   };
   ValueId first = b_.Int(left(form.constant));
   bool negative = false;
   for (const auto& [term, coefficient] : form.terms) {
     if (term == kernel_.ranges[tile.range].node || left(coefficient) == 0) continue;
     negative = negative || term->op != Op::kRange;
-    first = b_.Plus(first, b_.Times(b_.Modulo(Emit(term), tile.align), left(coefficient)));
+    first = b_.Plus(first, b_.Times(b_.Modulo(Emit(term), vectors), left(coefficient)));
   }
-  first = b_.Modulo(first, tile.align);
-  return negative ? b_.Modulo(b_.Plus(first, b_.Int(tile.align)), tile.align) : first;
+  first = b_.Modulo(first, vectors);
+  if (negative) first = b_.Modulo(b_.Plus(first, b_.Int(vectors)), vectors);
+  return b_.Times(first, lanes);
 }
 
 ValueId Lowering::PlaceOfThread(int range) {
