@@ -35,6 +35,8 @@ using program::Fault;
 constexpr int64_t kSector = 32;
 
 Target Hopper() { return CudaTarget("sm_90a", 132); }
+// Where two rows are as many as there is room for.
+Target SmallHopper() { return CudaTarget("sm_90a", 4); }
 
 double ToleranceOf(DType dtype) {
   return dtype == DType::kF32 ? 1e-4 : dtype == DType::kF16 ? 0x1p-9 : 0x1p-6;
@@ -110,7 +112,7 @@ TEST(ClusterRows, AreReadOnce) {
     Graph g;
     const RowKernel kernel = c.kernel(2);
     const UOp* const sink = MakeRowKernel(g, kernel);
-    const auto compiled = CompileKernel(sink, {.target = Hopper()});
+    const auto compiled = CompileKernel(sink, {.target = SmallHopper()});
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     EXPECT_EQ(compiled->threads[0], c.threads);
     EXPECT_EQ(compiled->blocks[0], kernel.rows * c.cluster);
@@ -256,6 +258,17 @@ TEST(ClusterRows, AreChosenWhereTheySaveReads) {
   EXPECT_FALSE(absl::StrContains(
       ChosenOpts({RowFunction::kSoftmax, DType::kF32, 64, 262144 + 8}, Hopper()), "CLUSTER"))
       << "eight blocks do not keep it";
+  // As many threads for each of few rows, on more multiprocessors.
+  constexpr std::pair<int64_t, int64_t> kBlocksOfRows[] = {
+      {1, 8}, {16, 8}, {17, 4}, {33, 4}, {34, 2}};
+  for (const auto& [rows, blocks] : kBlocksOfRows) {
+    Graph g;
+    const RowKernel few = {RowFunction::kSoftmax, DType::kF32, rows, 50257};
+    const auto compiled = CompileKernel(MakeRowKernel(g, few), {.target = Hopper()});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(compiled->blocks[0], rows * blocks) << rows;
+    EXPECT_EQ(compiled->threads[0], 2048 / blocks) << rows;
+  }
 }
 
 TEST(ClusterRows, OptsThatAreLegal) {
@@ -526,7 +539,7 @@ TEST(ClusterRows, TheMachineFindsEachBarrierThatIsMissing) {
   Graph g;
   const RowKernel kernel = {RowFunction::kSoftmax, DType::kF32, 2, 50304};
   const UOp* const sink = MakeRowKernel(g, kernel);
-  const auto compiled = CompileKernel(sink, {.target = Hopper()});
+  const auto compiled = CompileKernel(sink, {.target = SmallHopper()});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const char* const reports[] = {"race|never-written", "race|never-written",
                                  "its block has left|the block leaves, and nothing says"};

@@ -111,7 +111,7 @@ TEST_F(HopperDevice, RowsByClustersAreLaunched) {
   const UOp* const sink = MakeRowKernel(g, rows);
   const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_90a", 132)});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
-  ASSERT_TRUE(absl::StrContains(compiled->object, ".reqnctapercluster 2"));
+  ASSERT_TRUE(absl::StrContains(compiled->object, ".reqnctapercluster 8"));
   const auto kernel = device_->Load(*compiled);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   const Buffers start = RandomBuffers(sink, 1);

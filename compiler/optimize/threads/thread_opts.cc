@@ -351,6 +351,10 @@ class ThreadChooser {
       if (blocks > 1 && most == BlockThreadsMax(target_) && steps % more != 0 &&
           Ceil(steps, more) * lanes == kRowValuesMax && 2 * blocks <= cluster_max_)
         blocks *= 2;
+      // Few rows: the same threads on more multiprocessors.
+      while (blocks > 1 && 2 * blocks <= cluster_max_ && more / (2 * blocks) >= kThreadsWanted &&
+             rows * static_cast<double>(2 * blocks) <= Multiprocessors())
+        blocks *= 2;
       if (blocks == 1 || (blocks <= cluster_max_ && IsReadAgain(along) && Cluster(blocks)))
         count = more;
     }
