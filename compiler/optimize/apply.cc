@@ -136,6 +136,10 @@ absl::Status Applier::DispatchToThreads(const Opt& opt) {
     case OptKind::kShare:
       OB_RETURN_IF_ERROR(reduced.status());
       return threads_->Share(reduced->group, reduced->range, opt.amount);
+    case OptKind::kCluster: return threads_->Cluster(opt.amount);
+    case OptKind::kAlign:
+      OB_RETURN_IF_ERROR(axis.status());
+      return threads_->Align(axis->group, axis->range, opt.amount);
     case OptKind::kTensorCore:
     case OptKind::kBlock:
     case OptKind::kThread:
@@ -168,7 +172,9 @@ absl::Status Applier::Dispatch(const Opt& opt) {
     case OptKind::kGrid:
     case OptKind::kLane:
     case OptKind::kWarp:
-    case OptKind::kShare: return Illegal("is for devices that run blocks of threads");
+    case OptKind::kShare:
+    case OptKind::kCluster:
+    case OptKind::kAlign: return Illegal("is for devices that run blocks of threads");
     case OptKind::kMma:
     case OptKind::kWgmma: return Illegal("makes no loop plan: it stands alone, on a GPU");
   }
@@ -480,8 +486,13 @@ absl::Status Applier::CheckSize() const {
   }
   if (points > limits::kTilePointsMax) return over("a tile of", points, limits::kTilePointsMax);
   if (tiled > limits::kTiledLoopsMax) return over("tiled loops", tiled, limits::kTiledLoopsMax);
-  for (const GroupPlan& group : plan_.groups) {
-    int64_t unrolled = points, loops = tiled;
+  for (size_t g = 0; g < plan_.groups.size(); ++g) {
+    const GroupPlan& group = plan_.groups[g];
+    // Written out for each of the results that a tile has.
+    int64_t unrolled = 1, loops = tiled;
+    for (const Tile& tile : plan_.tiles)
+      if (In(kernel_.groups[g].deps, tile.range))
+        unrolled = std::min(unrolled * count(tile), 2 * limits::kUnrolledPointsMax);
     for (const Tile& tile : group.loops) {
       if (count(tile) > limits::kTilePiecesMax)
         return over("steps written out", count(tile), limits::kTilePiecesMax);

@@ -71,12 +71,14 @@ Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked
 }
 
 Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t threads,
-                int64_t outer) {
+                int64_t outer, int64_t align) {
   Tile tile = PlainTile(range, extent);
   tile.threads = threads;
+  tile.align = align;
   tile.run = lanes * inner;
   tile.step = tile.run * threads * outer;
-  tile.trips = extent / tile.step;
+  const int64_t span = align > 1 ? extent + align - lanes : extent;
+  tile.trips = align > 1 && span <= tile.step ? 0 : span / tile.step;
   const auto pieces = [&](int64_t length) {
     std::vector<Piece> out;
     for (int64_t k = 0; k < outer; ++k)
@@ -87,10 +89,16 @@ Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t thr
     return out;
   };
   tile.main = pieces(tile.step);
-  const int64_t left = extent - tile.trips * tile.step;
+  const int64_t left = span - tile.trips * tile.step;
   tile.rest = pieces(left);
-  tile.rest_cut = left % (tile.run * threads) != 0 && (threads > 1 || left % lanes != 0);
+  tile.rest_cut =
+      align > 1 || (left % (tile.run * threads) != 0 && (threads > 1 || left % lanes != 0));
   return tile;
+}
+
+Tile::Edges Tile::EdgesOf(const Piece& piece) const {
+  const int64_t first = trips * step + piece.offset;
+  return {first < align - 1, first + (threads - 1) * run + piece.lanes > extent};
 }
 
 int Tile::lanes() const {
@@ -111,7 +119,7 @@ int64_t LoopPlan::tasks() const {
   return tasks;
 }
 
-int64_t LoopPlan::block_threads() const {
+int64_t LoopPlan::task_threads() const {
   int64_t count = 1;
   for (const ThreadAxis& axis : threads) count *= axis.count;
   return count;
@@ -159,11 +167,13 @@ const TensorCore* LoopPlan::CoreOf(const UOp* load) const {
 
 std::string PlanToString(const LoopNest& kernel, const LoopPlan& plan) {
   std::string out = absl::StrCat("tasks ", plan.tasks(), ", of ", plan.task_loops, " loops\n");
+  if (plan.cluster > 1) absl::StrAppend(&out, "  by clusters of ", plan.cluster, " blocks\n");
   const auto line = [&](const char* what, const Tile& tile) {
     absl::StrAppend(&out, "  ", what, RangeOf(kernel.ranges[tile.range].node).id(), " extent ",
                     kernel.ranges[tile.range].extent, " step ", tile.step, " trips ", tile.trips);
     if (tile.threads > 1)
       absl::StrAppend(&out, " threads ", tile.threads, " of runs of ", tile.run);
+    if (tile.align > 1) absl::StrAppend(&out, " aligned to ", tile.align);
     for (const auto* pieces : {&tile.main, &tile.rest}) {
       absl::StrAppend(&out, pieces == &tile.main ? " main" : " rest");
       for (const Piece& p : *pieces)

@@ -29,7 +29,10 @@ struct Piece {
 // extent is not a multiple, one block of the pieces `rest`, which starts at trips * step.
 //
 // Of a range that threads divide (`threads` > 1), pieces are those of the first thread; those of
-// the next one start `run` values later. Blocks may then reach beyond the extent (`cut`).
+// the next one start `run` values later. Blocks may then reach beyond the extent (`cut`). With
+// `align` > 1 all of it begins less than `align` values earlier, where what is read along the range
+// begins a sector of memory: the first vectors may then lie before the range, and all of the range
+// is in `rest`.
 struct Tile {
   int range = 0;  // into LoopNest::ranges
   int64_t extent = 0;
@@ -40,8 +43,19 @@ struct Tile {
   int64_t threads = 1;
   int64_t run = 1;                     // consecutive values of a thread
   bool cut = false, rest_cut = false;  // whether `main` and `rest` hold values beyond the extent
+  int64_t align = 1;
+  const UOp* aligned = nullptr;  // the index that is a multiple of `align` where a piece begins
 
+  // Whether some thread's values of this piece of `rest` lie before the range, or beyond it.
+  struct Edges {
+    bool before = false, beyond = false;
+    bool any() const { return before || beyond; }
+    bool operator==(const Edges&) const = default;
+  };
+  Edges EdgesOf(const Piece& piece) const;
   int lanes() const;  // of the widest piece
+  // The extent, and what lies before it at most.
+  int64_t span() const { return align > 1 ? extent + align - lanes() : extent; }
   bool plain() const { return main.size() == 1 && main[0].lanes == 1 && rest.empty(); }
   int64_t blocks() const { return trips + (rest.empty() ? 0 : 1); }
 };
@@ -54,7 +68,8 @@ struct GroupPlan {
 };
 
 // A part of a thread's number: `count` threads, a power of two, that take steps of an output range,
-// or (range -1) that are there for reductions alone.
+// or (range -1) that are there for reductions alone. The highest bits are the block's in its
+// cluster, if there are clusters.
 struct ThreadAxis {
   int range = -1;
   int64_t count = 1;
@@ -122,7 +137,8 @@ struct LoopPlan {
   std::vector<Loop> loops;  // outermost first; one for each tile, and those over longer blocks
   int task_loops = 0;       // number of leading `loops` that are split into tasks, or blocks
   bool blocks = false;      // tasks are blocks of threads
-  std::vector<ThreadAxis> threads;  // of a block; neighbours first
+  std::vector<ThreadAxis> threads;  // of a block, or of a cluster of blocks; neighbours first
+  int64_t cluster = 1;              // blocks that do a task together (CLUSTER)
   std::vector<GroupPlan> groups;    // as LoopNest::groups
   std::vector<Stage> stages;
   std::vector<BlockCopy> copies;
@@ -134,8 +150,9 @@ struct LoopPlan {
   // The number of iterations of a loop; the largest one for an inner loop.
   int64_t trips(const Loop& loop) const;
   int64_t tasks() const;
-  int64_t block_threads() const;
-  // The threads of a block that differ in nothing that a group depends on.
+  int64_t task_threads() const;  // of all blocks of a cluster
+  int64_t block_threads() const { return task_threads() / cluster; }
+  // The threads of a task that differ in nothing that a group depends on.
   int64_t FreeThreads(const ReduceGroup& group) const;
   // The bits of a thread's number that are its place along an output range, lowest first; of what
   // makes the difference between those of FreeThreads.
@@ -166,9 +183,9 @@ Tile ScalarTile(int range, int64_t extent, int64_t count);
 // idle; else the last piece has the smallest power of two of lanes that holds the remaining values.
 Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked);
 // `inner` vectors of `lanes` next to each other, as many for each of `threads` threads, all of it
-// `outer` times. The extent is a multiple of `lanes`.
+// `outer` times. The extent is a multiple of `lanes`. With `align` > 1, see Tile.
 Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t threads,
-                int64_t outer);
+                int64_t outer, int64_t align = 1);
 
 std::string PlanToString(const LoopNest& kernel, const LoopPlan& plan);
 

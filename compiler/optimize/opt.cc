@@ -10,9 +10,10 @@ namespace outboard::codegen {
 namespace {
 
 // By OptKind.
-constexpr std::array<std::string_view, 18> kNames = {
+constexpr std::array<std::string_view, 20> kNames = {
     "FLATTEN", "VECTOR", "UPCAST", "UNROLL", "GROUP", "TC",   "BLOCK", "SWAP", "THREAD",
-    "LOCAL",   "PANEL",  "ONLINE", "GRID",   "LANE",  "WARP", "SHARE", "MMA",  "WGMMA"};
+    "LOCAL",   "PANEL",  "ONLINE", "GRID",   "LANE",  "WARP", "SHARE", "MMA",  "WGMMA",
+    "CLUSTER", "ALIGN"};
 
 bool ParseNumber(std::string_view text, int64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -53,11 +53,18 @@
 //   SHARE    axis count   the steps of a reduction's range are divided among `count` threads that
 //                         would else all compute the same result; where there are fewer, more are
 //                         added. Their results are joined in a fixed order: by halves within a
-//                         warp, then warp by warp
+//                         warp, then warp by warp (of more than eight warps by halves, too)
 //   LOCAL    load 0       the kernel's load number `load` is copied to memory of the block for each
 //                         step of the loop of the innermost range of the reduction that reads it.
 //                         Behind a SHARE of that reduction: all that the block reads of the load's
 //                         buffer is copied once, as it lies there (threads/row_copy.h)
+//   CLUSTER  0 blocks     on sm_90a: the threads that follow are those of so many blocks, which do
+//                         together what one block of GRID would: a cluster. Comes before all
+//                         threads. Their blocks divide each reduction, and leave partial results in
+//                         their memory, which all of them join in the order of blocks
+//   ALIGN    axis count   what threads have of the axis begins less than `count` values before it,
+//                         where memory has a sector's first byte: rows of an odd length begin
+//                         anywhere. Comes before UNROLL and UPCAST, which write all of it out
 #pragma once
 
 #include <cstdint>
@@ -88,7 +95,9 @@ enum class OptKind {
   kWarp,
   kShare,
   kMma,
-  kWgmma
+  kWgmma,
+  kCluster,
+  kAlign
 };
 
 struct Opt {

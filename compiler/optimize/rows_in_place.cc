@@ -1,11 +1,13 @@
 #include "compiler/optimize/rows_in_place.h"
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/accessors.h"
+#include "compiler/kernel/affine.h"
 #include "compiler/optimize/threads/apply_threads.h"
 
 namespace outboard::codegen {
@@ -51,7 +53,113 @@ std::vector<size_t> GroupsOfRows(const LoopNest& kernel,
   return groups;
 }
 
+// The one range of a load along which threads or steps of a reduction lie: its own one of a
+// reduction, or the last output range that no group of the row depends on; -1: there are others.
+int AlongRow(const LoopNest& kernel, const UOp* load, RangeSet rows) {
+  const RangeSet along = kernel.DepsOf(load) & ~rows;
+  return std::popcount(along) == 1 ? std::countr_zero(along) : -1;
+}
+
+const Tile* TileAlong(const LoopNest& kernel, const LoopPlan& plan, int range, uint64_t* threads,
+                      int* group) {
+  *group = -1;
+  if (range < kernel.output_count) {
+    *threads = plan.ThreadBits(range);
+    return &plan.tiles[static_cast<size_t>(range)];
+  }
+  for (size_t g = 0; g < kernel.groups.size(); ++g)
+    for (const Tile& tile : plan.groups[g].loops) {
+      if (tile.range != range) continue;
+      *threads = plan.FreeBits(kernel.groups[g]);
+      *group = static_cast<int>(g);
+      return &tile;
+    }
+  return nullptr;
+}
+
+// Whether threads have the same values of both.
+bool SameTiles(const Tile& a, const Tile& b) {
+  const auto same = [](const std::vector<Piece>& x, const std::vector<Piece>& y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), [](const Piece& p, const Piece& q) {
+      return p.offset == q.offset && p.lanes == q.lanes && p.active == q.active;
+    });
+  };
+  return a.extent == b.extent && a.trips == b.trips && a.threads == b.threads && a.run == b.run &&
+         a.align == b.align && same(a.main, b.main) && same(a.rest, b.rest);
+}
+
+// Where a load of a row is, and by whom.
+struct ReadOfRow {
+  const Tile* tile = nullptr;
+  uint64_t threads = 0;
+  int group = -1;        // that the range along the row is of
+  uint64_t step = 0;     // along the row
+  Affine outside;        // what is added to that
+
+  bool IsLike(const ReadOfRow& other) const {
+    return threads == other.threads && step == other.step && SameTiles(*tile, *other.tile) &&
+           outside.constant == other.outside.constant && outside.terms == other.outside.terms;
+  }
+};
+
+// nullopt: not as it would have to be to be kept.
+std::optional<ReadOfRow> FindRead(const LoopNest& kernel, const LoopPlan& plan, RangeSet rows,
+                                  AffineForms& forms, const UOp* load, int range) {
+  ReadOfRow read;
+  read.tile = TileAlong(kernel, plan, range, &read.threads, &read.group);
+  if (read.tile == nullptr || read.tile->blocks() != 1) return std::nullopt;
+  const UOp* const own = kernel.ranges[static_cast<size_t>(range)].node;
+  read.outside = forms.Of(load->src[0]->src[1]);
+  read.step = read.outside.CoefficientOf(own);
+  std::erase_if(read.outside.terms, [&](const auto& term) { return term.first == own; });
+  for (const auto& [term, coefficient] : read.outside.terms)
+    if ((kernel.DepsOf(term) & ~rows) != 0) return std::nullopt;
+  if (read.group >= 0) {
+    const ReduceGroup& group = kernel.groups[static_cast<size_t>(read.group)];
+    if (group.deps != rows || group.ranges.size() != 1) return std::nullopt;
+  }
+  return read;
+}
+
+// The loads of one slot, if they may be kept.
+std::optional<KeptRow> KeptRowOf(const LoopNest& kernel, const LoopPlan& plan, int64_t slot,
+                                 RangeSet rows) {
+  KeptRow kept{.group = kernel.groups.size()};
+  AffineForms forms;
+  std::optional<ReadOfRow> first;
+  for (const UOp* load : kernel.nodes) {
+    if (load->op != Op::kLoad || GlobalOfAccess(load).slot() != slot) continue;
+    const int range = AlongRow(kernel, load, rows);
+    if (range < 0 || load->src.size() != 1) return std::nullopt;
+    const auto read = FindRead(kernel, plan, rows, forms, load, range);
+    if (!read || read->step == 0 || (first && !read->IsLike(*first))) return std::nullopt;
+    if (!first) first = read;
+    if (read->group >= 0 && static_cast<size_t>(read->group) < kept.group) {
+      kept.group = static_cast<size_t>(read->group);
+      kept.range = range;
+    }
+    kept.loads.emplace_back(load, range);
+  }
+  if (kept.loads.size() < 2 || kept.group == kernel.groups.size()) return std::nullopt;
+  return kept;
+}
+
 }  // namespace
+
+std::vector<KeptRow> KeptRowsOf(const LoopNest& kernel, const LoopPlan& plan) {
+  std::vector<KeptRow> kept;
+  const std::optional<RangeSet> rows = RowsInPlace(kernel);
+  if (!plan.blocks || !rows) return kept;
+  for (const Tile& tile : plan.tiles)
+    if ((*rows >> tile.range & 1) != 0 && !tile.plain()) return kept;
+  for (const UOp* store : kernel.stores) {
+    const int64_t slot = GlobalOfAccess(store).slot();
+    if (auto row = KeptRowOf(kernel, plan, slot, *rows)) kept.push_back(*std::move(row));
+  }
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const KeptRow& a, const KeptRow& b) { return a.group < b.group; });
+  return kept;
+}
 
 std::optional<RangeSet> RowsInPlace(const LoopNest& kernel) {
   // The steps of a sequence are in order, and read what earlier ones stored.

@@ -3,7 +3,10 @@
 // compiler/schedule/in_place/rows.h; what has to be true of its loops is here.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "compiler/kernel/loop_nest.h"
@@ -20,5 +23,16 @@ std::optional<RangeSet> RowsInPlace(const LoopNest& kernel);
 // of the block.
 // Errors: INVALID_ARGUMENT  names what is not so
 absl::Status CheckRowsInPlace(const LoopNest& kernel, const LoopPlan& plan);
+
+// Such a row of which each thread has the same elements wherever it is read, all written out: it is
+// read once, into registers, before the first reduction that needs it. Others, too, are read once,
+// but loads of what a kernel stores are not merged by themselves.
+struct KeptRow {
+  size_t group = 0;                                // the first that reads it
+  int range = -1;                                  // along the row, in that group
+  std::vector<std::pair<const UOp*, int>> loads;  // with the range along the row of each
+};
+// In the order of groups. None for plans without blocks of threads.
+std::vector<KeptRow> KeptRowsOf(const LoopNest& kernel, const LoopPlan& plan);
 
 }  // namespace outboard::codegen

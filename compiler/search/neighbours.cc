@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/loop_cost.h"
+#include "compiler/optimize/threads/apply_threads.h"
 #include "compiler/search/tiles.h"
 #include "compiler/starting_opts.h"
 
@@ -101,17 +102,21 @@ class Moves {
     constexpr double kResidentThreads = 1024;  // of a multiprocessor
     const double together =
         std::max(1.0, static_cast<double>(target_.multiprocessors) * kResidentThreads /
-                          static_cast<double>(plan.block_threads()));
+                          static_cast<double>(plan.task_threads()));
     double values = 1;
     for (const codegen::Tile& tile : plan.tiles)
       values *= static_cast<double>(tile.main.size()) * tile.lanes();
     double work = values;
     for (const codegen::GroupPlan& group : plan.groups) {
       double steps = values;
-      for (const codegen::Tile& tile : group.loops)
-        steps *= static_cast<double>(tile.blocks()) * static_cast<double>(tile.main.size()) *
-                 tile.lanes();
-      work += steps;
+      bool again = false;  // what does not stay in registers comes from memory for each reduction
+      for (const codegen::Tile& tile : group.loops) {
+        steps *= static_cast<double>(tile.blocks()) *
+                 static_cast<double>(std::max(tile.main.size(), tile.rest.size())) * tile.lanes();
+        again = again || tile.blocks() > 1;
+      }
+      constexpr double kReadAgain = 4;
+      work += steps * (again && plan.groups.size() > 1 ? kReadAgain : 1);
     }
     return std::ceil(static_cast<double>(plan.tasks()) / together) * work;
   }
@@ -119,7 +124,9 @@ class Moves {
   // Of blocks of threads: other amounts, Opts that change places, go away or come.
   void ThreadMoves(int64_t loads) {
     for (size_t i = 0; i < opts_.size(); ++i) {
-      if (opts_[i].kind == OptKind::kGrid || opts_[i].kind == OptKind::kLocal) continue;
+      if (opts_[i].kind == OptKind::kGrid || opts_[i].kind == OptKind::kLocal ||
+          opts_[i].kind == OptKind::kAlign)
+        continue;
       OfferAmount(i, opts_[i].amount * 2);
       OfferAmount(i, opts_[i].amount / 2);
     }
@@ -162,6 +169,29 @@ class Moves {
     }
     for (int64_t load = 0; load < loads; ++load) add({OptKind::kLocal, load, 0});
     for (int64_t count = 1; count <= outputs_; ++count) add({OptKind::kGrid, 0, count});
+    Clusters();
+  }
+
+  // Twice as many blocks for a task, and half as many: with all threads that divide its reductions,
+  // and the ranges of its outputs that other warps have; or with the threads as they are.
+  void Clusters() {
+    const auto by = [&](int64_t factor, bool threads_too) {
+      Opts changed = opts_;
+      if (changed.empty() || changed[0].kind != OptKind::kCluster)
+        changed.insert(changed.begin(), {OptKind::kCluster, 0, 1});
+      const auto scale = [&](Opt& opt) {
+        opt.amount = factor > 0 ? opt.amount * factor : opt.amount / -factor;
+      };
+      for (Opt& opt : changed)
+        if (opt.kind == OptKind::kCluster ||
+            (threads_too && (opt.kind == OptKind::kShare || opt.kind == OptKind::kWarp)))
+          scale(opt);
+      if (changed[0].amount == 1) changed.erase(changed.begin());
+      Offer(std::move(changed));
+    };
+    if (codegen::ClusterMax(target_) == 1) return;
+    for (const bool threads_too : {true, false})
+      for (const int64_t factor : {2, -2}) by(factor, threads_too);
   }
 
   void OfferAmount(size_t place, int64_t amount) {
@@ -197,6 +227,8 @@ class Moves {
       case OptKind::kWgmma:
       case OptKind::kTensorCore:
       case OptKind::kSwap:
+      case OptKind::kCluster:
+      case OptKind::kAlign:
       case OptKind::kGrid: break;
       case OptKind::kLane:
       case OptKind::kWarp:

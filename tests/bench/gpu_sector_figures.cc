@@ -24,6 +24,7 @@ using test::StoreAt;
 constexpr double kSectorBytes = 32;
 constexpr int64_t kRows = 64, kRowValues = 1024;
 constexpr int64_t kLongRows = 2, kLongRowValues = 32768;
+constexpr int64_t kVocabulary = 50257;  // GPT-2's: a row that a cluster of blocks keeps
 // Small enough for the machine: with a device of one multiprocessor the largest tile is chosen, as
 // for a large product on a real one.
 constexpr int64_t kMatrix = 256, kTerms = 64, kTile = 128;
@@ -35,6 +36,7 @@ struct Case {
   std::vector<int64_t> floats;  // of each buffer
   double least_bytes = 0;
   int multiprocessors = kMultiprocessors;
+  const char* arch = "sm_90";
 };
 
 const UOp* Stream(Graph& g) {
@@ -71,6 +73,7 @@ const UOp* SoftmaxOf(Graph& g, int64_t rows, int64_t columns) {
 }
 const UOp* Softmax(Graph& g) { return SoftmaxOf(g, kRows, kRowValues); }
 const UOp* LongSoftmax(Graph& g) { return SoftmaxOf(g, kLongRows, kLongRowValues); }
+const UOp* VocabularySoftmax(Graph& g) { return SoftmaxOf(g, kLongRows, kVocabulary); }
 
 const UOp* LayerNorm(Graph& g) {
   const UOp *row = Range(g, 0, kRows), *column = Range(g, 1, kRowValues);
@@ -111,6 +114,12 @@ std::vector<Case> Cases() {
        LongSoftmax,
        {kLongRows * kLongRowValues, kLongRows * kLongRowValues},
        2 * kFloat * kLongRows * kLongRowValues},
+      {"vocabulary_softmax",
+       VocabularySoftmax,
+       {kLongRows * kVocabulary, kLongRows * kVocabulary},
+       2 * kFloat * kLongRows * kVocabulary,
+       kMultiprocessors,
+       "sm_90a"},
       // Each row reads the scales and biases, too.
       {"layer_norm",
        LayerNorm,
@@ -128,7 +137,7 @@ absl::StatusOr<ptx::Counters> CountersOf(const Case& c) {
   Graph g;
   OB_ASSIGN_OR_RETURN(
       const CompiledKernel kernel,
-      CompileKernel(c.kernel(g), {.target = CudaTarget("sm_90", c.multiprocessors)}));
+      CompileKernel(c.kernel(g), {.target = CudaTarget(c.arch, c.multiprocessors)}));
   ptx::DeviceMemory memory;
   ptx::Machine machine(&memory);
   OB_ASSIGN_OR_RETURN(const auto module, machine.Load(kernel.object));

@@ -1,4 +1,4 @@
-// Products by warpgroups on the CUDA device, over the driver of tests/gpu: views of buffers are
+// Products by warpgroups, and rows by clusters, on the CUDA device, over the driver of tests/gpu: views of buffers are
 // made when addresses are known, in launches one by one and in graphs, and anew where an address
 // changed.
 #include <gtest/gtest.h>
@@ -7,10 +7,13 @@
 
 #include "absl/strings/match.h"
 #include "base/check.h"
+#include "compiler/compile.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "runtime/device.h"
 #include "runtime/devices.h"
 #include "tests/compiler/hopper_run.h"
+#include "tests/compiler/kernel_check.h"
+#include "tests/compiler/row_kernels.h"
 
 namespace outboard::test {
 namespace {
@@ -99,6 +102,31 @@ TEST_F(HopperDevice, AGraph_FollowsAddressesThatChange) {
     EXPECT_EQ(Difference(test, other), "");
     EXPECT_NE(Difference(test, &other == &second ? third : second), "");
   }
+}
+
+// The size of a cluster is in the text, so that the launch is as of any kernel.
+TEST_F(HopperDevice, RowsByClustersAreLaunched) {
+  const RowKernel rows = {RowFunction::kSoftmax, DType::kF32, 3, 50257};
+  Graph g;
+  const UOp* const sink = MakeRowKernel(g, rows);
+  const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_90a", 132)});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  ASSERT_TRUE(absl::StrContains(compiled->object, ".reqnctapercluster 8"));
+  const auto kernel = device_->Load(*compiled);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  const Buffers start = RandomBuffers(sink, 1);
+  std::vector<DeviceBuffer> buffers;
+  for (const std::string& bytes : start) {
+    buffers.push_back(*device_->Allocate(static_cast<int64_t>(bytes.size())));
+    ASSERT_EQ(device_->Upload(buffers.back().address(), bytes), absl::OkStatus());
+  }
+  ASSERT_EQ(device_->Launch(**kernel, AddressesOf(buffers), {}), absl::OkStatus());
+  ASSERT_EQ(device_->Synchronize(), absl::OkStatus());
+  Buffers got = start;
+  ASSERT_EQ(device_->Download(buffers[0].address(), static_cast<int64_t>(got[0].size()),
+                              got[0].data()),
+            absl::OkStatus());
+  ExpectRows(rows, got, RowsOf(rows, start), 1e-4, /*absolute=*/false);
 }
 
 TEST_F(HopperDevice, AViewThatIsNone_IsRefusedWhenTheKernelIsLoaded) {

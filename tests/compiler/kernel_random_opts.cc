@@ -49,7 +49,9 @@ std::vector<Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937&
       case OptKind::kGrid:
       case OptKind::kLane:
       case OptKind::kWarp:
-      case OptKind::kShare: break;
+      case OptKind::kShare:
+      case OptKind::kCluster:
+      case OptKind::kAlign: break;
     }
     if ((kind == OptKind::kUpcast || kind == OptKind::kUnroll) && copies * opt.amount > 8) return;
     opts.push_back(opt);
@@ -74,7 +76,7 @@ std::vector<Opt> RandomThreadOpts(const UOp* sink, const Target& target, std::mt
   static constexpr OptKind kKinds[] = {OptKind::kVector, OptKind::kUpcast, OptKind::kUnroll,
                                        OptKind::kGroup,  OptKind::kLane,   OptKind::kLane,
                                        OptKind::kWarp,   OptKind::kShare,  OptKind::kShare,
-                                       OptKind::kLocal,  OptKind::kSwap};
+                                       OptKind::kLocal,  OptKind::kSwap,   OptKind::kAlign};
   std::vector<Opt> opts;
   int64_t copies = 1;  // of the code
   const auto attempt = [&](OptKind kind) {
@@ -85,6 +87,7 @@ std::vector<Opt> RandomThreadOpts(const UOp* sink, const Target& target, std::mt
       case OptKind::kLane:
       case OptKind::kWarp:
       case OptKind::kShare: opt.amount = int64_t{2} << pick(6); break;
+      case OptKind::kAlign: opt.amount = int64_t{2} << pick(4); break;
       case OptKind::kLocal: opt = {kind, pick(loads + 1), 0}; break;
       case OptKind::kSwap:
         opt.axis = pick(4);

@@ -12,8 +12,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "base/check.h"
+#include "client/examples/gpt.h"
 #include "compiler/compile.h"
+#include "compiler/optimize/opt.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/starting_opts.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/schedule_programs.h"
 
@@ -77,6 +80,48 @@ TEST_P(NvptxPrograms, EveryKernel_IsPtxThatIsAssembled) {
         "(longest)\n",
         GetParam().name.c_str(), ms.size(), assembled, static_cast<long long>(spilled_bytes),
         ms[ms.size() / 2], ms.back());
+}
+
+// What a step of a model with GPT-2's vocabulary does with its logits: kernels that need each row of
+// them several times have it in a cluster of blocks, from a sector's first byte, and spill nothing.
+TEST(NvptxLogits, OfALargeVocabularyAreReadByClusters) {
+  constexpr int64_t kVocabulary = 50257, kContext = 64, kBatch = 8;
+  const Target target = CudaTarget("sm_90a", /*multiprocessors=*/132);
+  const std::string ptxas = FindPtxas();
+  for (const DType products : {DType::kF32, DType::kBF16}) {
+    SCOPED_TRACE(Name(products));
+    const Program program = {"gpt_step", [=](Size) {
+                               const Tensor text = Tensor::zeros({1000}, DType::kU8).state_();
+                               examples::GptTrainer trainer(text,
+                                                            {.vocabulary = kVocabulary,
+                                                             .layers = 1,
+                                                             .width = 32,
+                                                             .heads = 2,
+                                                             .context = kContext,
+                                                             .products = products},
+                                                            kBatch);
+                               trainer.Step();
+                             }};
+    Graph g;
+    std::vector<int64_t> donated;
+    const UOp* const sink = RecordProgram(g, program, Size::kReal, &donated);
+    int clusters = 0;
+    for (const schedule::ScheduledKernel& kernel :
+         ValueOrDie(schedule::MakeSchedule(g, sink, target, donated, {})).kernels) {
+      const std::string opts =
+          codegen::OptsToString(ValueOrDie(StartingOpts(kernel.ast, target)).front());
+      if (!absl::StartsWith(opts, "CLUSTER:")) continue;
+      ++clusters;
+      EXPECT_TRUE(absl::StrContains(opts, "ALIGN")) << opts;
+      if (ptxas.empty()) continue;
+      const auto compiled = CompileKernel(kernel.ast, {.target = target});
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      const auto assembled = AssembleKernel(ptxas, compiled->object, target.arch);
+      ASSERT_TRUE(assembled.ok()) << assembled.status();
+      EXPECT_EQ(assembled->spill_bytes + assembled->stack_bytes, 0) << opts;
+    }
+    EXPECT_GE(clusters, 1);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NvptxPrograms, testing::ValuesIn(Programs()),

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "compiler/kernel/decompose_math_f64.h"
@@ -233,6 +234,83 @@ TEST(RowsInPlace, ThreadsOfABlockWaitForEachOther) {
       ExpectClose(sink, got, want, Tolerance(r));
     }
     ASSERT_FALSE(HasFailure());
+  }
+}
+
+// The gradient of a cross-entropy, by doubles and row by row: long rows would take a walk too long.
+Buffers LongWanted(const Rows& r, const Buffers& start) {
+  Buffers out = start;
+  const int width = ByteWidth(r.dtype);
+  for (int64_t row = 0; row < r.outer * r.rows; ++row) {
+    char* const x = out[0].data() + row * r.length * width;
+    double most = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < r.length; ++j) most = std::max(most, LoadFloat(r.dtype, x + j * width));
+    for (int64_t j = 0; j < r.length; ++j) sum += std::exp(LoadFloat(r.dtype, x + j * width) - most);
+    const int64_t label = LoadInt(DType::kI64, start[2].data() + row * ByteWidth(DType::kI64));
+    for (int64_t j = 0; j < r.length; ++j) {
+      const double value = std::exp(LoadFloat(r.dtype, x + j * width) - most) / sum;
+      StoreFloat(r.dtype, RoundTo(r.dtype, value - (label == j ? 1 : 0)), x + j * width);
+    }
+    StoreFloat(DType::kF32, RoundTo(DType::kF32, sum), out[1].data() + row * 4);
+  }
+  return out;
+}
+
+// By one block, and by the blocks of a cluster: no thread stores over what another one still reads,
+// and each reads its part of a row once.
+TEST(RowsInPlace, LongRowsAreReadOnce) {
+  for (const Rows& r : {Rows{1, 2, 8192}, {1, 2, 20'003}, {1, 2, 32'768, DType::kBF16},
+                        {1, 3, 50'257}, {1, 2, 50'304, DType::kBF16}}) {
+    SCOPED_TRACE(testing::Message() << r.rows << " x " << r.length << " " << Name(r.dtype));
+    const Target target = CudaTarget("sm_90a", 132);
+    Graph g;
+    const UOp* const sink = LossGradient(g, r, kInPlace);
+    const Buffers start = Start(sink, r), want = LongWanted(r, start);
+    const codegen::LoopNest kernel = Analyzed(sink);
+    const std::vector<codegen::Opt> opts = codegen::HeuristicOpts(kernel, target);
+    SCOPED_TRACE(codegen::OptsToString(opts));
+    const auto planned = codegen::ApplyOpts(Analyzed(sink), opts, target);
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    EXPECT_EQ(codegen::KeptRowsOf(planned->kernel, planned->plan).size(), 1u);
+    ExpectNoRace(sink, program::ExpandPlan(planned->kernel, planned->plan), start, want, r);
+    const auto compiled = CompileKernel(sink, {.target = target});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    Buffers got = start;
+    MachineCounts counts;
+    const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, 1, nullptr, &counts);
+    ASSERT_TRUE(ran.ok()) << ran;
+    ExpectClose(sink, got, want, Tolerance(r));
+    ASSERT_FALSE(HasFailure());
+    constexpr uint64_t kSectorBytes = 32;
+    const auto bytes = static_cast<uint64_t>(2 * r.rows * r.length * ByteWidth(r.dtype));
+    // Labels and sums come on top.
+    EXPECT_LE(static_cast<double>(counts.global_sectors),
+              1.05 * static_cast<double>(bytes / kSectorBytes));
+    if (const std::string ptxas = FindPtxas(); !ptxas.empty()) {
+      const auto assembled = AssembleKernel(ptxas, compiled->object, "sm_90a");
+      ASSERT_TRUE(assembled.ok()) << assembled.status();
+      EXPECT_EQ(assembled->spill_bytes + assembled->stack_bytes, 0);
+    }
+  }
+}
+
+// What threads have of it in the one reduction and in the other is not the same, or comes in steps.
+TEST(RowsInPlace, OtherRowsAreNotKept) {
+  const Target target = CudaTarget("sm_90", 132);
+  for (const auto& [opts, kept] : {std::pair<const char*, size_t>{
+                                       "LANE:1:32 WARP:1:4 UPCAST:1:4 SHARE:2:128 UNROLL:2:4 "
+                                       "SHARE:3:128 UNROLL:3:4 GRID:0:1",
+                                       1},
+                                   {"LANE:1:32 WARP:1:4 SHARE:2:128 SHARE:3:128 GRID:0:1", 0},
+                                   {"LANE:1:32 WARP:1:4 UPCAST:1:4 SHARE:2:128 UNROLL:2:4 "
+                                    "VECTOR:3:4 SHARE:3:128 GRID:0:1",
+                                    0}}) {
+    Graph g;
+    const Rows r = {1, 40, 512};
+    const auto planned = codegen::ApplyOpts(Analyzed(LossGradient(g, r, kInPlace)),
+                                            *codegen::ParseOpts(opts), target);
+    ASSERT_TRUE(planned.ok()) << opts << planned.status();
+    EXPECT_EQ(codegen::KeptRowsOf(planned->kernel, planned->plan).size(), kept) << opts;
   }
 }
 

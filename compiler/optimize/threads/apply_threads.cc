@@ -65,6 +65,11 @@ int64_t BlockThreadsMax(const Target& target) {
              : target.block_threads;
 }
 
+int64_t ClusterMax(const Target& target) {
+  constexpr int64_t kPortable = 8;  // that every device of the kind can place
+  return target.kind == TargetKind::kCuda && target.arch == "sm_90a" ? kPortable : 1;
+}
+
 Tile& ThreadPlanner::TileOf(int group, int range) {
   if (group < 0) return plan_.tiles[range];
   for (Tile& tile : plan_.groups[group].loops)
@@ -75,12 +80,17 @@ Tile& ThreadPlanner::TileOf(int group, int range) {
 
 void ThreadPlanner::Rebuild(int group, int range) {
   const Nest& nest = nests_[range];
-  TileOf(group, range) = ThreadTile(range, kernel_.ranges[range].extent, nest.lanes, nest.inner,
-                                    nest.threads, nest.outer);
+  Tile& tile = TileOf(group, range);
+  tile = ThreadTile(range, kernel_.ranges[range].extent, nest.lanes, nest.inner, nest.threads,
+                    nest.outer, nest.align);
+  tile.aligned = nest.aligned;
 }
 
 absl::Status ThreadPlanner::Fits(int range, int64_t count) const {
-  const int64_t extent = kernel_.ranges[range].extent, step = nests_[range].step();
+  const Nest& nest = nests_[range];
+  const int64_t extent =
+                    kernel_.ranges[range].extent + (nest.align > 1 ? nest.align - nest.lanes : 0),
+                step = nest.step();
   if (step * (count - 1) >= extent)
     return Illegal("of ", count, " times ", step, " values, most are beyond the extent of ",
                    extent);
@@ -142,8 +152,9 @@ absl::Status ThreadPlanner::MayHaveThreads(int64_t count) const {
 }
 
 absl::Status ThreadPlanner::AddThreads(int range, int64_t count) {
-  if (const int64_t most = BlockThreadsMax(target_); plan_.block_threads() * count > most)
-    return Illegal("a block has at most ", most, " threads");
+  if (const int64_t most = BlockThreadsMax(target_) * plan_.cluster;
+      plan_.task_threads() * count > most)
+    return Illegal("a block, or a cluster, has at most ", most, " threads");
   plan_.threads.push_back({range, count});
   return absl::OkStatus();
 }
@@ -152,7 +163,7 @@ absl::Status ThreadPlanner::Lane(int range, int64_t count) {
   OB_RETURN_IF_ERROR(MayHaveThreads(count));
   OB_RETURN_IF_ERROR(Fits(range, count / 2 + 1));
   if (nests_[range].outer > 1) return Illegal("must come before an UPCAST around it");
-  if (plan_.block_threads() * count > kWarpThreads)
+  if (plan_.task_threads() * count > kWarpThreads)
     return Illegal("a warp has ", kWarpThreads, " threads");
   OB_RETURN_IF_ERROR(AddThreads(range, count));
   nests_[range].threads *= count;
@@ -164,8 +175,8 @@ absl::Status ThreadPlanner::Warp(int range, int64_t count) {
   OB_RETURN_IF_ERROR(MayHaveThreads(count));
   OB_RETURN_IF_ERROR(Fits(range, count / 2 + 1));
   if (nests_[range].outer > 1) return Illegal("must come before an UPCAST around it");
-  if (plan_.block_threads() % kWarpThreads != 0)
-    return Illegal("the ", plan_.block_threads(), " threads so far are no whole warps");
+  if (plan_.task_threads() % kWarpThreads != 0)
+    return Illegal("the ", plan_.task_threads(), " threads so far are no whole warps");
   OB_RETURN_IF_ERROR(AddThreads(range, count));
   nests_[range].threads *= count;
   Rebuild(-1, range);
@@ -183,6 +194,54 @@ absl::Status ThreadPlanner::Share(int group, int range, int64_t count) {
   if (count > have) OB_RETURN_IF_ERROR(AddThreads(-1, count / have));
   plan.shared_by = count;
   nests_[range].threads = count;
+  Rebuild(group, range);
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::Cluster(int64_t blocks) {
+  const int64_t most = ClusterMax(target_);
+  if (blocks < 2 || blocks > most || !std::has_single_bit(static_cast<uint64_t>(blocks)))
+    return Illegal("a cluster has a power of two of blocks, of ", most, " at most");
+  OB_RETURN_IF_ERROR(MayHaveThreads(blocks));
+  if (plan_.cluster > 1) return Illegal("there is a cluster already");
+  if (!plan_.threads.empty()) return Illegal("must come before the threads of its blocks");
+  plan_.cluster = blocks;
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::Align(int group, int range, int64_t count) {
+  Nest& nest = nests_[range];
+  if (count < 2 || count > kSectorBytes || !std::has_single_bit(static_cast<uint64_t>(count)))
+    return Illegal("a sector has a power of two of values, of ", kSectorBytes, " at most");
+  if (nest.align > 1) return Illegal("the axis is aligned already");
+  if (nest.lanes >= count || nest.threads == 1 || nest.inner > 1 || nest.outer > 1)
+    return Illegal("is for an axis that threads divide in shorter vectors, before it is unrolled");
+  if (kernel_.ranges[range].end() != nullptr) return Illegal("the axis may end before its extent");
+  // An access of the most elements: what kernels load and store along one axis lies in rows of the
+  // same length, or is one for all rows.
+  AffineForms forms;
+  double most = 0;
+  for (const UOp* node : kernel_.nodes) {
+    if (node->op != Op::kLoad && node->op != Op::kStore) continue;
+    const UOp* const index = node->src[0]->src[1];
+    if (!In(kernel_.DepsOf(index), range)) continue;
+    const UOp* const own = kernel_.ranges[range].node;
+    const RangeSet outside = kernel_.OutputSet() & ~(RangeSet{1} << range);
+    const auto lanes = static_cast<uint64_t>(nest.lanes);
+    const Affine& form = forms.Of(index);
+    bool linear = form.CoefficientOf(own) == 1 && form.constant % lanes == 0;
+    for (const auto& [term, coefficient] : form.terms)
+      linear = linear && (term == own || ((kernel_.DepsOf(term) & ~outside) == 0 &&
+                                          coefficient % lanes == 0));
+    double elements = 1;
+    for (RangeSet deps = kernel_.DepsOf(index); deps != 0; deps &= deps - 1)
+      elements *= static_cast<double>(kernel_.ranges[std::countr_zero(deps)].extent);
+    if (!linear || elements <= most) continue;
+    most = elements;
+    nest.aligned = index;
+  }
+  if (nest.aligned == nullptr) return Illegal("no access has the axis next to each other");
+  nest.align = count;
   Rebuild(group, range);
   return absl::OkStatus();
 }
@@ -271,6 +330,50 @@ std::vector<std::pair<DType, int64_t>> JoinMemory(const LoopNest& kernel, const 
   return memory;
 }
 
+// Blocks of a cluster do one task, and each reduction once: what they leave for each other is
+// written once.
+absl::Status ThreadPlanner::CheckCluster() const {
+  if (plan_.cluster == 1) return absl::OkStatus();
+  constexpr int64_t kLeast = 128;  // whole warpgroups, which wait for each other
+  if (plan_.task_threads() < kLeast * plan_.cluster)
+    return Illegal("Opts: a block of a cluster has at least ", kLeast, " threads");
+  if (!plan_.copies.empty()) return Illegal("Opts: operands of a cluster are not copied");
+  if (kernel_.groups.empty()) return Illegal("Opts: a cluster without a reduction");
+  const auto within = static_cast<uint64_t>(plan_.block_threads()) - 1;
+  const uint64_t blocks = (static_cast<uint64_t>(plan_.task_threads()) - 1) & ~within;
+  for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+    const ReduceGroup& group = kernel_.groups[g];
+    if (plan_.groups[g].shared_by == 1 || (plan_.FreeBits(group) & blocks) != blocks)
+      return Illegal("Opts: a reduction is not divided among the blocks of a cluster");
+    for (const UOp* node : group.nodes)
+      if (JoinTypeOf(node->dtype) != DType::kF32)
+        return Illegal("Opts: blocks of a cluster join results of f32 alone");
+    const size_t level = plan_.LevelOfGroup(group);
+    for (size_t i = static_cast<size_t>(plan_.task_loops); i < level; ++i)
+      if (plan_.trips(plan_.loops[i]) > 1)
+        return Illegal("Opts: the blocks of a cluster would join a reduction more than once");
+  }
+  return absl::OkStatus();
+}
+
+// All of it is written out, and the row that it is aligned for is one, which is known where the
+// loop along it begins.
+absl::Status ThreadPlanner::CheckAligned(const Tile& tile) const {
+  if (tile.align == 1) return absl::OkStatus();
+  if (tile.trips > 0) return Illegal("Opts: an axis that is aligned is not written out");
+  const auto loop_of = [&](int range) {
+    return std::find_if(plan_.loops.begin(), plan_.loops.end(),
+                        [&](const Loop& loop) { return loop.range == range; });
+  };
+  for (RangeSet rows = kernel_.DepsOf(tile.aligned) & ~(RangeSet{1} << tile.range); rows != 0;
+       rows &= rows - 1)
+    if (const int row = std::countr_zero(rows);
+        !plan_.tiles[row].plain() ||
+        (tile.range < kernel_.output_count && loop_of(tile.range) < loop_of(row)))
+      return Illegal("Opts: an axis is aligned for several rows");
+  return absl::OkStatus();
+}
+
 absl::Status ThreadPlanner::CheckSize() const {
   const auto over = [](const char* what, int64_t count, int64_t most) {
     return absl::ResourceExhaustedError(
@@ -293,7 +396,7 @@ absl::Status ThreadPlanner::CheckSize() const {
   if (join > kJoinBytesMax) return over("bytes to join a reduction,", join, kJoinBytesMax);
   for (const BlockCopy& copy : plan_.copies)
     copied += LayOutCopy(kernel_, plan_, copy).elements * ByteWidth(copy.load->dtype);
-  int64_t shared = copied;
+  int64_t shared = copied + ClusterJoinElements(kernel_, plan_) * ByteWidth(DType::kF32);
   for (const int64_t slot : plan_.row_copies) {
     OB_ASSIGN_OR_RETURN(const RowLayout layout, LayOutRows(kernel_, plan_, slot));
     shared += layout.elements * ByteWidth(kernel_.slot_dtypes[static_cast<size_t>(slot)]);
@@ -320,6 +423,10 @@ absl::Status ThreadPlanner::Finish() {
   for (const BlockCopy& copy : plan_.copies)
     if (plan_.groups[copy.group].shared_by > 1)
       return Illegal("Opts: operands of a divided reduction are not copied");
+  OB_RETURN_IF_ERROR(CheckCluster());
+  for (const Tile& tile : plan_.tiles) OB_RETURN_IF_ERROR(CheckAligned(tile));
+  for (const GroupPlan& group : plan_.groups)
+    for (const Tile& tile : group.loops) OB_RETURN_IF_ERROR(CheckAligned(tile));
   OB_RETURN_IF_ERROR(CheckInPlace());
   OB_RETURN_IF_ERROR(CheckRowsInPlace(kernel_, plan_));
   return CheckSize();
@@ -329,17 +436,31 @@ int64_t Joining::elements() const {
   return warps == 0 ? 0 : points << (std::popcount(warps) + std::popcount(rest));
 }
 
+int64_t Joining::left_elements() const {
+  return blocks == 0 ? 0 : points << std::popcount(rest);
+}
+
+int64_t ClusterJoinElements(const LoopNest& kernel, const LoopPlan& plan) {
+  int64_t elements = 0;
+  for (size_t g = 0; g < kernel.groups.size(); ++g)
+    elements += JoiningOf(kernel, plan, g).left_elements() *
+                static_cast<int64_t>(kernel.groups[g].nodes.size());
+  return elements;
+}
+
 Joining JoiningOf(const LoopNest& kernel, const LoopPlan& plan, size_t group) {
   Joining out;
   const RangeSet deps = kernel.groups[group].deps;
   for (const Tile& tile : plan.tiles)
     if (In(deps, tile.range)) out.points *= PointsOf(tile);
-  const uint64_t all = static_cast<uint64_t>(plan.block_threads()) - 1;
+  const uint64_t all = static_cast<uint64_t>(plan.task_threads()) - 1,
+                 block = static_cast<uint64_t>(plan.block_threads()) - 1;
   out.rest = all;
   if (plan.groups[group].shared_by == 1) return out;
   const uint64_t free = plan.FreeBits(kernel.groups[group]);
   out.lanes = free & (kWarpThreads - 1);
-  out.warps = free & ~static_cast<uint64_t>(kWarpThreads - 1);
+  out.warps = free & block & ~static_cast<uint64_t>(kWarpThreads - 1);
+  out.blocks = free & ~block;
   out.rest = all & ~free;
   return out;
 }

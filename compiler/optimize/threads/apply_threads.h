@@ -18,6 +18,10 @@ namespace outboard::codegen {
 
 // The threads that a block may have at all.
 int64_t BlockThreadsMax(const Target& target);
+// The blocks of a cluster, at most: 1 on devices without clusters.
+int64_t ClusterMax(const Target& target);
+// The bytes that memory is read in.
+inline constexpr int64_t kSectorBytes = 32;
 
 // Fills a plan of plain loops. All arguments outlive it.
 class ThreadPlanner {
@@ -34,6 +38,8 @@ class ThreadPlanner {
   absl::Status Lane(int range, int64_t count);
   absl::Status Warp(int range, int64_t count);
   absl::Status Share(int group, int range, int64_t count);
+  absl::Status Cluster(int64_t blocks);
+  absl::Status Align(int group, int range, int64_t count);
   absl::Status Grid(int64_t count);
   absl::Status Local(const UOp* load);
   // Checks the whole, and lets blocks reach beyond the extent. Errors: INVALID_ARGUMENT as above;
@@ -45,6 +51,8 @@ class ThreadPlanner {
   struct Nest {
     int lanes = 1;
     int64_t inner = 1, threads = 1, outer = 1;
+    int64_t align = 1;
+    const UOp* aligned = nullptr;
     int64_t step() const { return lanes * inner * threads * outer; }
   };
 
@@ -56,6 +64,8 @@ class ThreadPlanner {
   void Rebuild(int group, int range);
   Tile& TileOf(int group, int range);
   absl::Status CheckInPlace() const;
+  absl::Status CheckCluster() const;
+  absl::Status CheckAligned(const Tile& tile) const;
   absl::Status CheckSize() const;
 
   const LoopNest& kernel_;
@@ -67,11 +77,14 @@ class ThreadPlanner {
 // Where the results of threads that divide a reduction (SHARE) meet.
 struct Joining {
   uint64_t lanes = 0;  // bits of a thread's number, within a warp: joined by halves
-  uint64_t warps = 0;  // the others: joined through memory of the block
+  uint64_t warps = 0;  // the others of a block: joined through its memory
+  uint64_t blocks = 0;  // of a cluster: joined through the memory of each of them
   uint64_t rest = 0;   // of threads with other results
   int64_t points = 1;  // results of a thread, for each of the reductions
   // Elements of the block's memory for each reduction; 0 where no memory is needed.
   int64_t elements() const;
+  // Those of what the blocks of a cluster leave for each other.
+  int64_t left_elements() const;
 };
 Joining JoiningOf(const LoopNest& kernel, const LoopPlan& plan, size_t group);
 
@@ -82,6 +95,9 @@ inline DType JoinTypeOf(DType dtype) {
 // Elements of the block's memory for all joins, by type, in the order of the groups: those of one
 // type take turns in it.
 std::vector<std::pair<DType, int64_t>> JoinMemory(const LoopNest& kernel, const LoopPlan& plan);
+// Of f32, where each block of a cluster leaves its results for the others. Those of each reduction
+// have a place of their own: others may still read those of the one before.
+int64_t ClusterJoinElements(const LoopNest& kernel, const LoopPlan& plan);
 
 // Bytes of the block's memory for joining at once; a group with more joins some of its reductions
 // after the others.

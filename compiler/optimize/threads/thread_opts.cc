@@ -5,7 +5,8 @@
 //   matrices             memory; the largest tile of which there is one for each multiprocessor
 //   along memory         (sums, norms, softmax over rows) a row is divided among the threads of a
 //                        warp or block. What a thread has of it is written out where it fits its
-//                        registers, so that a row is read once, and outputs lie in the same threads
+//                        registers, so that a row is read once, and outputs lie in the same
+//                        threads; a long one among the threads of a cluster's blocks
 //   across memory        (sums over rows) neighbours along memory, warps along the reduction
 #include "compiler/optimize/threads/thread_opts.h"
 
@@ -40,9 +41,11 @@ int64_t FloorPower(int64_t n) {
 
 class ThreadChooser {
  public:
-  ThreadChooser(const LoopNest& kernel, const Target& target)
+  // `cluster_max`: how many blocks may do a task.
+  ThreadChooser(const LoopNest& kernel, const Target& target, int64_t cluster_max)
       : kernel_(kernel),
         target_(target),
+        cluster_max_(cluster_max),
         plan_(PlainPlan(kernel)),
         planner_(kernel, plan_, target),
         cost_(kernel, target),
@@ -100,30 +103,42 @@ class ThreadChooser {
                [&] { return planner_.Vector(GroupOf(range), range, lanes); });
   }
   bool Repeat(int range, int64_t count) {
-    count = std::min(count, DivideUp(Extent(range), StepOf(range)));
+    count = std::min(count, StepsOf(range));
     const OptKind kind = GroupOf(range) < 0 ? OptKind::kUpcast : OptKind::kUnroll;
     return Try({kind, AxisOf(range), count},
                [&] { return planner_.Repeat(GroupOf(range), range, count); });
   }
   // In as many threads of the warp as there are left, and of other warps.
   void Threads(int range, int64_t count) {
-    const int64_t have = plan_.block_threads();
+    const int64_t have = plan_.task_threads();
     const int64_t lanes = std::min(count, std::max<int64_t>(1, kWarpThreads / have));
     if (lanes > 1)
       Try({OptKind::kLane, AxisOf(range), lanes}, [&] { return planner_.Lane(range, lanes); });
     if (const int64_t warps = count / lanes; warps > 1)
       Try({OptKind::kWarp, AxisOf(range), warps}, [&] { return planner_.Warp(range, warps); });
   }
+  bool Cluster(int64_t blocks) {
+    return Try({OptKind::kCluster, 0, blocks}, [&] { return planner_.Cluster(blocks); });
+  }
   bool Share(int range, int64_t count) {
     return Try({OptKind::kShare, AxisOf(range), count},
                [&] { return planner_.Share(GroupOf(range), range, count); });
   }
-  int64_t StepOf(int range) const {
+  bool Align(int range, int64_t count) {
+    return Try({OptKind::kAlign, AxisOf(range), count},
+               [&] { return planner_.Align(GroupOf(range), range, count); });
+  }
+  const Tile& TileOf(int range) const {
     const int group = GroupOf(range);
-    if (group < 0) return plan_.tiles[range].step;
-    for (const Tile& tile : plan_.groups[group].loops)
-      if (tile.range == range) return tile.step;
-    return 1;
+    if (group < 0) return plan_.tiles[range];
+    const std::vector<Tile>& loops = plan_.groups[group].loops;
+    return *std::find_if(loops.begin(), loops.end(),
+                         [&](const Tile& tile) { return tile.range == range; });
+  }
+  int64_t StepOf(int range) const { return TileOf(range).step; }
+  // How many of them there are, with what an aligned one has before the range.
+  int64_t StepsOf(int range) const {
+    return DivideUp(TileOf(range).span(), StepOf(range));
   }
 
   // ---- the kernel
@@ -224,7 +239,7 @@ class ThreadChooser {
   // The last output ranges, as far as threads are left.
   void FillBlock(int64_t wanted) {
     for (int r = kernel_.parallel_count; r-- > 0;) {
-      const int64_t left = wanted / plan_.block_threads();
+      const int64_t left = wanted / plan_.task_threads();
       if (left < 2) return;
       if (plan_.tiles[r].threads > 1) continue;
       Threads(r, ThreadsFor(DivideUp(Extent(r), StepOf(r)), left));
@@ -296,9 +311,9 @@ class ThreadChooser {
     Repeat(rows, size->m);
     // Eight by four threads of a warp read from the block's memory without a conflict.
     Threads(columns, std::min<int64_t>(8, FloorPower(DivideUp(Extent(columns), StepOf(columns)))));
-    Threads(rows, std::min(kWarpThreads / plan_.block_threads(),
+    Threads(rows, std::min(kWarpThreads / plan_.task_threads(),
                            FloorPower(DivideUp(Extent(rows), StepOf(rows)))));
-    if (plan_.block_threads() == kWarpThreads) {
+    if (plan_.task_threads() == kWarpThreads) {
       Threads(columns, size->n_warps);
       Threads(rows, size->m_warps);
     }
@@ -319,8 +334,8 @@ class ThreadChooser {
   void Rows(int along) {
     const ReduceGroup& group = kernel_.groups[main_];
     if (along < kernel_.output_count || GroupOf(along) != main_) along = group.ranges.back();
-    const int64_t lanes = LanesOfGroup(main_, along);
-    const int64_t steps = DivideUp(Extent(along), lanes);
+    const int64_t lanes = LanesOfGroup(main_, along), align = AlignmentOf(along, lanes);
+    const int64_t steps = DivideUp(Extent(along) + (align > 1 ? align - lanes : 0), lanes);
     // As many threads for a row as keep it in registers, and as the device has room for.
     const double rows = std::max(Points(Deps()), 1.0);
     int64_t count = std::min<int64_t>(kWarpThreads, ThreadsFor(steps, kWarpThreads));
@@ -329,11 +344,23 @@ class ThreadChooser {
             (rows * static_cast<double>(count) < Multiprocessors() * kResidentThreads &&
              steps >= count * kTermsOfThreadLeast)))
       count *= 2;
-    // More threads, with fewer registers each, where they keep what these do not.
+    // More threads, with fewer registers each, where they keep what these do not; and more blocks.
     if (steps * lanes > count * kRowValuesMax) {
       const int64_t more =
           std::bit_ceil(static_cast<uint64_t>(DivideUp(steps * lanes, kRowValuesMax)));
-      if (more <= LongRowThreads(along, steps)) count = more;
+      const int64_t most = LongRowThreads(along);
+      int64_t blocks = DivideUp(more, most);
+      // All registers of 1,024 threads that hold a row, and a border: twice as many blocks of half
+      // of them.
+      if (blocks > 1 && most == BlockThreadsMax(target_) && steps % more != 0 &&
+          DivideUp(steps, more) * lanes == kRowValuesMax && 2 * blocks <= cluster_max_)
+        blocks *= 2;
+      // Few rows: the same threads on more multiprocessors.
+      while (blocks > 1 && 2 * blocks <= cluster_max_ && more / (2 * blocks) >= kThreadsWanted &&
+             rows * static_cast<double>(2 * blocks) <= Multiprocessors())
+        blocks *= 2;
+      if (blocks == 1 || (blocks <= cluster_max_ && IsReadAgain(along) && Cluster(blocks)))
+        count = more;
     }
     // Threads of one warp do not wait for each other before they store over what others have read.
     if (RowsInPlace(kernel_)) count = std::max<int64_t>(count, 2 * kWarpThreads);
@@ -346,36 +373,74 @@ class ThreadChooser {
     const int64_t written_out = kRowValuesMax / lanes;
     if (output >= 0) {
       if (LanesFor(stores(), output) == lanes) Vector(output, lanes);
-      Threads(output, std::min(count, ThreadsFor(DivideUp(Extent(output), StepOf(output)), count)));
+      // As the row is read, or it would be read again.
+      const bool same = Extent(output) == Extent(along) && StepOf(output) == lanes;
+      Threads(output, same && count > kThreadsWanted
+                          ? count
+                          : ThreadsFor(DivideUp(Extent(output), StepOf(output)), count));
+      if (same) Align(output, align);
     }
     Vector(along, lanes);
     Share(along, std::max(count, plan_.FreeThreads(group)));
-    if (DivideUp(Extent(along), StepOf(along)) <= written_out) {
+    Align(along, align);
+    if (StepsOf(along) <= written_out) {
       Repeat(along, written_out);
     } else {
       Repeat(along, std::min<int64_t>(4, written_out));
     }
     if (output >= 0) {
-      const int64_t left = DivideUp(Extent(output), StepOf(output));
+      const int64_t left = StepsOf(output);
       Repeat(output, left <= written_out ? left : 1);
     }
     // More rows in a block of few threads.
-    if (rows >= Multiprocessors() * static_cast<double>(kThreadsWanted / plan_.block_threads()))
+    if (rows >= Multiprocessors() * static_cast<double>(kThreadsWanted / plan_.task_threads()))
       FillBlock(kThreadsWanted);
   }
 
-  // How many threads may divide a row: of 1,024 each has 64 registers, half of which hold its part
-  // of one row, with none left for the borders of a last step that not all have; 512 have room for
-  // two. What is stored over itself is read for each reduction, by however many.
-  int64_t LongRowThreads(int along, int64_t steps) {
-    if (RowsInPlace(kernel_)) return kThreadsWanted;
+  // How many threads of a block may divide a row: of 1,024 each has 64 registers, half of which
+  // hold its part of one row; 512 have room for two, or for places that are compared.
+  int64_t LongRowThreads(int along) {
     constexpr int64_t kOfTwoRows = 512;
     int64_t rows = 0;
     for (const Access& access : body(main_).accesses)
       if (In(access.deps, along)) ++rows;
     const int64_t most = BlockThreadsMax(target_);
     if (rows > 2) return kThreadsWanted;
-    return rows == 2 || steps % most != 0 ? std::min(most, kOfTwoRows) : most;
+    return rows == 2 || (cluster_max_ > 1 && ComparesPlaces(along)) ? std::min(most, kOfTwoRows)
+                                                                    : most;
+  }
+  // Whether the value of an element depends on its place in the row, as where a label is.
+  bool ComparesPlaces(int along) const {
+    return std::any_of(kernel_.nodes.begin(), kernel_.nodes.end(), [&](const UOp* node) {
+      return (node->op == Op::kCmpEq || node->op == Op::kCmpNe || node->op == Op::kCmpLt) &&
+             std::any_of(node->src.begin(), node->src.end(), [&](const UOp* source) {
+               return source->op == Op::kRange && Extent(kernel_.IndexOf(source)) == Extent(along);
+             });
+    });
+  }
+  // Whether another reduction, or what is stored, has the row too.
+  bool IsReadAgain(int along) {
+    int times = 0;
+    for (const Body& b : cost_.bodies())
+      for (int r = 0; r < static_cast<int>(kernel_.ranges.size()); ++r)
+        if (Extent(r) == Extent(along) && Along(b) == r) {
+          ++times;
+          break;
+        }
+    return times > 1;
+  }
+  // How many values of a row lie between the first bytes of two sectors, if rows begin anywhere
+  // and vectors are short: warps then read whole sectors. Else 1; with vectors of 16 bytes one
+  // sector of 17 is more than needed, of every other row.
+  int64_t AlignmentOf(int along, int64_t lanes) {
+    constexpr int64_t kLongRow = 8192;
+    if (cluster_max_ == 1 || Extent(along) < kLongRow || Points(Deps()) < 2) return 1;
+    int narrowest = kSectorBytes;
+    for (const Access& access : body(main_).accesses)
+      if (In(access.deps, along) && cost_.ConstantStride(access, along) == 1)
+        narrowest = std::min(narrowest, ByteWidth(access.index->src[0]->dtype));
+    const int64_t values = kSectorBytes / narrowest;
+    return lanes * narrowest >= 16 || Extent(along) % values == 0 ? 1 : values;
   }
 
   // Rows of which threads read a number at a time (packed weights): in wide pieces, once.
@@ -436,7 +501,7 @@ class ThreadChooser {
     int longest = group.ranges.back();
     for (const int r : group.ranges)
       if (Extent(r) > Extent(longest)) longest = r;
-    if (divide && plan_.block_threads() == kWarpThreads)
+    if (divide && plan_.task_threads() == kWarpThreads)
       Share(longest, std::min(kThreadsWanted / kWarpThreads,
                               FloorPower(Extent(longest) / kTermsOfThreadLeast)) *
                          plan_.FreeThreads(group));
@@ -454,13 +519,17 @@ class ThreadChooser {
       const int64_t lanes = LanesOfGroup(static_cast<int>(g), range);
       if (free * lanes <= 2 * Extent(range)) Vector(range, lanes);
       Share(range, free);
+      if (const Tile& row = TileOf(kernel_.groups[main_].ranges.back());
+          row.align > 1 && Extent(range) == row.extent)
+        Align(range, row.align);
       const int64_t written_out = kRowValuesMax / std::max<int64_t>(lanes, 1);
-      if (DivideUp(Extent(range), StepOf(range)) <= written_out) Repeat(range, written_out);
+      if (StepsOf(range) <= written_out) Repeat(range, written_out);
     }
   }
 
   const LoopNest& kernel_;
   const Target& target_;
+  const int64_t cluster_max_;
   LoopPlan plan_;
   ThreadPlanner planner_;
   optimize::LoopCost cost_;
@@ -474,7 +543,10 @@ class ThreadChooser {
 
 std::vector<Opt> ThreadOpts(const LoopNest& kernel, const Target& target) {
   if (kernel.empty) return {};
-  return ThreadChooser(kernel, target).Run();
+  std::vector<Opt> opts = ThreadChooser(kernel, target, ClusterMax(target)).Run();
+  // What blocks of a cluster may not do, or join, is seen at the end.
+  if (opts.empty() && ClusterMax(target) > 1) opts = ThreadChooser(kernel, target, 1).Run();
+  return opts;
 }
 
 }  // namespace outboard::codegen

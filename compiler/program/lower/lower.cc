@@ -19,6 +19,7 @@ Lowering::Lowering(const LoopNest& kernel, const LoopPlan* plan) : kernel_(kerne
   piece_.assign(ranges, -1);
   place_.assign(ranges, -1);
   raw_.assign(ranges, -1);
+  edges_.resize(ranges);
   done_.assign(kernel.groups.size(), false);
   for (size_t slot = 0; slot < kernel.slot_elements.size(); ++slot)
     buffers_.push_back(kernel.slot_elements[slot] < 0
@@ -42,7 +43,8 @@ Program Lowering::RunPlan() {
   OpenTiles();
   OpenCopies();
   GroupsAt(0);
-  const ValueId task = b_.Special(Grid::kBlock, plan_->tasks());
+  ValueId task = b_.Special(Grid::kBlock, plan_->tasks() * plan_->cluster);
+  if (plan_->cluster > 1) task = b_.Divide(task, plan_->cluster);
   if (plan_->task_loops == 0) {
     StagesAt(0);
     Outputs(0);
@@ -58,6 +60,8 @@ Program Lowering::RunPlan() {
     steps[0] = plan_->trips(plan_->loops[0]) == 1 ? b_.Int(0) : left;
     TaskLoops(0, steps);
   }
+  // Others may still read what this block has left for them.
+  if (left_ >= 0) b_.Do(Code::kClusterSync);
   return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
 }
 

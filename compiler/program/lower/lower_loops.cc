@@ -17,25 +17,29 @@ struct Segment {
   int64_t place = 0;   // of the first piece, among the values of a thread
   int lanes = 1;
   int active = 1;
+  Tile::Edges edges;
 };
 
-std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces) {
+// Those at an edge of the range are on their own: what they compute may be nobody's.
+std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces,
+                                const std::function<Tile::Edges(const Piece&)>& edges_of) {
   std::vector<Segment> out;
   int64_t place = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const Piece& p = pieces[i];
+    const Tile::Edges edges = edges_of(p);
     place += p.lanes;
     if (!out.empty()) {
       Segment& last = out.back();
       if (last.count == 1) last.apart = p.offset - last.offset;
-      if (last.lanes == p.lanes && last.active == p.active &&
+      if (last.lanes == p.lanes && last.active == p.active && last.edges == edges &&
           p.offset == last.offset + last.count * last.apart) {
         ++last.count;
         continue;
       }
     }
-    out.push_back(
-        {static_cast<int64_t>(i), 1, p.offset, p.lanes, place - p.lanes, p.lanes, p.active});
+    out.push_back({static_cast<int64_t>(i), 1, p.offset, p.lanes, place - p.lanes, p.lanes,
+                   p.active, edges});
   }
   return out;
 }
@@ -225,8 +229,10 @@ void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
     return;
   }
   const int r = ranges[next];
-  for (const Segment& s : SegmentsOf(*bound_[r].pieces)) {
+  const auto edges_of = [&](const Piece& piece) { return bound_[r].EdgesOf(piece); };
+  for (const Segment& s : SegmentsOf(*bound_[r].pieces, edges_of)) {
     Enter();
+    edges_[r] = s.edges;
     ValueId local = b_.Int(s.offset), piece = b_.Int(s.first), place = b_.Int(s.place), loop = -1;
     if (s.count > 1) {
       loop = b_.Loop(s.count, How::kUnroll);
@@ -264,7 +270,7 @@ void Lowering::OverLanes(const std::vector<int>& ranges, const std::function<voi
   const ValueId first = local_[r], value = value_[r], place = place_[r];
   local_[r] = b_.Plus(first, lanes_.lane);
   place_[r] = b_.Plus(place, lanes_.lane);
-  value_[r] = bound_[r].cut ? b_.Plus(value, lanes_.lane) : b_.Plus(bound_[r].base, local_[r]);
+  value_[r] = edges_[r].any() ? b_.Plus(value, lanes_.lane) : b_.Plus(bound_[r].base, local_[r]);
   body();
   local_[r] = first;
   place_[r] = place;

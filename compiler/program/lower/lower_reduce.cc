@@ -23,6 +23,7 @@ void Lowering::Group(int index) {
     CoreGroup(index);
     return;
   }
+  KeepRows(static_cast<size_t>(index));
   Reduction sums = Running(index);
   for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
     const UOp* const node = sums.group->nodes[n];

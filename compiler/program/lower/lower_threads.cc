@@ -5,7 +5,10 @@
 // Threads that divide a reduction (SHARE) have a partial result each. Within a warp these are
 // joined by halves: each thread adds its partner's, whose number differs in one bit, so that all
 // have the same bits in the end. Then the first threads of each warp leave theirs in the block's
-// memory, where everybody adds them up, warp by warp.
+// memory, where everybody adds them up, warp by warp; of more than eight warps each thread takes
+// one, and all of a warp join them by halves again: a thread that reads all of them needs as many
+// registers as hold its part of a long row. Blocks of a cluster (CLUSTER) then leave the
+// sums for each other, and everybody adds them up, block by block.
 #include <algorithm>
 #include <bit>
 
@@ -25,20 +28,51 @@ using codegen::JoiningOf;
 void Lowering::OpenBlock() {
   blocks_ = true;
   threads_ = plan_->block_threads();
+  if (plan_->cluster > 1) {
+    b_.SetCluster(plan_->cluster);
+    const ValueId block = b_.Special(Grid::kBlock, plan_->tasks() * plan_->cluster);
+    rank_ = b_.Modulo(block, plan_->cluster);
+    left_ = b_.Alloc(Space::kShared, DType::kF32, codegen::ClusterJoinElements(kernel_, *plan_));
+  }
   thread_ = threads_ > 1 ? b_.Special(Grid::kThread, threads_) : b_.Int(0);
   for (const codegen::ThreadAxis& axis : plan_->threads)
     if (axis.range >= 0) mapped_ |= RangeSet{1} << axis.range;
   for (const auto& [type, elements] : codegen::JoinMemory(kernel_, *plan_))
     join_[type] = b_.Alloc(Space::kShared, type, elements);
+  rows_ = codegen::KeptRowsOf(kernel_, *plan_);
+  for (const codegen::KeptRow& row : rows_) {
+    const std::vector<Tile>& loops = plan_->groups[row.group].loops;
+    const Tile& tile = loops[0];
+    int64_t elements = 0;
+    for (const Piece& piece : tile.trips > 0 ? tile.main : tile.rest) elements += piece.lanes;
+    kept_.push_back(b_.Alloc(Space::kPrivate, row.loads[0].first->dtype, elements));
+  }
   for (const codegen::BlockCopy& copy : plan_->copies) {
     copy_layouts_.push_back(codegen::LayOutCopy(kernel_, *plan_, copy));
     copies_.push_back(b_.Alloc(Space::kShared, copy.load->dtype, copy_layouts_.back().elements));
   }
   for (const int64_t slot : plan_->row_copies) {
-    Rows& rows = rows_[slot];
+    RowCopy& rows = row_copies_[slot];
     rows.layout = *codegen::LayOutRows(kernel_, *plan_, slot);
     rows.memory = b_.Alloc(Space::kShared, kernel_.slot_dtypes[static_cast<size_t>(slot)],
                            rows.layout.elements);
+  }
+}
+
+void Lowering::KeepRows(size_t group) {
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const codegen::KeptRow& row = rows_[i];
+    if (row.group != group) continue;
+    const UOp* load = nullptr;
+    for (const auto& [other, range] : row.loads)
+      if (range == row.range) load = other;
+    const std::vector<Tile>& loops = plan_->groups[group].loops;
+    OverTile(loops[0], [&] {
+      Statement(TiledRanges(RangeSet{1} << row.range), [&] {
+        b_.Store(kept_[i], bound_[row.range].tiled() ? place_[row.range] : b_.Int(0), Emit(load));
+      });
+    });
+    for (const auto& [other, range] : row.loads) of_kept_[other] = {i, range};
   }
 }
 
@@ -47,17 +81,46 @@ void Lowering::OpenBlock() {
 ValueId Lowering::ThreadNumber(uint64_t mask) {
   ValueId out = b_.Int(0);
   int64_t factor = 1;
-  while (mask != 0) {
-    const int low = std::countr_zero(mask);
-    const int count = std::countr_one(mask >> low);
-    const int64_t first = int64_t{1} << low, size = int64_t{1} << count;
-    ValueId part = b_.Divide(thread_, first);
-    if (first * size < threads_) part = b_.Modulo(part, size);
-    out = b_.Plus(out, b_.Times(part, factor));
-    factor *= size;
-    mask &= ~(((uint64_t{1} << count) - 1) << low);
-  }
+  const auto add = [&](uint64_t bits, ValueId number, int64_t numbers) {
+    while (bits != 0) {
+      const int low = std::countr_zero(bits);
+      const int count = std::countr_one(bits >> low);
+      const int64_t first = int64_t{1} << low, size = int64_t{1} << count;
+      ValueId part = b_.Divide(number, first);
+      if (first * size < numbers) part = b_.Modulo(part, size);
+      out = b_.Plus(out, b_.Times(part, factor));
+      factor *= size;
+      bits &= ~(((uint64_t{1} << count) - 1) << low);
+    }
+  };
+  const auto of_block = static_cast<uint64_t>(threads_) - 1;
+  add(mask & of_block, thread_, threads_);
+  if (rank_ >= 0)
+    add((mask & ~of_block) >> std::countr_zero(static_cast<uint64_t>(threads_)), rank_,
+        plan_->cluster);
   return out;
+}
+
+// The row's first value lies at a constant plus what the other ranges give: modulo a power of two,
+// by what is left of each coefficient. MOD of a negative number is negative, which other terms may
+// be. Counted in vectors, so that it is seen to be whole ones.
+ValueId Lowering::ValuesBeforeRow(const Tile& tile) {
+  codegen::AffineForms forms;
+  const codegen::Affine& form = forms.Of(tile.aligned);
+  const int64_t lanes = tile.lanes(), vectors = tile.align / lanes;
+  const auto left = [&](uint64_t number) {
+    return static_cast<int64_t>(number & static_cast<uint64_t>(tile.align - 1)) / lanes;
+  };
+  ValueId first = b_.Int(left(form.constant));
+  bool negative = false;
+  for (const auto& [term, coefficient] : form.terms) {
+    if (term == kernel_.ranges[tile.range].node || left(coefficient) == 0) continue;
+    negative = negative || term->op != Op::kRange;
+    first = b_.Plus(first, b_.Times(b_.Modulo(Emit(term), vectors), left(coefficient)));
+  }
+  first = b_.Modulo(first, vectors);
+  if (negative) first = b_.Modulo(b_.Plus(first, b_.Int(vectors)), vectors);
+  return b_.Times(first, lanes);
 }
 
 ValueId Lowering::PlaceOfThread(int range) {
@@ -76,7 +139,8 @@ ValueId Lowering::WithinExtents(RangeSet ranges) {
     const Bound& bound = bound_[r];
     if (bound.base < 0 || !bound.cut) continue;
     const ValueId first = bound.tiled() ? raw_[r] : bound.base;
-    inside = And(inside, b_.Less(first, b_.Int(kernel_.ranges[r].extent)));
+    if (edges_[r].beyond) inside = And(inside, b_.Less(first, b_.Int(kernel_.ranges[r].extent)));
+    if (edges_[r].before) inside = And(inside, b_.Less(b_.Int(-1), first));
   }
   return inside;
 }
@@ -89,7 +153,7 @@ ValueId Lowering::StoresHere(RangeSet deps) {
   };
   if (const uint64_t bits = plan_->ThreadBits(-1); bits != 0) first(ThreadNumber(bits));
   for (RangeSet free = mapped_ & ~deps; free != 0; free &= free - 1)
-    first(bound_[std::countr_zero(free)].base);
+    first(bound_[std::countr_zero(free)].unaligned);
   return here;
 }
 
@@ -103,20 +167,12 @@ void Lowering::JoinResults(int index, const Reduction& sums) {
     const Op op = ReduceOf(node).op();
     totals.push_back(b_.Alloc(Space::kPrivate, SumType(node->dtype), sums.elements));
     Statement(TiledRanges(sums.group->deps), [&] {
-      ValueId value = Folded(sums, n);
-      for (uint64_t left = joining.lanes; left != 0;) {
-        const uint64_t bit = std::bit_floor(left);
-        const ValueId partner = b_.Add({.code = Code::kShuffle,
-                                        .dtype = b_.at(value).dtype,
-                                        .src = {value},
-                                        .imm = {static_cast<int64_t>(bit), 0, 0}});
-        value = Combine(op, value, partner);
-        left &= ~bit;
-      }
-      b_.Store(totals.back(), PlaceIn(sums.points), value);
+      b_.Store(totals.back(), PlaceIn(sums.points),
+               JoinLanes(op, Folded(sums, n), joining.lanes));
     });
   }
   if (joining.warps != 0) JoinThroughMemory(joining, sums, totals);
+  if (joining.blocks != 0) JoinBlocks(joining, sums, totals);
   for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
     const UOp* const node = sums.group->nodes[n];
     if (SumType(node->dtype) == node->dtype) {
@@ -132,12 +188,27 @@ void Lowering::JoinResults(int index, const Reduction& sums) {
   }
 }
 
+ValueId Lowering::JoinLanes(Op op, ValueId value, uint64_t lanes) {
+  while (lanes != 0) {
+    const uint64_t bit = std::bit_floor(lanes);
+    const ValueId partner = b_.Add({.code = Code::kShuffle,
+                                    .dtype = b_.at(value).dtype,
+                                    .src = {value},
+                                    .imm = {static_cast<int64_t>(bit), 0, 0}});
+    value = Combine(op, value, partner);
+    lanes &= ~bit;
+  }
+  return value;
+}
+
 // As many reductions at once as there is memory for.
 void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
                                  const std::vector<ValueId>& totals) {
   const std::vector<int> points = TiledRanges(sums.group->deps);
   const int64_t warps = int64_t{1} << std::popcount(joining.warps),
                 rest = int64_t{1} << std::popcount(joining.rest);
+  constexpr int64_t kWarpsByOne = 8;
+  const bool by_halves = warps > kWarpsByOne && joining.lanes == kWarpThreads - 1;
   const auto type_of = [&](size_t n) { return b_.at(totals[n]).dtype; };
   for (size_t begin = 0; begin < totals.size();) {
     const DType type = type_of(begin);
@@ -169,13 +240,54 @@ void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
     for (size_t n = begin; n < end; ++n)
       Statement(points, [&] {
         const Op op = ReduceOf(sums.group->nodes[n]).op();
-        ValueId value = b_.Load(memory, place(n, b_.Int(0)));
-        for (int64_t warp = 1; warp < warps; ++warp)
-          value = Combine(op, value, b_.Load(memory, place(n, b_.Int(warp))));
+        ValueId value = -1;
+        if (by_halves) {
+          const auto lanes = static_cast<uint64_t>(warps - 1);
+          value = JoinLanes(op, b_.Load(memory, place(n, ThreadNumber(lanes))), lanes);
+        } else {
+          value = b_.Load(memory, place(n, b_.Int(0)));
+          for (int64_t warp = 1; warp < warps; ++warp)
+            value = Combine(op, value, b_.Load(memory, place(n, b_.Int(warp))));
+        }
         b_.Store(totals[n], PlaceIn(sums.points), value);
       });
     begin = end;
   }
+}
+
+// By reductions that have places of their own, so that one meeting of the blocks is enough for each
+// group: who leaves the next group's results may find others who still read this one's.
+void Lowering::JoinBlocks(const Joining& joining, const Reduction& sums,
+                          const std::vector<ValueId>& totals) {
+  const std::vector<int> points = TiledRanges(sums.group->deps);
+  const int64_t rest = int64_t{1} << std::popcount(joining.rest), first = left_elements_;
+  left_elements_ += joining.left_elements() * static_cast<int64_t>(totals.size());
+  const auto place = [&](size_t n) {
+    const ValueId result =
+        b_.Plus(PlaceIn(sums.points), b_.Int(static_cast<int64_t>(n) * joining.points));
+    return b_.Plus(b_.Plus(b_.Times(result, rest), ThreadNumber(joining.rest)), b_.Int(first));
+  };
+  Enter();
+  const ValueId branch = b_.If(b_.Alu(
+      Op::kCmpEq, DType::kBool, {ThreadNumber(joining.lanes | joining.warps), b_.Int(0)}));
+  for (size_t n = 0; n < totals.size(); ++n)
+    Statement(points,
+              [&] { b_.Store(left_, place(n), b_.Load(totals[n], PlaceIn(sums.points))); });
+  b_.EndIf(branch);
+  Leave();
+  b_.Do(Code::kClusterSync);
+  for (size_t n = 0; n < totals.size(); ++n)
+    Statement(points, [&] {
+      const Op op = ReduceOf(sums.group->nodes[n]).op();
+      ValueId value = -1;
+      for (int64_t rank = 0; rank < plan_->cluster; ++rank) {
+        const ValueId part = b_.Add({.code = Code::kClusterLoad,
+                                     .dtype = DType::kF32,
+                                     .src = {left_, place(n), b_.Int(rank)}});
+        value = rank == 0 ? part : Combine(op, value, part);
+      }
+      b_.Store(totals[n], PlaceIn(sums.points), value);
+    });
 }
 
 // ---- operands in the block's memory
@@ -216,7 +328,7 @@ void Lowering::ReadCopies(const Reduction& sums) {
 void Lowering::CopyRows() {
   if (plan_->row_copies.empty()) return;
   for (const int64_t slot : plan_->row_copies) {
-    Rows& rows = rows_.at(slot);
+    RowCopy& rows = row_copies_.at(slot);
     const codegen::RowLayout& layout = rows.layout;
     ValueId first = b_.Int(layout.first);
     for (const auto& [range, coefficient] : layout.rows)

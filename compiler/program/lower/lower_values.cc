@@ -37,7 +37,7 @@ ValueId Lowering::Emit(const UOp* root) {
     const auto need = [&](const UOp* source) {
       if (!memo_.contains(source)) stack.push_back(source);
     };
-    if (staged_.contains(node) || copied_.contains(node)) {
+    if (staged_.contains(node) || copied_.contains(node) || of_kept_.contains(node)) {
       // Read as it was copied.
     } else if (units_.contains(node) || together_.contains(node)) {
       // Not as arithmetic.
@@ -70,6 +70,10 @@ ValueId Lowering::Compute(const UOp* node) {
   const auto source = [&](int i) { return memo_.at(node->src[i]); };
   if (const auto it = copied_.find(node); it != copied_.end())
     return b_.Load(copies_[it->second], PlaceInBlock(it->second));
+  if (const auto it = of_kept_.find(node); it != of_kept_.end()) {
+    const auto [row, range] = it->second;
+    return b_.Load(kept_[row], bound_[range].tiled() ? place_[range] : b_.Int(0));
+  }
   if (const auto it = staged_.find(node); it != staged_.end()) {
     const Staged& staged = stages_[it->second];
     return b_.Cast(b_.Load(staged.memory, PlaceOf(staged)), node->dtype);  // of a sum: see SumType
@@ -139,8 +143,8 @@ ValueId Lowering::Load(const UOp* node) {
   if (node->src.size() == 3) mask = And(Gate(Conjuncts(node->src[1])), mask);
   // The last element may be another thread's, which stores there.
   if (blocks_ && !b_.IsReadOnly(load.src[0])) mask = And(mask, WithinExtents(kernel_.DepsOf(node)));
-  if (const auto rows = rows_.find(GlobalOfAccess(node).slot());
-      rows != rows_.end() && rows->second.copied) {
+  if (const auto rows = row_copies_.find(GlobalOfAccess(node).slot());
+      rows != row_copies_.end() && rows->second.copied) {
     load.src[0] = rows->second.memory;
     load.src[1] = PlaceInRows(rows->second.layout, node->src[0]->src[1]);
   }

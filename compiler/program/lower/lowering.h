@@ -33,6 +33,7 @@
 #include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/staging.h"
+#include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/apply_threads.h"
 #include "compiler/optimize/threads/row_copy.h"
 #include "compiler/program/expand.h"
@@ -85,8 +86,15 @@ class Lowering {
     ValueId step = -1, step_in_block = -1;
     int64_t tile_step = 1;  // values from one block of the tile to the next
     const std::vector<Piece>* pieces = nullptr;
-    bool cut = false;  // `base` and pieces may lie beyond the extent
+    bool cut = false;  // `base` and pieces may lie beyond the extent, or before the range
+    // What `base` would be if the tile were not aligned.
+    ValueId unaligned = -1;
+    const Tile* rest = nullptr;  // whose rest `pieces` are
 
+    Tile::Edges EdgesOf(const Piece& piece) const {
+      if (!cut) return {};
+      return rest != nullptr ? rest->EdgesOf(piece) : Tile::Edges{.beyond = true};
+    }
     bool tiled() const {
       return pieces != nullptr && !(pieces->size() == 1 && (*pieces)[0].lanes == 1);
     }
@@ -140,7 +148,8 @@ class Lowering {
   }
 
   void BindPlain(int range, ValueId value) {
-    bound_[range] = {value, value, value, 1, nullptr};
+    bound_[range] = {value, value, value, 1, nullptr, false, value};
+    edges_[range] = {};
     value_[range] = value;
   }
   void Unbind(int range) {
@@ -192,8 +201,14 @@ class Lowering {
     const int range = tile.range;
     ValueId base = b_.Times(step, tile.step);
     if (tile.threads > 1) base = b_.Plus(base, b_.Times(PlaceOfThread(range), tile.run));
-    bound_[range] = {base, step, step_in_block, tile.step, &pieces};
-    bound_[range].cut = &pieces == &tile.rest ? tile.rest_cut : tile.cut;
+    Bound& bound = bound_[range];
+    bound = {base, step, step_in_block, tile.step, &pieces};
+    bound.unaligned = base;
+    bound.rest = &pieces == &tile.rest ? &tile : nullptr;
+    bound.cut = bound.rest != nullptr ? tile.rest_cut : tile.cut;
+    if (tile.align > 1) bound.base = b_.Plus(base, Negated(ValuesBeforeRow(tile)));
+    base = bound.base;
+    edges_[range] = bound.EdgesOf(pieces[0]);
     if (bound_[range].tiled()) {
       tiled_.push_back(range);
     } else {
@@ -237,13 +252,19 @@ class Lowering {
   void Sequences(int range);
 
   // ---- blocks of threads, by a plan
-  // The bits `mask` of the thread's number, moved together.
+  // The bits `mask` of the thread's number in its task, moved together: those of the block in its
+  // cluster are the highest.
   ValueId ThreadNumber(uint64_t mask);
+  // How many values of an aligned range lie between a sector's first byte and the row's first one.
+  ValueId ValuesBeforeRow(const Tile& tile);
   // The thread's place among those that divide the range.
   ValueId PlaceOfThread(int range);
   // `value`, of the first of so many lanes, or the last of the range where that lies beyond.
+  // Or the first of it where that lies before.
   ValueId Clamped(int range, ValueId value, int lanes) {
-    return bound_[range].cut ? Least(value, b_.Int(kernel_.ranges[range].extent - lanes)) : value;
+    const Tile::Edges& edges = edges_[range];
+    if (edges.beyond) value = Least(value, b_.Int(kernel_.ranges[range].extent - lanes));
+    return edges.before ? Greatest(value, b_.Int(0)) : value;
   }
   // Whether the point lies within these ranges; -1: it does.
   ValueId WithinExtents(RangeSet ranges);
@@ -254,9 +275,15 @@ class Lowering {
   void CopyRows();
   // In such a copy, of what lies at `index` in the buffer. Of rows beyond the last one, too.
   ValueId PlaceInRows(const codegen::RowLayout& layout, const UOp* index);
+  // Reads rows that are kept in registers from this group on.
+  void KeepRows(size_t group);
   void JoinResults(int index, const Reduction& sums);
+  // Of the threads of a warp whose numbers differ in these bits alone.
+  ValueId JoinLanes(Op op, ValueId value, uint64_t lanes);
   void JoinThroughMemory(const codegen::Joining& joining, const Reduction& sums,
                          const std::vector<ValueId>& totals);
+  void JoinBlocks(const codegen::Joining& joining, const Reduction& sums,
+                  const std::vector<ValueId>& totals);
   void CopiesForStep(const Reduction& sums);
   // Returns false where that is not possible: then each step copies before it is computed.
   bool LoopWithCopiesAhead(const Reduction& sums);
@@ -437,6 +464,7 @@ class Lowering {
   std::vector<ValueId> value_, local_, piece_;
   std::vector<ValueId> place_;   // its place among the thread's own values
   std::vector<ValueId> raw_;     // where it is cut: of its first lane, as it was before
+  std::vector<Tile::Edges> edges_;  // by range: of the point, or of all of what is bound
   std::vector<Lanes> lanes_of_;  // by range, inside a statement: of its pieces
   Lanes lanes_;
   RangeSet mapped_ = 0;               // ranges whose value differs between blocks or threads
@@ -445,15 +473,22 @@ class Lowering {
   absl::flat_hash_map<DType, ValueId> join_;  // the block's memory by the type that is joined
   std::vector<ValueId> copies_;               // as in the plan
   std::vector<codegen::CopyLayout> copy_layouts_;
+  std::vector<codegen::KeptRow> rows_;  // that are stored over, and their memory
+  std::vector<ValueId> kept_;
+  // By load of them: the row, and the range along it.
+  absl::flat_hash_map<const UOp*, std::pair<size_t, int>> of_kept_;
   absl::flat_hash_map<const UOp*, size_t> copied_;  // what is read from there now
-  struct Rows {
+  struct RowCopy {
     codegen::RowLayout layout;
     ValueId memory = -1;
     bool copied = false;
   };
-  absl::flat_hash_map<int64_t, Rows> rows_;  // by slot: what a block copies as a whole
-  int64_t threads_ = 1;
+  absl::flat_hash_map<int64_t, RowCopy> row_copies_;  // by slot: what a block copies as a whole
+  int64_t threads_ = 1;  // of a block
   ValueId thread_ = -1;
+  ValueId rank_ = -1;                         // of the block in its cluster
+  ValueId left_ = -1;                         // what blocks of a cluster leave for each other
+  int64_t left_elements_ = 0;                 // of it, by the reductions so far
   std::vector<std::vector<ValueId>> shared_;  // by group and node
   std::vector<size_t> level_;                 // output loops that must be open for a group
   std::vector<bool> done_;                    // groups already computed, when mapped to threads
