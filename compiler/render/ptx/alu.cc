@@ -45,22 +45,20 @@ Operand PtxPrinter::InRegister(const Operand& operand) {
 PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src.back()).dtype;
-  const bool with_product =
-      i.op == Op::kAdd && i.imm[0] == static_cast<int64_t>(Rounding::kWithProduct);
+  const bool with_product = ProductIn(n) >= 0;
+  const auto sources = SourcesOf(n);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
-    if (Operand sum; with_product && SumWithProduct(n, lane, sum)) {
-      out.push_back(sum);
-      continue;
-    }
     if (IsComputedSmall(n)) {
       out.push_back(SmallArithmetic(n, lane));
       continue;
     }
     absl::InlinedVector<Operand, 3> args;
-    for (const ValueId s : i.src) args.push_back(Lane(s, lane));
+    for (const ValueId s : sources) args.push_back(Lane(s, lane));
     Operand value;
-    if (i.op == Op::kExp2) {
+    if (with_product) {
+      value = Alu(Op::kMulAcc, type, args);
+    } else if (i.op == Op::kExp2) {
       value = text_.Value("ex2.approx.ftz.f32", Width::k32, {args[0]});  // Rounding::kByUnit
     } else if (i.op == Op::kIDiv || i.op == Op::kMod) {
       value = Divide(i.op, args[0], args[1], type, bounds_[static_cast<size_t>(i.src[0])],
@@ -73,20 +71,6 @@ PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
     out.push_back(value);
   }
   return out;
-}
-
-// A product that this sum adds, and nobody else rounded before, is one instruction with it.
-bool PtxPrinter::SumWithProduct(ValueId n, int lane, Operand& sum) {
-  const Instruction& i = at(n);
-  if (i.dtype != DType::kF32 && i.dtype != DType::kF64) return false;
-  for (size_t k = 0; k < 2; ++k) {
-    const Instruction& x = at(i.src[k]);
-    if (x.code != Code::kAlu || x.op != Op::kMul) continue;
-    sum = text_.Value(i.dtype == DType::kF64 ? "fma.rn.f64" : "fma.rn.f32", WidthOf(i.dtype),
-                      {Lane(x.src[0], lane), Lane(x.src[1], lane), Lane(i.src[1 - k], lane)});
-    return true;
-  }
-  return false;
 }
 
 Operand PtxPrinter::Alu(Op op, DType type, absl::Span<const Operand> args) {

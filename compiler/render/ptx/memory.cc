@@ -56,21 +56,14 @@ Address PtxPrinter::Behind(const Address& base, const Operand& index, int64_t by
 Address PtxPrinter::AddressOf(ValueId memory, ValueId index, int lane) {
   const int64_t width = ByteWidth(at(memory).dtype);
   if (at(index).lanes > 1) return Behind(BaseOf(memory), AsPrinted(index, lane), width);
-  int64_t constant = lane;
-  while (at(index).code == Code::kAlu && at(index).op == Op::kAdd &&
-         at(at(index).src[1]).code == Code::kConst) {
-    constant += at(at(index).src[1]).imm[0];
-    index = at(index).src[0];
+  const auto [first, constant] = WithoutConstants(index);
+  const auto [known, is_new] = addresses_.try_emplace({memory, first});
+  if (is_new) {
+    known->second = Behind(BaseOf(memory), AsPrinted(first, 0), width);
+    known_addresses_.emplace_back(memory, first);
   }
-  Address address;
-  if (const auto known = addresses_.find({memory, index}); known != addresses_.end()) {
-    address = known->second;
-  } else {
-    address = Behind(BaseOf(memory), AsPrinted(index, 0), width);
-    addresses_[{memory, index}] = address;
-    known_addresses_.emplace_back(memory, index);
-  }
-  address.offset += constant * width;
+  Address address = known->second;
+  address.offset += (constant + lane) * width;
   // The instruction has room for 32 bits.
   if (address.offset != static_cast<int32_t>(address.offset))
     address = {text_.Value("add.s64", Width::k64,

@@ -18,21 +18,11 @@ const char* MoveOf(Width width) {
   return width == Width::kPred ? "mov.pred" : width == Width::k64 ? "mov.b64" : "mov.b32";
 }
 
-// Whether a value may be its source's register, or be computed anew from its sources where it is
-// used (a product that a sum takes in, the constant of an index). Arithmetic of floats is not.
-bool PassesOn(const program::Instruction& i) {
-  if (i.code == Code::kMma || i.code == Code::kShuffle) return false;
-  return i.code != Code::kAlu || !IsFloat(i.dtype) || i.op == Op::kMul || i.op == Op::kWhere;
-}
-
 }  // namespace
 
 void PtxPrinter::FindChanges() {
-  const auto count = static_cast<ValueId>(program_.code.size());
-  std::vector<ValueId> ends(program_.code.size(), -1);  // of loops
-  for (ValueId n = 0; n < count; ++n) {
+  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
     const Instruction& i = at(n);
-    if (i.code == Code::kEnd) ends[static_cast<size_t>(i.src[0])] = n;
     for (const ValueId memory : program::ChangedMemories(i))
       changes_[memory].push_back({n, 0, INT64_MAX});
     if (i.code != Code::kStore || at(i.src[0]).code != Code::kAlloc) continue;
@@ -41,25 +31,6 @@ void PtxPrinter::FindChanges() {
     if (index.code == Code::kConst && index.lanes == 1)
       change = {n, index.imm[0], index.imm[0] + at(i.src[2]).lanes - 1};
     changes_[i.src[0]].push_back(change);
-  }
-  last_uses_.assign(program_.code.size(), -1);
-  std::vector<ValueId> open;  // loops around an instruction
-  for (ValueId n = count - 1; n >= 0; --n) {
-    const Instruction& i = at(n);
-    if (i.code == Code::kEnd) open.push_back(i.src[0]);
-    if (i.code == Code::kLoop) open.pop_back();
-    const ValueId own = PassesOn(i) ? std::max(n, last_uses_[static_cast<size_t>(n)]) : n;
-    for (const ValueId source : i.src) {
-      // What a loop uses it uses in its last pass, too.
-      ValueId last = own;
-      for (const ValueId loop : open) {
-        if (loop <= source) continue;
-        last = std::max(last, ends[static_cast<size_t>(loop)]);
-        break;
-      }
-      ValueId& known = last_uses_[static_cast<size_t>(source)];
-      known = std::max(known, last);
-    }
   }
 }
 
@@ -95,10 +66,12 @@ PtxPrinter::Values PtxPrinter::LoadPrivate(ValueId n) {
       if (inside && value == held && !StaysUntilUsed(n, element))
         value = text_.Value(MoveOf(value.width), value.width, {value});
     } else {
-      value = elements[0];
-      for (int64_t k = 1; k < count; ++k)
-        value = Select(IsElement(index, k), elements[static_cast<size_t>(k)], value);
-      if (count == 1) value = text_.Value(MoveOf(value.width), value.width, {value});
+      value = text_.Value(MoveOf(elements[0].width), elements[0].width, {elements[0]});
+      const Operand is_element = text_.New(Width::kPred);
+      for (int64_t k = 1; k < count; ++k) {
+        CompareIndex(is_element, index, k);
+        text_.Set(MoveOf(value.width), value, {elements[static_cast<size_t>(k)]}, is_element);
+      }
       if (i.src.size() == 4) value = Select(Lane(i.src[2], lane), value, Lane(i.src[3], lane));
     }
     out.push_back(value);
@@ -111,22 +84,27 @@ void PtxPrinter::StorePrivate(ValueId n) {
   const Elements& elements = privates_.at(i.src[0]);
   for (int lane = 0; lane < at(i.src[2]).lanes; ++lane) {
     const Operand index = Index(i.src[1], lane), value = Lane(i.src[2], lane);
-    const Operand mask = i.src.size() == 4 ? Lane(i.src[3], lane) : Integer(1, Width::kPred);
-    for (int64_t k = 0; k < static_cast<int64_t>(elements.size()); ++k) {
-      if (index.IsConstant() && static_cast<int64_t>(index.bits) != k) continue;
-      const Operand here =
-          index.IsConstant() ? mask : Logic(Op::kAnd, IsElement(index, k), mask);
-      if (here.IsConstant() && here.bits == 0) continue;
-      const Operand& element = elements[static_cast<size_t>(k)];
-      text_.Set(MoveOf(element.width), element, {value},
-                here.IsConstant() ? Operand() : here);
+    const Operand mask = i.src.size() == 4 ? Lane(i.src[3], lane) : Operand();
+    if (mask.IsConstant() && mask.bits == 0) continue;
+    const Operand guard = mask.IsConstant() ? Operand() : mask;
+    const char* const move = MoveOf(elements[0].width);
+    if (index.IsConstant()) {
+      if (index.bits < elements.size()) text_.Set(move, elements[index.bits], {value}, guard);
+      continue;
+    }
+    const Operand is_element = text_.New(Width::kPred);
+    for (size_t k = 0; k < elements.size(); ++k) {
+      CompareIndex(is_element, index, static_cast<int64_t>(k));
+      if (guard.kind != Operand::Kind::kNone)
+        text_.Set("and.pred", is_element, {is_element, guard});
+      text_.Set(move, elements[k], {value}, is_element);
     }
   }
 }
 
-Operand PtxPrinter::IsElement(const Operand& index, int64_t element) {
-  return text_.Value(index.width == Width::k64 ? "setp.eq.s64" : "setp.eq.s32", Width::kPred,
-                     {index, Integer(element, index.width)});
+void PtxPrinter::CompareIndex(const Operand& predicate, const Operand& index, int64_t element) {
+  text_.Set(index.width == Width::k64 ? "setp.eq.s64" : "setp.eq.s32", predicate,
+            {index, Integer(element, index.width)});
 }
 
 }  // namespace outboard::render

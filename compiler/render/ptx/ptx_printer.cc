@@ -130,7 +130,6 @@ absl::Status PtxPrinter::Supports() const {
 
 absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   OB_RETURN_IF_ERROR(Supports());
-  FindChanges();
   // From sm_90 on a graph may start a kernel when all blocks of the one in front of it run
   // (docs/decisions/115-uploads-beside-work.md). All it does comes after the wait; the launch behind
   // it may start then.
@@ -140,6 +139,8 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   }
   LoadParameters();
   OpenMemories();
+  FindChanges();
+  FindUses();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
   text_.Line("ret");
   OB_RETURN_IF_ERROR(missing_);
@@ -217,7 +218,7 @@ void PtxPrinter::Print(ValueId n) {
     case Code::kBarrier: return text_.Line("bar.sync 0");
     default:
       if (program::IsHopper(i.code) && !program::HasValue(i.code)) return PrintHopper(n);
-      values_[static_cast<size_t>(n)] = Compute(n);
+      if (IsUsed(n)) values_[static_cast<size_t>(n)] = Compute(n);
       return;
   }
 }

@@ -80,7 +80,6 @@ class PtxPrinter {
   Operand Select(const Operand& condition, const Operand& a, const Operand& b);
   Operand Threefry(const Operand& counter, const Operand& key);
   Operand Wrapped(const Operand& value, DType type);  // of an integer of 8 or 16 bits
-  bool SumWithProduct(ValueId n, int lane, Operand& sum);
 
   // ---- quotients (divide.cc)
   Operand Divide(Op op, const Operand& a, const Operand& b, DType type, const ValueBounds& of_a,
@@ -139,10 +138,20 @@ class PtxPrinter {
   // ---- private memory (private_memory.cc)
   Values LoadPrivate(ValueId n);
   void StorePrivate(ValueId n);
-  void FindChanges();  // sets changes_ and last_uses_
+  void FindChanges();
   // Whether nobody writes what the load has read until its value was used for the last time.
   bool StaysUntilUsed(ValueId load, int64_t element) const;
-  Operand IsElement(const Operand& index, int64_t element);
+  void CompareIndex(const Operand& predicate, const Operand& index, int64_t element);
+
+  // ---- who uses what (uses.cc)
+  // The values that printing an instruction reads.
+  absl::InlinedVector<ValueId, 4> SourcesOf(ValueId n) const;
+  void FindUses();
+  bool IsUsed(ValueId n) const;  // by what is printed
+  // An index and the constants that it adds to it.
+  std::pair<ValueId, int64_t> WithoutConstants(ValueId index) const;
+  // The product that a sum may take in as it is, so that both are rounded once; -1: none.
+  ValueId ProductIn(ValueId sum) const;
 
   // ---- loops and branches (scopes.cc)
   void OpenLoop(ValueId n);
@@ -208,7 +217,7 @@ class PtxPrinter {
     int64_t first = 0, last = 0;  // elements
   };
   absl::flat_hash_map<ValueId, std::vector<Change>> changes_;  // of private memories, in order
-  std::vector<ValueId> last_uses_;                             // of values, loops counted whole
+  std::vector<ValueId> last_uses_;  // of values, loops counted whole; -1: none
 
   absl::Status missing_;  // what this printer cannot print yet
 };
