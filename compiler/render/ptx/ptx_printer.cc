@@ -140,6 +140,7 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   }
   LoadParameters();
   OpenMemories();
+  FindTakenApart();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
   text_.Line("ret");
   OB_RETURN_IF_ERROR(missing_);

@@ -53,6 +53,7 @@ class PtxPrinter {
   // ---- parameters (parameters.cc)
   std::string Parameters() const;  // their declarations
   void LoadParameters();           // sets buffers_, vars_ and maps_
+  void LoadParametersOfCopy();
 
   // ---- values
   // The value of a lane: of an i64 always 64 bits.
@@ -152,6 +153,9 @@ class PtxPrinter {
   Values LoadMatrices(ValueId n);
   Values NarrowToPairs(ValueId n);
   Values Shuffle(ValueId n);
+  // Which packed values something takes lane by lane; after OpenMemories.
+  void FindTakenApart();
+  Values TakenApart(ValueId n, Values registers);
 
   // ---- asynchronous copies and swizzled memory (copies.cc)
   void Copy(ValueId n);
@@ -160,10 +164,21 @@ class PtxPrinter {
   Address SwizzledAddress(ValueId memory, ValueId index, int lane);
   // The same of a COPY's first element and `lane` more.
   Address SwizzledTarget(ValueId copy, int lane);
+  void CopyAsynchronously(ValueId copy, int lane, int64_t bytes);
+  void CopyAtOnce(ValueId copy, int lane);
+  Operand Swizzled(const Operand& place);
+  // Of 32 bits; constants are folded.
+  Operand Plus(const Operand& a, const Operand& b);
+  Operand Scaled(const Operand& number, int64_t factor);
 
   // ---- sm_90a (boxes.cc, warpgroups.cc)
   void PrintHopper(ValueId n);
+  void PrintBarrier(ValueId n);
+  void BoxCopy(ValueId n);
+  Operand ClusterAddress(const Address& own, ValueId rank);
   Values LoadOfCluster(ValueId n);
+  void GroupProduct(ValueId n);
+  Operand MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
   bool IsAccumulator(ValueId value) const;  // of WGMMA
   Operand NotAccumulator(const Operand& value);
 
@@ -183,6 +198,7 @@ class PtxPrinter {
   std::vector<Values> values_;     // by instruction
   absl::flat_hash_map<ValueId, Elements> privates_;
   absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
+  std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
 
   // Addresses of the elements that indices name, without their constants, in scopes that are open.
   absl::flat_hash_map<std::pair<ValueId, ValueId>, Operand> addresses_;
