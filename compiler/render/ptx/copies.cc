@@ -1,6 +1,7 @@
 // Copies to shared memory that go on while their thread does (cp.async; PTX ISA, chapter 9.7), and
 // where a swizzle puts elements.
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "compiler/render/ptx/ptx_printer.h"
@@ -73,36 +74,86 @@ void PtxPrinter::Await(ValueId n) {
   text_.Line("cp.async.wait_group ", std::min<int64_t>(at(n).imm[0], INT32_MAX));
 }
 
-// Bits 4 to 6 of a byte's place are mixed with bits 7 to 9; memories begin at a multiple of 1,024.
-// What of the index is whole patterns is added behind the swizzle, so that the rest can be computed
-// outside of a loop of stages; of that a constant is part of the address.
+// Bits 4 to 6 of a byte's place are mixed with bits 7 to 9; memories begin at a multiple of 1,024
+// where anything but threads reads them. So what of an index is whole patterns (1,024 bytes) is
+// added behind the swizzle, and what stays within a row of one (128 bytes) and meets no bit of the
+// rest is mixed in by XOR: addresses of one row are then one instruction from each other, and what
+// comes from outside of a loop can be computed there. Parts are taken in the order of the program,
+// those of outer loops first.
 Address PtxPrinter::SwizzledAddress(ValueId memory, ValueId index, int lane) {
+  constexpr int64_t kPattern = program::kSwizzleAlign, kRow = 128;
   const int64_t width = ByteWidth(at(memory).dtype);
   Address address = BaseOf(memory);
-  if (at(index).lanes > 1) {
-    const Operand place = Scaled(Low(index, lane), width);
-    return {Plus(InRegister(address.base), Swizzled(place)), address.offset};
+  const Operand base = InRegister(address.base);
+  if (at(index).lanes > 1)
+    return {Plus(Swizzled(Scaled(Low(index, lane), width)), base), address.offset};
+  SwizzledParts parts = PartsOf(index, width);
+  const int64_t constant = parts.constant + lane * width;
+  // The bits that the parts within a row may have.
+  const int64_t rest = constant & (kPattern - 1);
+  address.offset += constant - rest;
+  int64_t bits = rest & (kRow - 1);
+  bool meet = false;
+  for (const ValueId part : parts.pieces) {
+    const ValueBounds& bounds = bounds_[static_cast<size_t>(part)];
+    const int64_t low = divisors_[static_cast<size_t>(part)] * width;
+    if (bounds.min < 0 || bounds.max >= kRow / width) {
+      meet = true;
+      break;
+    }
+    const auto last = static_cast<uint64_t>(bounds.max * width);
+    const auto all = static_cast<int64_t>(std::bit_ceil(last + 1) - 1) & ~(low - 1);
+    meet = meet || (bits & all) != 0;
+    bits |= all;
   }
-  Operand whole = Integer(0), rest = Integer(lane);
+  if (meet) {
+    parts.rows.insert(parts.rows.end(), parts.pieces.begin(), parts.pieces.end());
+    parts.pieces.clear();
+  }
+  const int64_t within = meet ? 0 : rest & (kRow - 1);
+  Operand rows = Integer(0), whole = Integer(0);
+  for (const ValueId part : parts.rows) rows = Plus(rows, Low(part, 0));
+  Operand place = Swizzled(Plus(Scaled(rows, width), Integer(rest - within)));
+  for (const ValueId part : parts.whole) whole = Plus(whole, Low(part, 0));
+  whole = Plus(base, Scaled(whole, width));
+  const bool is_aligned = one_memory_ && address.offset % kRow == 0;
+  bool is_placed = !is_aligned;
+  for (const ValueId part : parts.pieces) {
+    if (!is_placed && !parts.whole.empty() && part > parts.whole.front()) {
+      place = Plus(place, whole);
+      is_placed = true;
+    }
+    place = Mixed(place, Scaled(Low(part, 0), width));
+  }
+  if (!is_placed) place = Plus(place, whole);
+  place = Mixed(place, Integer(within));
+  if (!is_aligned) place = Plus(place, whole);
+  return {place, address.offset};
+}
+
+// What is added to make an index, by what its bytes are multiples of.
+PtxPrinter::SwizzledParts PtxPrinter::PartsOf(ValueId index, int64_t width) const {
+  constexpr int64_t kRow = 128;
+  SwizzledParts parts;
   std::vector<ValueId> open = {index};
   while (!open.empty()) {
     const ValueId part = open.back();
     open.pop_back();
-    if (at(part).code == Code::kAlu && at(part).op == Op::kAdd) {
-      open.insert(open.end(), at(part).src.begin(), at(part).src.end());
-      continue;
+    const Instruction& i = at(part);
+    const int64_t bytes = divisors_[static_cast<size_t>(part)] * width;
+    if (i.code == Code::kAlu && i.op == Op::kAdd) {
+      open.insert(open.end(), i.src.begin(), i.src.end());
+    } else if (i.code == Code::kConst) {
+      parts.constant += i.imm[0] * width;
+    } else if (bytes % program::kSwizzleAlign == 0) {
+      parts.whole.push_back(part);
+    } else {
+      (bytes % kRow == 0 ? parts.rows : parts.pieces).push_back(part);
     }
-    const bool is_whole =
-        divisors_[static_cast<size_t>(part)] * width % program::kSwizzleAlign == 0;
-    if (is_whole && at(part).code == Code::kConst) {
-      address.offset += at(part).imm[0] * width;
-      continue;
-    }
-    Operand& sum = is_whole ? whole : rest;
-    sum = Plus(sum, Low(part, 0));
   }
-  const Operand place = Plus(Swizzled(Scaled(rest, width)), InRegister(address.base));
-  return {Plus(place, Scaled(whole, width)), address.offset};
+  for (std::vector<ValueId>* list : {&parts.whole, &parts.rows, &parts.pieces})
+    std::ranges::sort(*list);
+  return parts;
 }
 
 Address PtxPrinter::SwizzledTarget(ValueId copy, int lane) {
@@ -117,8 +168,7 @@ Operand PtxPrinter::Swizzled(const Operand& place) {
     return Integer(bits ^ (bits >> kShift & kMixed));
   }
   const Operand row = text_.Value("shr.u32", Width::k32, {place, Integer(kShift)});
-  const Operand mixed = text_.Value("and.b32", Width::k32, {row, Integer(kMixed)});
-  return text_.Value("xor.b32", Width::k32, {place, mixed});
+  return Mixed(place, text_.Value("and.b32", Width::k32, {row, Integer(kMixed)}));
 }
 
 Operand PtxPrinter::Plus(const Operand& a, const Operand& b) {
@@ -127,6 +177,13 @@ Operand PtxPrinter::Plus(const Operand& a, const Operand& b) {
   if (a.IsConstant()) return Plus(b, a);
   if (b == Integer(0)) return a;
   return text_.Value("add.s32", Width::k32, {a, b});
+}
+
+Operand PtxPrinter::Mixed(const Operand& a, const Operand& b) {
+  if (a.IsConstant() && b.IsConstant()) return Integer(static_cast<int64_t>(a.bits ^ b.bits));
+  if (a.IsConstant()) return Mixed(b, a);
+  if (b == Integer(0)) return a;
+  return text_.Value("xor.b32", Width::k32, {a, b});
 }
 
 Operand PtxPrinter::Scaled(const Operand& number, int64_t factor) {

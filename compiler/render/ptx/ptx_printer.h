@@ -166,9 +166,15 @@ class PtxPrinter {
   Address SwizzledTarget(ValueId copy, int lane);
   void CopyAsynchronously(ValueId copy, int lane, int64_t bytes);
   void CopyAtOnce(ValueId copy, int lane);
+  struct SwizzledParts {
+    int64_t constant = 0;                      // in bytes
+    std::vector<ValueId> whole, rows, pieces;  // multiples of a pattern, of a row, and others
+  };
+  SwizzledParts PartsOf(ValueId index, int64_t width) const;
   Operand Swizzled(const Operand& place);
   // Of 32 bits; constants are folded.
   Operand Plus(const Operand& a, const Operand& b);
+  Operand Mixed(const Operand& a, const Operand& b);
   Operand Scaled(const Operand& number, int64_t factor);
 
   // ---- sm_90a (boxes.cc, warpgroups.cc)
