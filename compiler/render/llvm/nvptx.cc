@@ -7,6 +7,7 @@
 #include <llvm/Target/TargetMachine.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "compiler/render/launch_shape.h"
 #include "compiler/render/llvm/gpu_printer.h"
 #include "compiler/render/llvm/optimize.h"
+#include "compiler/render/ptx/nvptx.h"
 
 namespace outboard::render {
 namespace {
@@ -152,6 +154,7 @@ class Renderer : public NvptxRenderer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target) {
+  if (std::getenv("OUTBOARD_OWN_PTX") != nullptr) return MakePtxRenderer(std::move(target));
   if (target.kind != TargetKind::kCuda)
     return absl::InvalidArgumentError("a target of another kind than CUDA");
   const auto* const processor =

@@ -116,7 +116,7 @@ Address PtxPrinter::SwizzledAddress(ValueId memory, ValueId index, int lane) {
   Operand place = Swizzled(Plus(Scaled(rows, width), Integer(rest - within)));
   for (const ValueId part : parts.whole) whole = Plus(whole, Low(part, 0));
   whole = Plus(base, Scaled(whole, width));
-  const bool is_aligned = one_memory_ && address.offset % kRow == 0;
+  const bool is_aligned = has_block_memory_ && address.offset % kRow == 0;
   bool is_placed = !is_aligned;
   for (const ValueId part : parts.pieces) {
     if (!is_placed && !parts.whole.empty() && part > parts.whole.front()) {

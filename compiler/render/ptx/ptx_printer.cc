@@ -175,20 +175,29 @@ void PtxPrinter::OpenMemories() {
   }
   // What a block has without asking may be declared as arrays. More must not: the assembler refuses
   // it, and launches ask for it.
-  one_memory_ = IsHopper(program_) || program_.shared_bytes() > target_.shared_bytes;
-  if (one_memory_)
+  Operand all;  // memory of the block
+  has_block_memory_ = IsHopper(program_) || program_.shared_bytes() > target_.shared_bytes;
+  if (has_block_memory_) {
     absl::StrAppend(&shared_, ".extern .shared .align ", program::kSwizzleAlign,
                     " .b8 block_memory[];\n");
+    all = text_.New(Width::k32);
+    text_.Line("mov.b32 ", all, ", block_memory");
+  }
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
     const Instruction& i = at(n);
     if (i.code != Code::kAlloc) continue;
     if (IsPrivateAlloc(i)) {
       Elements& elements = privates_[n];
       for (int64_t k = 0; k < i.imm[1]; ++k) elements.push_back(text_.New(WidthOf(i.dtype)));
-    } else if (!one_memory_) {
+    } else if (all.kind != Operand::Kind::kNone) {
+      shared_bases_[n] = {all, program_.SharedOffset(n)};
+    } else {
       constexpr int kSharedAlign = 16;  // of the widest access
       absl::StrAppend(&shared_, ".shared .align ", kSharedAlign, " .b8 shared", n, "[",
                       i.imm[1] * ByteWidth(i.dtype), "];\n");
+      const Operand base = text_.New(Width::k32);
+      text_.Line("mov.b32 ", base, ", shared", n);
+      shared_bases_[n] = {base, 0};
     }
   }
 }
@@ -202,7 +211,7 @@ void PtxPrinter::Print(ValueId n) {
     case Code::kCommit:
     case Code::kWait: return Await(n);
     case Code::kLoop: return OpenLoop(n);
-    case Code::kEnd: return CloseLoop(n);
+    case Code::kEnd: return CloseLoop();
     case Code::kIf: return OpenIf(Lane(i.src[0], 0));
     case Code::kEndIf: return CloseIf();
     case Code::kStore: return IsPrivate(i.src[0]) ? StorePrivate(n) : Store(n);

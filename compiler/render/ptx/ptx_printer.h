@@ -13,7 +13,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "compiler/program/program.h"
 #include "compiler/render/ptx/ptx_text.h"
 #include "compiler/render/value_bounds.h"
@@ -73,7 +73,7 @@ class PtxPrinter {
   // ---- arithmetic (alu.cc), which means what docs/semantics.md says. `type` is that of the
   // operands, of the last one for WHERE
   Values Arithmetic(ValueId n);
-  Operand Alu(Op op, DType type, std::span<const Operand> args);
+  Operand Alu(Op op, DType type, absl::Span<const Operand> args);
   Operand Shift(Op op, const Operand& a, const Operand& b, DType type);
   Operand Max(const Operand& a, const Operand& b, DType type);
   Operand Compare(Op op, const Operand& a, const Operand& b, DType type);
@@ -86,7 +86,10 @@ class PtxPrinter {
   // ---- quotients (divide.cc)
   Operand Divide(Op op, const Operand& a, const Operand& b, DType type, const ValueBounds& of_a,
                  const ValueBounds& of_b);
-  Operand DivideByConstant(Op op, const Operand& a, uint64_t divisor, Width width, bool is_signed);
+  // What is known of a dividend: its sign bit is 0, it has none, or it may be negative.
+  enum class ConstantDivision { kNotNegative, kUnsigned, kSigned };
+  Operand DivideByConstant(Op op, const Operand& a, uint64_t divisor, Width width,
+                           ConstantDivision kind);
 
   // ---- conversions (convert.cc)
   Operand Const(DType dtype, int64_t bits);  // as of Op::kConst
@@ -113,6 +116,8 @@ class PtxPrinter {
   // Of an element: `lane` elements behind the index if that is a scalar.
   Address AddressOf(ValueId memory, ValueId index, int lane = 0);
   Address BaseOf(ValueId memory) const;
+  // `index` elements of so many bytes behind `base`.
+  Address Behind(const Address& base, const Operand& index, int64_t bytes);
   Operand Plain(const Address& address);  // in a register, for instructions that add nothing to it
   Operand Index(ValueId index, int lane);
   // A power of two that divides the address, up to kAccessBytesMax.
@@ -135,17 +140,19 @@ class PtxPrinter {
   // ---- private memory (private_memory.cc)
   Values LoadPrivate(ValueId n);
   void StorePrivate(ValueId n);
-  void FindChanges();
+  void FindChanges();  // sets changes_ and last_uses_
+  // Whether nobody writes what the load has read until its value was used for the last time.
   bool StaysUntilUsed(ValueId load, int64_t element) const;
+  Operand IsElement(const Operand& index, int64_t element);
 
   // ---- loops and branches (scopes.cc)
   void OpenLoop(ValueId n);
-  void CloseLoop(ValueId end);
+  void CloseLoop();
   void OpenIf(const Operand& condition);
   void CloseIf();
-  void OpenScope();   // remembers which addresses are known
-  void CloseScope();  // forgets those of the scope
-  bool IsKeptRolled(ValueId loop, ValueId end) const;
+  void CloseScope();  // and forgets the addresses that were found in it
+  // Whether the assembler must not unroll it.
+  bool IsKeptRolled(ValueId loop) const;
 
   // ---- matrix units and what warps exchange (matrix.cc)
   Operand Packed(ValueId n, int lane);  // lanes from this one on that fill 32 bits
@@ -193,21 +200,22 @@ class PtxPrinter {
   const std::vector<ValueBounds> bounds_;
   const std::vector<int64_t> divisors_;
   const bool divides_registers_;  // among its warpgroups (MAXREGISTERS)
-  bool one_memory_ = false;       // of the block, whose size the launch sets
 
   PtxText text_;
-  std::string shared_;             // declarations of memory of the block
-  std::vector<Operand> buffers_;   // addresses by slot
-  std::vector<bool> written_;      // buffers, by slot
-  Operand vars_;                   // the address of the VARs
-  std::vector<Operand> maps_;      // addresses by number
-  std::vector<Values> values_;     // by instruction
+  std::string shared_;            // declarations of memory of the block
+  bool has_block_memory_ = false;  // in one piece, whose size the launch sets
+  std::vector<Operand> buffers_;  // addresses by slot
+  std::vector<bool> written_;     // buffers, by slot
+  Operand vars_;                  // the address of the VARs
+  std::vector<Operand> maps_;     // addresses by number
+  std::vector<Values> values_;    // by instruction
+  absl::flat_hash_map<ValueId, Address> shared_bases_;  // of memory of the block
   absl::flat_hash_map<ValueId, Elements> privates_;
   absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
   std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
 
   // Addresses of the elements that indices name, without their constants, in scopes that are open.
-  absl::flat_hash_map<std::pair<ValueId, ValueId>, Operand> addresses_;
+  absl::flat_hash_map<std::pair<ValueId, ValueId>, Address> addresses_;
   std::vector<std::pair<ValueId, ValueId>> known_addresses_;
 
   struct Scope {

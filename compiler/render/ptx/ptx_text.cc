@@ -29,8 +29,6 @@ void Append(std::string& text, const Operand& operand) {
         absl::StrAppend(&text, "0f", absl::Hex(bits, absl::kZeroPad8));
       }
       return;
-    case Operand::Kind::kShared: absl::StrAppend(&text, "shared", bits); return;
-    case Operand::Kind::kBlockMemory: text += "block_memory"; return;
   }
 }
 

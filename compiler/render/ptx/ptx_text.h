@@ -19,16 +19,13 @@ namespace outboard::render {
 enum class Width : uint8_t { kPred, k16, k32, k64 };
 inline constexpr int kWidths = 4;
 
-// What an instruction reads or writes: a register, a constant, or the address of memory of the
-// block, which is a constant that the assembler knows.
+// What an instruction reads or writes: a register or a constant.
 struct Operand {
   enum class Kind : uint8_t {
     kNone,
-    kRegister,     // bits: its number
-    kInteger,      // bits: its value, sign-extended
-    kFloat,        // bits: as of a float of this width
-    kShared,       // the memory of the ALLOC of this number
-    kBlockMemory,  // all memory of the block, in one piece
+    kRegister,  // bits: its number
+    kInteger,   // bits: its value, sign-extended
+    kFloat,     // bits: as of a float of this width
   };
   Kind kind = Kind::kNone;
   Width width = Width::k32;
