@@ -141,9 +141,9 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   OpenMemories();
   FindChanges();
   FindUses();
+  FindTakenApart();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
   text_.Line("ret");
-  OB_RETURN_IF_ERROR(missing_);
   return absl::StrCat(shared_, "\n.visible .entry ", symbol, "(", Parameters(), "\n)\n",
                       Directives(), "{\n", text_.Declarations(), text_.lines(), "}\n");
 }
@@ -176,7 +176,8 @@ void PtxPrinter::OpenMemories() {
   // What a block has without asking may be declared as arrays. More must not: the assembler refuses
   // it, and launches ask for it.
   Operand all;  // memory of the block
-  if (IsHopper(program_) || program_.shared_bytes() > target_.shared_bytes) {
+  has_block_memory_ = IsHopper(program_) || program_.shared_bytes() > target_.shared_bytes;
+  if (has_block_memory_) {
     absl::StrAppend(&shared_, ".extern .shared .align ", program::kSwizzleAlign,
                     " .b8 block_memory[];\n");
     all = text_.New(Width::k32);

@@ -53,6 +53,7 @@ class PtxPrinter {
   // ---- parameters (parameters.cc)
   std::string Parameters() const;  // their declarations
   void LoadParameters();           // sets buffers_, vars_ and maps_
+  void LoadParametersOfCopy();
 
   // ---- values
   // The value of a lane: of an i64 always 64 bits.
@@ -168,6 +169,9 @@ class PtxPrinter {
   Values LoadMatrices(ValueId n);
   Values NarrowToPairs(ValueId n);
   Values Shuffle(ValueId n);
+  // Which packed values something takes lane by lane; after OpenMemories.
+  void FindTakenApart();
+  Values TakenApart(ValueId n, Values registers);
 
   // ---- asynchronous copies and swizzled memory (copies.cc)
   void Copy(ValueId n);
@@ -176,10 +180,27 @@ class PtxPrinter {
   Address SwizzledAddress(ValueId memory, ValueId index, int lane);
   // The same of a COPY's first element and `lane` more.
   Address SwizzledTarget(ValueId copy, int lane);
+  void CopyAsynchronously(ValueId copy, int lane, int64_t bytes);
+  void CopyAtOnce(ValueId copy, int lane);
+  struct SwizzledParts {
+    int64_t constant = 0;                      // in bytes
+    std::vector<ValueId> whole, rows, pieces;  // multiples of a pattern, of a row, and others
+  };
+  SwizzledParts PartsOf(ValueId index, int64_t width) const;
+  Operand Swizzled(const Operand& place);
+  // Of 32 bits; constants are folded.
+  Operand Plus(const Operand& a, const Operand& b);
+  Operand Mixed(const Operand& a, const Operand& b);
+  Operand Scaled(const Operand& number, int64_t factor);
 
   // ---- sm_90a (boxes.cc, warpgroups.cc)
   void PrintHopper(ValueId n);
+  void PrintBarrier(ValueId n);
+  void BoxCopy(ValueId n);
+  Operand ClusterAddress(const Address& own, ValueId rank);
   Values LoadOfCluster(ValueId n);
+  void GroupProduct(ValueId n);
+  Operand MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
   bool IsAccumulator(ValueId value) const;  // of WGMMA
   Operand NotAccumulator(const Operand& value);
 
@@ -191,6 +212,7 @@ class PtxPrinter {
 
   PtxText text_;
   std::string shared_;            // declarations of memory of the block
+  bool has_block_memory_ = false;  // in one piece, whose size the launch sets
   std::vector<Operand> buffers_;  // addresses by slot
   std::vector<bool> written_;     // buffers, by slot
   Operand vars_;                  // the address of the VARs
@@ -199,6 +221,7 @@ class PtxPrinter {
   absl::flat_hash_map<ValueId, Address> shared_bases_;  // of memory of the block
   absl::flat_hash_map<ValueId, Elements> privates_;
   absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
+  std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
 
   // Addresses of the elements that indices name, without their constants, in scopes that are open.
   absl::flat_hash_map<std::pair<ValueId, ValueId>, Address> addresses_;
@@ -218,8 +241,6 @@ class PtxPrinter {
   };
   absl::flat_hash_map<ValueId, std::vector<Change>> changes_;  // of private memories, in order
   std::vector<ValueId> last_uses_;  // of values, loops counted whole; -1: none
-
-  absl::Status missing_;  // what this printer cannot print yet
 };
 
 }  // namespace outboard::render
