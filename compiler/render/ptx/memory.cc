@@ -31,9 +31,12 @@ Address PtxPrinter::BaseOf(ValueId memory) const {
 }
 
 Operand PtxPrinter::Index(ValueId index, int lane) {
-  if (at(index).lanes > 1 || lane == 0) return AsPrinted(index, lane);
-  return Alu(Op::kAdd, PrintedType(index),
-             {{AsPrinted(index, 0), Integer(lane, AsPrinted(index, 0).width)}});
+  Operand element = AsPrinted(index, lane);
+  if (at(index).lanes > 1 || lane == 0) return element;
+  if (!element.IsConstant())
+    return Alu(Op::kAdd, PrintedType(index), {{element, Integer(lane, element.width)}});
+  element.bits += static_cast<uint64_t>(lane);
+  return element;
 }
 
 Address PtxPrinter::Behind(const Address& base, const Operand& index, int64_t bytes) {
