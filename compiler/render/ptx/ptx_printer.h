@@ -116,7 +116,7 @@ class PtxPrinter {
   Address AddressOf(ValueId memory, ValueId index, int lane = 0);
   Address BaseOf(ValueId memory) const;
   // `index` elements of so many bytes behind `base`.
-  Address Behind(const Address& base, const Operand& index, int64_t bytes);
+  Address Behind(const Address& base, const Operand& index, int64_t bytes, bool is_signed);
   Operand Plain(const Address& address);  // in a register, for instructions that add nothing to it
   Operand Index(ValueId index, int lane);
   // A power of two that divides the address, up to kAccessBytesMax.
