@@ -138,7 +138,6 @@ TEST(HopperProduct, MistakesOfAClusterInPtx_AreReported) {
   const auto kernel = (*renderer)->Render(*program, "k", /*no_opt=*/false, nullptr);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   ASSERT_TRUE(absl::StrContains(kernel->object, ".reqnctapercluster 2, 1, 1"));
-  const std::string meets = "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;";
   struct Planted {
     const char* name;
     size_t at;
@@ -146,6 +145,11 @@ TEST(HopperProduct, MistakesOfAClusterInPtx_AreReported) {
     const char* report;
   };
   const std::string& ptx = kernel->object;
+  constexpr char kEndOfMeeting[] = "barrier.cluster.wait.acquire;";
+  const size_t meeting = ptx.find("barrier.cluster.arrive.release;");
+  ASSERT_NE(meeting, std::string::npos);
+  const std::string meets =
+      ptx.substr(meeting, ptx.find(kEndOfMeeting, meeting) + sizeof kEndOfMeeting - 1 - meeting);
   const size_t multicast = ptx.find(".multicast::cluster");
   ASSERT_NE(multicast, std::string::npos);
   const size_t comma = ptx.rfind(", ", ptx.find(';', multicast));

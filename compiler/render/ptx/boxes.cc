@@ -55,8 +55,7 @@ void PtxPrinter::BoxCopy(ValueId n) {
       absl::StrCat("cp.async.bulk.tensor.", rank,
                    "d.shared::cluster.global.mbarrier::complete_tx::bytes");
   if (i.imm[0] == 0) return text_.Line(op, " ", own, ", ", box, ", ", barrier);
-  const Operand ranks = text_.Value("mov.b16", Width::k16, {Integer(i.imm[0], Width::k16)});
-  text_.Line(op, ".multicast::cluster ", own, ", ", box, ", ", barrier, ", ", ranks);
+  text_.Line(op, ".multicast::cluster ", own, ", ", box, ", ", barrier, ", ", i.imm[0]);
 }
 
 void PtxPrinter::PrintBarrier(ValueId n) {

@@ -170,6 +170,7 @@ void PtxPrinter::OpenMemories() {
   for (const Instruction& i : program_.code) {
     if (i.code == Code::kStore && at(i.src[0]).code == Code::kBuffer)
       written_[static_cast<size_t>(at(i.src[0]).imm[0])] = true;
+    if (i.code == Code::kGroupMma) accumulators_.insert(i.src[0]);
     if (i.code == Code::kBoxStore)
       written_[program_.maps[static_cast<size_t>(at(i.src[2]).imm[0])].slot] = true;
   }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -220,6 +221,7 @@ class PtxPrinter {
   std::vector<Values> values_;    // by instruction
   absl::flat_hash_map<ValueId, Address> shared_bases_;  // of memory of the block
   absl::flat_hash_map<ValueId, Elements> privates_;
+  absl::flat_hash_set<ValueId> accumulators_;  // of these, those of WGMMA
   absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
   std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
 

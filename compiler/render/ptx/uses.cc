@@ -17,6 +17,33 @@ bool PassesOn(const program::Instruction& i) {
   return i.code != Code::kAlu || !IsFloat(i.dtype) || i.op == Op::kWhere;
 }
 
+// Which sources of an instruction are indices that become part of an address; each comes behind its
+// memory.
+struct IndexOperands {
+  int count = 0;
+  int places[2] = {};
+  bool swizzled = false;
+};
+IndexOperands IndexOperandsOf(const program::Instruction& i) {
+  switch (i.code) {
+    case Code::kStore: return {1, {1}, i.imm[0] != 0};
+    case Code::kLdmatrix: return {1, {1}, i.imm[0] == 2};
+    case Code::kCopy:
+      if (i.imm[2] != 0) return {1, {1}, true};
+      return {2, {1, 3}};
+    case Code::kLoad:
+    case Code::kBarrierInit:
+    case Code::kBarrierExpect:
+    case Code::kBarrierArrive:
+    case Code::kBarrierWait:
+    case Code::kBoxStore:
+    case Code::kClusterLoad: return {1, {1}};
+    case Code::kBoxLoad: return {2, {1, 3}};
+    case Code::kGroupMma: return {2, {2, 4}};
+    default: return {};
+  }
+}
+
 }  // namespace
 
 PtxPrinter::ValueId PtxPrinter::ProductIn(ValueId sum) const {
@@ -45,9 +72,20 @@ absl::InlinedVector<PtxPrinter::ValueId, 4> PtxPrinter::SourcesOf(ValueId n) con
   if (const ValueId product = ProductIn(n); product >= 0)
     return {at(product).src[0], at(product).src[1], i.src[i.src[0] == product ? 1 : 0]};
   absl::InlinedVector<ValueId, 4> sources = i.src;
-  if ((i.code == Code::kLoad || i.code == Code::kStore) && at(i.src[1]).lanes == 1 &&
-      !IsPrivate(i.src[0]) && !(i.code == Code::kStore && i.imm[0] != 0))
-    sources[1] = WithoutConstants(i.src[1]).first;
+  const IndexOperands indices = IndexOperandsOf(i);
+  for (int k = 0; k < indices.count; ++k) {
+    const auto place = static_cast<size_t>(indices.places[k]);
+    const ValueId memory = i.src[place - 1], index = i.src[place];
+    if (at(index).lanes > 1 || IsPrivate(memory)) continue;
+    if (!indices.swizzled) {
+      sources[place] = WithoutConstants(index).first;
+      continue;
+    }
+    const SwizzledParts parts = PartsOf(index, ByteWidth(at(memory).dtype));
+    sources[place] = memory;
+    for (const auto* list : {&parts.whole, &parts.rows, &parts.pieces})
+      sources.insert(sources.end(), list->begin(), list->end());
+  }
   return sources;
 }
 

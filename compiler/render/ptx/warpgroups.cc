@@ -79,10 +79,7 @@ void PtxPrinter::GroupProduct(ValueId n) {
 
 bool PtxPrinter::IsAccumulator(ValueId value) const {
   const Instruction& load = at(value);
-  return load.code == Code::kLoad && load.lanes == 1 && IsPrivate(load.src[0]) &&
-         std::ranges::any_of(program_.code, [&](const Instruction& i) {
-           return i.code == Code::kGroupMma && i.src[0] == load.src[0];
-         });
+  return load.code == Code::kLoad && load.lanes == 1 && accumulators_.contains(load.src[0]);
 }
 
 // Where a conversion to f16 reads an accumulator in a loop, ptxas 13.0 waits for each product
