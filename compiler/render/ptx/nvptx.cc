@@ -37,7 +37,7 @@ class Renderer : public NvptxRenderer {
   Renderer(Target target, const char* ptx) : target_(std::move(target)), ptx_(ptx) {}
 
   absl::StatusOr<CompiledKernel> Render(const program::Program& program,
-                                        const std::string& symbol, bool, std::string*) override {
+                                        const std::string& symbol) const override {
     CompiledKernel out = LaunchShapeOf(program, symbol, CompiledKernel::Form::kPtx);
     // Of CUDA: the grid's first axis.
     constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;
@@ -81,7 +81,7 @@ class Renderer : public NvptxRenderer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakePtxRenderer(Target target) {
+absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target) {
   if (target.kind != TargetKind::kCuda)
     return absl::InvalidArgumentError("a target of another kind than CUDA");
   const auto* const processor =
