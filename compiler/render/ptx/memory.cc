@@ -39,7 +39,8 @@ Operand PtxPrinter::Index(ValueId index, int lane) {
   return element;
 }
 
-Address PtxPrinter::Behind(const Address& base, const Operand& index, int64_t bytes) {
+Address PtxPrinter::Behind(const Address& base, const Operand& index, int64_t bytes,
+                           bool is_signed) {
   if (index.IsConstant())
     return {base.base, base.offset + static_cast<int64_t>(index.bits) * bytes};
   const Operand first = InRegister(base.base);
@@ -49,30 +50,25 @@ Address PtxPrinter::Behind(const Address& base, const Operand& index, int64_t by
         index.width == Width::k64 ? Cast(index, DType::kU64, DType::kU32) : index;
     return {text_.Value("mad.lo.s32", Width::k32, {low, width, first}), base.offset};
   }
-  return {text_.Value(index.width == Width::k64 ? "mad.lo.s64" : "mad.wide.s32", Width::k64,
-                      {index, width, first}),
-          base.offset};
+  // A product and a sum: of MAD the assembler makes more instructions (sm_90, ptxas 13.0).
+  const Operand place =
+      index.width == Width::k64
+          ? text_.Value("mul.lo.s64", Width::k64, {index, Integer(bytes, Width::k64)})
+          : text_.Value(is_signed ? "mul.wide.s32" : "mul.wide.u32", Width::k64, {index, width});
+  return {text_.Value("add.s64", Width::k64, {first, place}), base.offset};
 }
 
 // Constants that an index adds are in the instruction: accesses that differ by them share what is
 // before.
 Address PtxPrinter::AddressOf(ValueId memory, ValueId index, int lane) {
   const int64_t width = ByteWidth(at(memory).dtype);
-  if (at(index).lanes > 1) return Behind(BaseOf(memory), AsPrinted(index, lane), width);
+  const auto is_signed = [&](ValueId n) { return bounds_[static_cast<size_t>(n)].min < 0; };
+  if (at(index).lanes > 1)
+    return Behind(BaseOf(memory), AsPrinted(index, lane), width, is_signed(index));
   const auto [first, constant] = WithoutConstants(index);
-  const auto [known, is_new] = addresses_.try_emplace({memory, first});
-  if (is_new) {
-    known->second = Behind(BaseOf(memory), AsPrinted(first, 0), width);
-    known_addresses_.emplace_back(memory, first);
-  }
-  Address address = known->second;
+  Address address = ElementAddress(memory, first);
   address.offset += (constant + lane) * width;
-  // The instruction has room for 32 bits.
-  if (address.offset != static_cast<int32_t>(address.offset))
-    address = {text_.Value("add.s64", Width::k64,
-                           {InRegister(address.base), Integer(address.offset, Width::k64)}),
-               0};
-  return address;
+  return NearAddress(memory, first, address);
 }
 
 Operand PtxPrinter::Plain(const Address& address) {

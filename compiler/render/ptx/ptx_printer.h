@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -111,13 +112,23 @@ class PtxPrinter {
   bool IsComputedSmall(ValueId n) const;
   Operand SmallArithmetic(ValueId n, int lane);
 
+  // ---- addresses of elements (addresses.cc)
+  Address ElementAddress(ValueId memory, ValueId index);
+  Address NearAddress(ValueId memory, ValueId index, Address address);
+  int LoopsAround(ValueId value) const;
+  std::vector<ValueId> TermsOf(ValueId index) const;
+  struct TermSum {
+    bool fits = false, is_signed = false;  // in 32 bits
+  };
+  TermSum SumOf(absl::Span<const ValueId> terms) const;
+
   // ---- memory (memory.cc)
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
   // Of an element: `lane` elements behind the index if that is a scalar.
   Address AddressOf(ValueId memory, ValueId index, int lane = 0);
   Address BaseOf(ValueId memory) const;
   // `index` elements of so many bytes behind `base`.
-  Address Behind(const Address& base, const Operand& index, int64_t bytes);
+  Address Behind(const Address& base, const Operand& index, int64_t bytes, bool is_signed);
   Operand Plain(const Address& address);  // in a register, for instructions that add nothing to it
   Operand Index(ValueId index, int lane);
   // A power of two that divides the address, up to kAccessBytesMax.
@@ -226,8 +237,10 @@ class PtxPrinter {
   std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
 
   // Addresses of the elements that indices name, without their constants, in scopes that are open.
-  absl::flat_hash_map<std::pair<ValueId, ValueId>, Address> addresses_;
-  std::vector<std::pair<ValueId, ValueId>> known_addresses_;
+  // Or so many bytes behind that.
+  using AddressKey = std::tuple<ValueId, ValueId, int64_t>;
+  absl::flat_hash_map<AddressKey, Address> addresses_;
+  std::vector<AddressKey> known_addresses_;
 
   struct Scope {
     int begin = 0, end = 0;  // labels; 0: a loop of one pass
