@@ -35,7 +35,7 @@ constexpr int kComputeUnits = 96;
 absl::StatusOr<CompiledKernel> Rendered(const program::Program& program, const std::string& arch) {
   OB_ASSIGN_OR_RETURN(const auto renderer,
                       render::MakeAmdgpuRenderer(AmdTarget(arch, kComputeUnits)));
-  return renderer->Render(program, "k", /*no_opt=*/false, nullptr);
+  return renderer->Render(program, "k");
 }
 
 void ExpectIsAnObject(const CompiledKernel& kernel) {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "compiler/copies.h"
 #include "compiler/render/launch_shape.h"
+#include "compiler/render/ptx/join_accesses.h"
 #include "compiler/render/ptx/ptx_printer.h"
 
 namespace outboard::render {
@@ -36,7 +37,7 @@ class Renderer : public NvptxRenderer {
   Renderer(Target target, const char* ptx) : target_(std::move(target)), ptx_(ptx) {}
 
   absl::StatusOr<CompiledKernel> Render(const program::Program& program,
-                                        const std::string& symbol, bool, std::string*) override {
+                                        const std::string& symbol) const override {
     CompiledKernel out = LaunchShapeOf(program, symbol, CompiledKernel::Form::kPtx);
     // Of CUDA: the grid's first axis.
     constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;
@@ -67,7 +68,7 @@ class Renderer : public NvptxRenderer {
           "device ", target_.name, " has no room for ", out.blocks[0], " blocks of ",
           out.threads[0], " threads with ", out.shared_bytes, " bytes; a block may have ",
           kThreadsMax, " threads and ", shared_bytes_max, " bytes"));
-    OB_ASSIGN_OR_RETURN(const std::string kernel, PtxPrinter(program, target_).Run(symbol));
+    OB_ASSIGN_OR_RETURN(const std::string kernel, PtxPrinter(JoinAccesses(program), target_).Run(symbol));
     out.object = absl::StrCat(".version ", HasSmallProducts(program) ? kPtxOfSmallProducts : ptx_,
                               "\n.target ", target_.arch, "\n.address_size 64\n", kernel);
     return out;
@@ -80,7 +81,7 @@ class Renderer : public NvptxRenderer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakePtxRenderer(Target target) {
+absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target) {
   if (target.kind != TargetKind::kCuda)
     return absl::InvalidArgumentError("a target of another kind than CUDA");
   const auto* const processor =

@@ -1,11 +1,37 @@
-// The renderer that prints PTX itself.
+// Renders programs as PTX text: for NVIDIA's GPUs from sm_80 on. Needs no LLVM, no GPU, no driver
+// and nothing of the vendor's.
+//
+// A block of the program is a block of threads. No instruction carries a flag that changes the
+// meaning of docs/semantics.md: divisions and roots are rounded correctly, subnormal numbers are
+// kept, and a product and a sum are one instruction only where the program allows it.
 #pragma once
 
-#include "compiler/render/llvm/nvptx.h"
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/compiled_kernel.h"
+#include "compiler/program/program.h"
+#include "compiler/target.h"
 
 namespace outboard::render {
 
-// As MakeNvptxRenderer.
-absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakePtxRenderer(Target target);
+// The renderer for one kind of GPU. Threads: any number at a time.
+class NvptxRenderer {
+ public:
+  virtual ~NvptxRenderer() = default;
+
+  // Returns a kernel of Form::kPtx, as compiled_kernel.h specifies, without its estimates.
+  // Errors: UNIMPLEMENTED       an operation without code for its type; fp64 where the target has
+  //                             none; private memory that cannot become registers
+  //         RESOURCE_EXHAUSTED  more threads or shared memory than a block may have
+  //         OUT_OF_RANGE        more copies than a launch has parameters for
+  virtual absl::StatusOr<CompiledKernel> Render(const program::Program& program,
+                                                const std::string& symbol) const = 0;
+};
+
+// Errors: INVALID_ARGUMENT  a target of another kind, or whose `arch` is none of sm_80, sm_89,
+//                           sm_90 and sm_90a
+absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target);
 
 }  // namespace outboard::render
