@@ -179,10 +179,12 @@ Operand PtxPrinter::Unpacked(const Operand& word, int k, DType dtype) {
 Operand PtxPrinter::PackedWord(ValueId value, int lane, int count, DType dtype) {
   const int width = ByteWidth(dtype);
   if (width >= kWordBytes) return Lane(value, lane);
-  const int packed = kWordBytes / width;
-  if (const auto known = packed_.find(value);
-      known != packed_.end() && count == packed && lane % packed == 0)
-    return known->second[static_cast<size_t>(lane / packed)];
+  const int packed = kWordBytes / width, place = lane % packed;
+  if (const auto known = packed_.find(value); known != packed_.end() && place + count <= packed) {
+    const Operand& word = known->second[static_cast<size_t>(lane / packed)];
+    if (place == 0) return word;
+    return text_.Value("shr.u32", Width::k32, {word, Integer(8 * width * place)});
+  }
   if (count == 1) return ToMemory(Lane(value, lane), dtype);
   const bool constant = [&] {
     for (int k = 0; k < count; ++k)
