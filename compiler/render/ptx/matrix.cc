@@ -45,13 +45,7 @@ void PtxPrinter::FindTakenApart() {
       if (width >= kWordBytes) continue;
       const bool is_fragment = i.code == Code::kMma && s < 2;
       const bool is_bits = i.code == Code::kBitcast && i.dtype == DType::kU32;
-      bool is_stored = i.code == Code::kStore && s == 2 && !IsPrivate(i.src[0]) &&
-                       (i.src.size() < 4 || at(i.src[3]).lanes == 1);
-      for (int lane = 0; is_stored && lane < at(source).lanes;) {
-        const int count = Together(i.src[0], i.src[1], lane, at(source).lanes);
-        is_stored = count * width >= kWordBytes;
-        lane += count;
-      }
+      const bool is_stored = i.code == Code::kStore && s == 2 && !IsPrivate(i.src[0]);
       if (!is_fragment && !is_bits && !is_stored)
         taken_apart_[static_cast<size_t>(source)] = true;
     }

@@ -66,19 +66,9 @@ Address PtxPrinter::AddressOf(ValueId memory, ValueId index, int lane) {
   if (at(index).lanes > 1)
     return Behind(BaseOf(memory), AsPrinted(index, lane), width, is_signed(index));
   const auto [first, constant] = WithoutConstants(index);
-  const auto [known, is_new] = addresses_.try_emplace({memory, first});
-  if (is_new) {
-    known->second = Behind(BaseOf(memory), AsPrinted(first, 0), width, is_signed(first));
-    known_addresses_.emplace_back(memory, first);
-  }
-  Address address = known->second;
+  Address address = ElementAddress(memory, first);
   address.offset += (constant + lane) * width;
-  // The instruction has room for 32 bits.
-  if (address.offset != static_cast<int32_t>(address.offset))
-    address = {text_.Value("add.s64", Width::k64,
-                           {InRegister(address.base), Integer(address.offset, Width::k64)}),
-               0};
-  return address;
+  return NearAddress(memory, first, address);
 }
 
 Operand PtxPrinter::Plain(const Address& address) {
@@ -189,10 +179,12 @@ Operand PtxPrinter::Unpacked(const Operand& word, int k, DType dtype) {
 Operand PtxPrinter::PackedWord(ValueId value, int lane, int count, DType dtype) {
   const int width = ByteWidth(dtype);
   if (width >= kWordBytes) return Lane(value, lane);
-  const int packed = kWordBytes / width;
-  if (const auto known = packed_.find(value);
-      known != packed_.end() && count == packed && lane % packed == 0)
-    return known->second[static_cast<size_t>(lane / packed)];
+  const int packed = kWordBytes / width, place = lane % packed;
+  if (const auto known = packed_.find(value); known != packed_.end() && place + count <= packed) {
+    const Operand& word = known->second[static_cast<size_t>(lane / packed)];
+    if (place == 0) return word;
+    return text_.Value("shr.u32", Width::k32, {word, Integer(8 * width * place)});
+  }
   if (count == 1) return ToMemory(Lane(value, lane), dtype);
   const bool constant = [&] {
     for (int k = 0; k < count; ++k)

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -110,6 +111,16 @@ class PtxPrinter {
   bool IsSmall(ValueId n) const;  // an i64 that fits in 32 bits, and is printed so
   bool IsComputedSmall(ValueId n) const;
   Operand SmallArithmetic(ValueId n, int lane);
+
+  // ---- addresses of elements (addresses.cc)
+  Address ElementAddress(ValueId memory, ValueId index);
+  Address NearAddress(ValueId memory, ValueId index, Address address);
+  int LoopsAround(ValueId value) const;
+  std::vector<ValueId> TermsOf(ValueId index) const;
+  struct TermSum {
+    bool fits = false, is_signed = false;  // in 32 bits
+  };
+  TermSum SumOf(absl::Span<const ValueId> terms) const;
 
   // ---- memory (memory.cc)
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
@@ -226,8 +237,10 @@ class PtxPrinter {
   std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
 
   // Addresses of the elements that indices name, without their constants, in scopes that are open.
-  absl::flat_hash_map<std::pair<ValueId, ValueId>, Address> addresses_;
-  std::vector<std::pair<ValueId, ValueId>> known_addresses_;
+  // Or so many bytes behind that.
+  using AddressKey = std::tuple<ValueId, ValueId, int64_t>;
+  absl::flat_hash_map<AddressKey, Address> addresses_;
+  std::vector<AddressKey> known_addresses_;
 
   struct Scope {
     int begin = 0, end = 0;  // labels; 0: a loop of one pass
