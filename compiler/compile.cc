@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/copies.h"
@@ -21,9 +22,9 @@
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
 #include "compiler/render/llvm/amdgpu/amdgpu.h"
-#include "compiler/render/llvm/nvptx.h"
 #include "compiler/render/llvm/x86.h"
 #include "compiler/render/opencl_c.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "compiler/starting_opts.h"
 
 namespace outboard {
@@ -193,17 +194,11 @@ absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOpt
 }
 
 // By the renderer of one of the kinds of GPUs.
-template <typename Renderer>
-absl::StatusOr<CompiledKernel> CompileForGpu(
-    const absl::StatusOr<std::unique_ptr<Renderer>>& made, const UOp* sink,
-    const CompileOptions& options) {
-  OB_RETURN_IF_ERROR(made.status());
-  Renderer& renderer = **made;
+using Render = absl::FunctionRef<absl::StatusOr<CompiledKernel>(const program::Program&)>;
+absl::StatusOr<CompiledKernel> CompileForGpu(const UOp* sink, const CompileOptions& options,
+                                             Render render_program) {
   OB_ASSIGN_OR_RETURN(Lowered lowered, MakeProgram(sink, options));
-  std::string ir;
-  const auto render = [&] {
-    return renderer.Render(lowered.program, kSymbol, options.no_opt, options.dump ? &ir : nullptr);
-  };
+  const auto render = [&] { return render_program(lowered.program); };
   absl::StatusOr<CompiledKernel> rendered = render();
   // Our own choice may need more registers than we counted; the plain threads that come last need
   // few.
@@ -229,8 +224,7 @@ absl::StatusOr<CompiledKernel> CompileForGpu(
   out.bytes = lowered.bytes * out.copies;
   if (options.dump) {
     const bool is_text = out.form == CompiledKernel::Form::kPtx;
-    std::fprintf(stderr, "%s%s%s\n", lowered.dump.c_str(), ir.c_str(),
-                 is_text ? out.object.c_str() : "");
+    std::fprintf(stderr, "%s%s\n", lowered.dump.c_str(), is_text ? out.object.c_str() : "");
   }
   return out;
 }
@@ -244,7 +238,7 @@ absl::StatusOr<CompileOptions> Resolved(CompileOptions options) {
 
 }  // namespace
 
-// One of LLVM's code generators.
+// One of the renderers.
 struct Compiler::Generator {
   absl::Status status;  // of the options
   absl::StatusOr<std::unique_ptr<render::X86Renderer>> x86;
@@ -276,8 +270,21 @@ absl::StatusOr<CompiledKernel> Compiler::Compile(const UOp* sink) {
   OB_RETURN_IF_ERROR(generator_->status);
   switch (options_.target.kind) {
     case TargetKind::kOpenCl: return CompileToOpenCl(sink, options_);
-    case TargetKind::kCuda: return CompileForGpu(generator_->nvptx, sink, options_);
-    case TargetKind::kAmd: return CompileForGpu(generator_->amdgpu, sink, options_);
+    case TargetKind::kCuda:
+      OB_RETURN_IF_ERROR(generator_->nvptx.status());
+      return CompileForGpu(sink, options_, [&](const program::Program& program) {
+        return (*generator_->nvptx)->Render(program, kSymbol);
+      });
+    case TargetKind::kAmd:
+      OB_RETURN_IF_ERROR(generator_->amdgpu.status());
+      return CompileForGpu(sink, options_, [&](const program::Program& program) {
+        std::string ir;
+        auto rendered = (*generator_->amdgpu)
+                            ->Render(program, kSymbol, options_.no_opt,
+                                     options_.dump ? &ir : nullptr);
+        std::fputs(ir.c_str(), stderr);
+        return rendered;
+      });
     case TargetKind::kCpu: break;
   }
   OB_RETURN_IF_ERROR(generator_->x86.status());

@@ -1,4 +1,5 @@
 // The list of passes; their code is in passes/.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,8 +35,14 @@ absl::StatusOr<Program> RunPasses(absl::StatusOr<Program> lowered, bool lanes,
     OB_RETURN_IF_ERROR(after("unroll", Phase::kExpanding));
     program = Vectorize(program);
     OB_RETURN_IF_ERROR(after("vectorize", Phase::kFinal));
+  }
+  // The epilogues of warpgroups access consecutive elements one by one.
+  if (lanes ||
+      std::ranges::any_of(program.code, [](const auto& i) { return IsHopper(i.code); })) {
     program = AddressForm(program);
     OB_RETURN_IF_ERROR(after("address form", Phase::kFinal));
+  }
+  if (lanes) {
     program = NarrowLanes(program);
     OB_RETURN_IF_ERROR(after("narrow lanes", Phase::kFinal));
   }

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::bench {
@@ -84,7 +84,7 @@ absl::StatusOr<Conformance> CompareProducts(runtime::Device& device,
     OB_ASSIGN_OR_RETURN(const program::Program program,
                         MakeHopperProduct(one.product, one.tile, one.epilogue));
     OB_ASSIGN_OR_RETURN(const CompiledKernel kernel,
-                        renderer->Render(program, "k", /*no_opt=*/false, nullptr));
+                        renderer->Render(program, "k"));
     const Results results = OnBoth(device, kernel, InputsOf(one));
     ++conformance.compared;
     // Bits of sums that are not exact depend on how much a unit cuts off.

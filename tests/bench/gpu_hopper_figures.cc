@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "base/check.h"
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "tests/bench/gpu_machine_code.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/whole_product.h"
@@ -99,7 +99,7 @@ absl::StatusOr<GpuHopperFigures> MeasureGpuHopper() {
     OB_ASSIGN_OR_RETURN(const program::Program program,
                         MakeHopperProduct(each.product, each.tile, each.epilogue));
     OB_ASSIGN_OR_RETURN(const CompiledKernel kernel,
-                        renderer->Render(program, "k", /*no_opt=*/false, nullptr));
+                        renderer->Render(program, "k"));
     if (ptxas.empty()) continue;
     OB_ASSIGN_OR_RETURN(const int64_t spilled, test::Assemble(ptxas, kernel.object, kHopperArch));
     figures.spill_bytes = figures.spill_bytes.value_or(0) + spilled;

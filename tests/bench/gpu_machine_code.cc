@@ -40,7 +40,9 @@ std::vector<CodeLoop> LoopsWith(const std::string& product, const std::string& l
   }
   std::vector<CodeLoop> loops;
   for (size_t end = 0; end < lines.size(); ++end) {
-    if (!absl::StrContains(lines[end], "BRA")) continue;
+    // Without a condition it leaves what the assembler has moved behind the kernel: waiting once
+    // more.
+    if (!absl::StrContains(lines[end], "BRA") || !absl::StrContains(lines[end], "@")) continue;
     for (const auto& [label, begin] : labels) {
       if (begin > end || !absl::StrContains(lines[end], absl::StrCat("(", label, ")"))) continue;
       const auto products =

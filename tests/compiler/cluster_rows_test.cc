@@ -19,7 +19,7 @@
 #include "compiler/program/expand.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "compiler/search/neighbours.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/kernel_check.h"

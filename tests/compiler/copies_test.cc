@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/ir/encoding.h"
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "compiler/schedule/launches/group.h"
 #include "compiler/schedule/launches/slots.h"
 #include "tests/compiler/hopper_run.h"
@@ -109,7 +109,7 @@ TEST(Copies, OfAProductByWarpgroups_HaveViewsOfTheirOwn) {
   auto program = MakeHopperProduct(test.product, test.tile, test.epilogue);
   ASSERT_TRUE(program.ok()) << program.status();
   program->copies = 3;
-  const auto kernel = renderer->Render(*program, "k", /*no_opt=*/false, nullptr);
+  const auto kernel = renderer->Render(*program, "k");
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   ASSERT_FALSE(kernel->maps.empty());
   const std::vector<std::string> one = InputsOf(test);

@@ -15,7 +15,7 @@
 #include "compiler/copies.h"
 #include "compiler/program/program.h"
 #include "compiler/render/launch_shape.h"
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_check.h"

@@ -18,7 +18,7 @@
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/interpret.h"
 #include "compiler/proof/in_range.h"
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "compiler/starting_opts.h"
 #include "tests/compiler/conv_kernels.h"
 #include "tests/compiler/hopper_edit.h"
@@ -83,7 +83,7 @@ void CheckConv(const ConvTest& test, Of of) {
   }
   const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90a", 132)));
   const CompiledKernel compiled =
-      ValueOrDie(renderer->Render(*program, "k", /*no_opt=*/false, nullptr));
+      ValueOrDie(renderer->Render(*program, "k"));
   EXPECT_EQ(compiled.object.find(".local"), std::string::npos);
   Buffers got = start;
   const absl::Status ran = RunOnPtxMachine(compiled, got);
@@ -206,7 +206,7 @@ TEST(HopperConv, LargeTiles_SpillNothing) {
           ValueOrDie(program::ExpandHopper(planned->kernel, planned->plan));
       const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90a", 132)));
       const CompiledKernel compiled =
-          ValueOrDie(renderer->Render(program, "k", /*no_opt=*/false, nullptr));
+          ValueOrDie(renderer->Render(program, "k"));
       const Assembled assembled = ValueOrDie(AssembleKernel(ptxas, compiled.object, "sm_90a"));
       EXPECT_EQ(assembled.spill_bytes + assembled.stack_bytes + assembled.warnings, 0);
     }
@@ -309,7 +309,7 @@ TEST(HopperConv, MistakesInPtx_AreFoundInEveryOrder) {
   const program::Program program = ValueOrDie(program::ExpandHopper(planned.kernel, planned.plan));
   const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90a", 132)));
   const CompiledKernel right =
-      ValueOrDie(renderer->Render(program, "k", /*no_opt=*/false, nullptr));
+      ValueOrDie(renderer->Render(program, "k"));
   struct Planted {
     const char* name;
     const char *from, *to;

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "base/check.h"
 #include "compiler/compile.h"
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "runtime/device.h"
 #include "runtime/devices.h"
 #include "tests/compiler/hopper_run.h"
@@ -33,7 +33,7 @@ class HopperDevice : public ::testing::Test {
     const auto program = MakeHopperProduct(test.product, test.tile, test.epilogue);
     OB_CHECK(program.ok());
     const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
-    auto kernel = (*renderer)->Render(*program, "k", /*no_opt=*/false, nullptr);
+    auto kernel = (*renderer)->Render(*program, "k");
     OB_CHECK(kernel.ok());
     return *std::move(kernel);
   }

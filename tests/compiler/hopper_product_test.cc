@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/whole_product.h"
@@ -44,7 +44,7 @@ TEST(HopperProduct, OnThePtxMachine_IsTheSumWithoutAReport) {
     SCOPED_TRACE(test.name);
     const auto program = MakeHopperProduct(test.product, test.tile, test.epilogue);
     ASSERT_TRUE(program.ok()) << program.status();
-    const auto kernel = (*renderer)->Render(*program, "k", /*no_opt=*/false, nullptr);
+    const auto kernel = (*renderer)->Render(*program, "k");
     ASSERT_TRUE(kernel.ok()) << kernel.status();
     std::vector<std::string> buffers = test::InputsOf(test);
     const absl::Status ran = test::RunOnPtxMachine(*kernel, buffers);
@@ -71,7 +71,7 @@ TEST(HopperProduct, TheBoundOfFullDigits_FindsSumsWithoutLowParts) {
     ASSERT_TRUE(program.ok()) << program.status();
     std::vector<std::string> buffers = test::InputsOf(test);
     ASSERT_EQ(test::RunOnPtxMachine(
-                  *(*renderer)->Render(*program, "k", /*no_opt=*/false, nullptr), buffers),
+                  *(*renderer)->Render(*program, "k"), buffers),
               absl::OkStatus());
     EXPECT_NE(test::DifferenceOf(test, buffers), "");
     ++found;
@@ -98,7 +98,7 @@ TEST(HopperProduct, SumsOfFewDigits_AreWithinTheirBound) {
                           .c_dtype = DType::kF32};
     const auto program = MakeHopperProduct(p, {.columns = 64});
     ASSERT_TRUE(program.ok()) << program.status();
-    const auto kernel = (*renderer)->Render(*program, "k", /*no_opt=*/false, nullptr);
+    const auto kernel = (*renderer)->Render(*program, "k");
     ASSERT_TRUE(kernel.ok()) << kernel.status();
     std::vector<std::string> buffers = {std::string(static_cast<size_t>(p.m * p.n * 4), '\0'),
                                         std::string(static_cast<size_t>(p.m * p.k * width), '\0'),
@@ -135,10 +135,9 @@ TEST(HopperProduct, MistakesOfAClusterInPtx_AreReported) {
   const auto program = MakeHopperProduct(test.product, test.tile);
   ASSERT_TRUE(program.ok()) << program.status();
   const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
-  const auto kernel = (*renderer)->Render(*program, "k", /*no_opt=*/false, nullptr);
+  const auto kernel = (*renderer)->Render(*program, "k");
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   ASSERT_TRUE(absl::StrContains(kernel->object, ".reqnctapercluster 2, 1, 1"));
-  const std::string meets = "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;";
   struct Planted {
     const char* name;
     size_t at;
@@ -146,6 +145,11 @@ TEST(HopperProduct, MistakesOfAClusterInPtx_AreReported) {
     const char* report;
   };
   const std::string& ptx = kernel->object;
+  constexpr char kEndOfMeeting[] = "barrier.cluster.wait.acquire;";
+  const size_t meeting = ptx.find("barrier.cluster.arrive.release;");
+  ASSERT_NE(meeting, std::string::npos);
+  const std::string meets =
+      ptx.substr(meeting, ptx.find(kEndOfMeeting, meeting) + sizeof kEndOfMeeting - 1 - meeting);
   const size_t multicast = ptx.find(".multicast::cluster");
   ASSERT_NE(multicast, std::string::npos);
   const size_t comma = ptx.rfind(", ", ptx.find(';', multicast));

@@ -10,7 +10,7 @@
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
 #include "compiler/proof/program_range.h"
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/ptx_run.h"
@@ -289,7 +289,7 @@ void RunBoth(const Program& program, const Buffers& start,
   }
   const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
   ASSERT_TRUE(renderer.ok()) << renderer.status();
-  const auto kernel = (*renderer)->Render(program, "k", /*no_opt=*/false, nullptr);
+  const auto kernel = (*renderer)->Render(program, "k");
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   Buffers buffers = start;
   const absl::Status ran = test::RunOnPtxMachine(*kernel, buffers);
@@ -455,7 +455,7 @@ TEST(HopperProgram, AProductOfHalvesInRegisters_IsThatOfTheirNumbers) {
       }
       const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
       ASSERT_TRUE(renderer.ok());
-      const auto kernel = (*renderer)->Render(program, "k", /*no_opt=*/false, nullptr);
+      const auto kernel = (*renderer)->Render(program, "k");
       ASSERT_TRUE(kernel.ok()) << kernel.status();
       Buffers got = start;
       const absl::Status ran = test::RunOnPtxMachine(*kernel, got);
@@ -467,7 +467,7 @@ TEST(HopperProgram, AProductOfHalvesInRegisters_IsThatOfTheirNumbers) {
 TEST(HopperProgram, OtherTargets_RefuseItByName) {
   const auto sm90 = render::MakeNvptxRenderer(CudaTarget("sm_90", 132));
   const absl::Status status =
-      (*sm90)->Render(StoredTile(), "k", /*no_opt=*/false, nullptr).status();
+      (*sm90)->Render(StoredTile(), "k").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_TRUE(absl::StrContains(status.message(), "sm_90 has no form for")) << status;
 }

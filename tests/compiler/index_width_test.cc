@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "compiler/program/program.h"
 #include "compiler/program/spec.h"
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "tests/gpu/ptx/machine.h"
 
 namespace outboard::test {
@@ -94,7 +94,7 @@ CompiledKernel Rendered(const Case& c) {
   const program::Program program = b.Take(2);
   EXPECT_EQ(program::CheckProgram(program, "none", program::Phase::kFinal), absl::OkStatus());
   const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90", 132)));
-  return ValueOrDie(renderer->Render(program, "k", /*no_opt=*/false, nullptr));
+  return ValueOrDie(renderer->Render(program, "k"));
 }
 
 // Runs it for `var`, with memory for [first, end) of the elements alone, each its own number less

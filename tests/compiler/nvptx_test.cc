@@ -1,7 +1,7 @@
 // Programs as PTX: run on the PTX machine against a walk of their kernel, and assembled by NVIDIA's
 // assembler where there is one. codegen_test's kernels run there too (OUTBOARD_CHECK_PTX).
 // OUTBOARD_KERNELS=n: so many random kernels; OUTBOARD_SEED=n: kernel n alone.
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ constexpr int kMultiprocessors = 132;
 absl::StatusOr<CompiledKernel> Rendered(const Program& program, const std::string& arch = "sm_90") {
   OB_ASSIGN_OR_RETURN(const auto renderer,
                       render::MakeNvptxRenderer(CudaTarget(arch, kMultiprocessors)));
-  return renderer->Render(program, "k", /*no_opt=*/false, nullptr);
+  return renderer->Render(program, "k");
 }
 
 // What no kernel may contain: memory of a thread's own, and accesses to an address whose memory is

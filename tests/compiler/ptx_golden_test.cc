@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/whole_product.h"
 
@@ -57,7 +57,7 @@ std::string PtxOf(const Golden& golden) {
                                           .b_by_columns = golden.b_by_columns};
   const auto program = ValueOrDie(MakeHopperProduct(product, {.columns = 64, .stages = 2}));
   const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget(kArch, 132)));
-  return ValueOrDie(renderer->Render(program, "product", /*no_opt=*/false, nullptr)).object;
+  return ValueOrDie(renderer->Render(program, "product")).object;
 }
 
 class PtxGolden : public testing::TestWithParam<Golden> {};

@@ -17,7 +17,7 @@
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
 #include "compiler/proof/in_range.h"
-#include "compiler/render/llvm/nvptx.h"
+#include "compiler/render/ptx/nvptx.h"
 #include "compiler/search/neighbours.h"
 #include "tests/bench/gpu_sector_figures.h"
 #include "tests/compiler/kernel_build.h"
@@ -80,7 +80,7 @@ void ExpectRuns(const UOp* sink, const std::vector<Opt>& opts, const Target& tar
              << PlanToString(planned->kernel, planned->plan) << ToString(pass.program);
   }
   const auto renderer = *render::MakeNvptxRenderer(target);
-  const auto compiled = renderer->Render(*program, "k", /*no_opt=*/false, nullptr);
+  const auto compiled = renderer->Render(*program, "k");
   ASSERT_TRUE(compiled.ok()) << compiled.status() << ToString(*program);
   EXPECT_FALSE(absl::StrContains(compiled->object, ".local")) << compiled->object;
   Buffers got = start;
@@ -302,7 +302,7 @@ TEST(ThreadPlan, Shuffle_GivesEachThreadItsPartnersValue) {
         ASSERT_TRUE(program::Interpret(program, got, {}).ok());
         EXPECT_EQ(got[0], want) << Name(dtype);
         const auto renderer = *render::MakeNvptxRenderer(CudaTarget("sm_80", kMultiprocessors));
-        const auto compiled = renderer->Render(program, "k", /*no_opt=*/false, nullptr);
+        const auto compiled = renderer->Render(program, "k");
         ASSERT_TRUE(compiled.ok()) << compiled.status();
         got = start;
         ASSERT_EQ(RunOnPtxMachine(*compiled, got), absl::OkStatus());

@@ -14,7 +14,6 @@
 
 #include <string>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
@@ -62,47 +61,13 @@ std::string TextOf(const llvm::Module& module) {
   return text;
 }
 
-namespace {
-
-// A list of passes that some are not added to. What they would have needed is still computed for
-// others alone.
-class ShorterList : public llvm::legacy::PassManager {
- public:
-  explicit ShorterList(absl::Span<const absl::string_view> without)
-      : without_(without.begin(), without.end()) {}
-
-  void add(llvm::Pass* pass) override {
-    const llvm::StringRef name = pass->getPassName();
-    if (!without_.contains(absl::string_view(name.data(), name.size())))
-      return llvm::legacy::PassManager::add(pass);
-    left_out_.insert(name.str());
-    delete pass;
-  }
-
-  // A pass that the target does not have; empty if it has all.
-  std::string Unknown() const {
-    for (const std::string& name : without_)
-      if (!left_out_.contains(name)) return name;
-    return {};
-  }
-
- private:
-  const absl::flat_hash_set<std::string> without_;
-  absl::flat_hash_set<std::string> left_out_;
-};
-
-}  // namespace
-
 absl::StatusOr<std::string> EmitFile(llvm::Module& module, llvm::TargetMachine* machine,
-                                     llvm::CodeGenFileType type,
-                                     absl::Span<const absl::string_view> without) {
+                                     llvm::CodeGenFileType type) {
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
-  ShorterList passes(without);
+  llvm::legacy::PassManager passes;
   if (machine->addPassesToEmitFile(passes, stream, nullptr, type))
     return absl::InternalError("LLVM cannot write a kernel's file");
-  if (const std::string unknown = passes.Unknown(); !unknown.empty())
-    return absl::InternalError(absl::StrCat("LLVM has no pass ", unknown, " for this target"));
   passes.run(module);
   return std::string(bytes.begin(), bytes.end());
 }

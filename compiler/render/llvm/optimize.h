@@ -1,5 +1,5 @@
 // What every target does with a module of one kernel: passes over it, and its text or object. What
-// a target does beside that is in its own file (x86.h, nvptx.h, amdgpu/amdgpu.h).
+// a target does beside that is in its own file (x86.h, amdgpu/amdgpu.h).
 #pragma once
 
 #include <llvm/IR/Module.h>
@@ -9,8 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 
 namespace outboard::render {
 
@@ -25,12 +23,9 @@ absl::Status OptimizeInRegisters(llvm::Module& module, llvm::TargetMachine* mach
 // LLVM's own text of the module, for people.
 std::string TextOf(const llvm::Module& module);
 
-// Returns the module as assembler text or as an object. `without` are passes of the target's that
-// are left out, by the names that LLVM prints for them; a name that the target does not have is an
-// error, so that a newer LLVM cannot take one up again unseen.
-// Errors: INTERNAL if the target has no such file, or no such pass.
+// Returns the module as assembler text or as an object. Errors: INTERNAL if the target has no such
+// file.
 absl::StatusOr<std::string> EmitFile(llvm::Module& module, llvm::TargetMachine* machine,
-                                     llvm::CodeGenFileType type,
-                                     absl::Span<const absl::string_view> without = {});
+                                     llvm::CodeGenFileType type);
 
 }  // namespace outboard::render

@@ -18,7 +18,7 @@
 #include "compiler/program/program.h"
 #include "compiler/render/llvm/alu.h"
 #include "compiler/render/llvm/scope_printer.h"
-#include "compiler/render/llvm/value_bounds.h"
+#include "compiler/render/value_bounds.h"
 
 namespace outboard::render {
 

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/render/launch_shape.h"
-#include "compiler/render/llvm/gpu_printer.h"
+#include "compiler/render/llvm/amdgpu/gpu_printer.h"
 #include "compiler/render/llvm/optimize.h"
 
 namespace outboard::render {
@@ -54,7 +54,8 @@ class AmdgpuPrinter final : public GpuPrinter {
   absl::Status Supports() const override {
     for (const Instruction& i : program_.code)
       if ((i.code == Code::kMma && i.imm[0] != static_cast<int64_t>(unit())) ||
-          i.code == Code::kLdmatrix || program::IsHopper(i.code))
+          i.code == Code::kLdmatrix || program::IsHopper(i.code) ||
+          (i.code == Code::kStore && i.imm[0] != 0))
         return absl::UnimplementedError(
             absl::StrCat(target_.arch, " has no form for ", std::string(Name(i.code))));
     return GpuPrinter::Supports();
@@ -85,11 +86,6 @@ class AmdgpuPrinter final : public GpuPrinter {
     b_.CreateIntrinsic(llvm::Intrinsic::amdgcn_s_barrier, {}, {});
     b_.CreateFence(llvm::AtomicOrdering::Acquire, group);
   }
-
-  void Copy(ValueId n) override {
-    for (int64_t k = 0; k < at(n).imm[0]; ++k) CopyAtOnce(n, static_cast<int>(k));
-  }
-  void Await(ValueId) override {}  // all copies arrive at once
 
   // Lanes of a wave read each other's registers by number. Threads of another half of a wave may be
   // elsewhere in the program; nobody reads theirs.

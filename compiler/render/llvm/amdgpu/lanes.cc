@@ -1,21 +1,18 @@
-// Accesses of several elements at once, lanes as the bits of other lanes, and what threads of a
-// warp give each other.
+// Accesses of several elements at once, lanes as the bits of other lanes, and what threads that run
+// together give each other.
 //
 // An access of up to 16 bytes is one instruction if its address is a multiple of its size. That is
 // known of buffers (runtime/limits.h, kBufferAlignment) and of the block's memory; what divides an
 // index is known from its arithmetic.
-#include <llvm/IR/IntrinsicsNVPTX.h>
-
 #include <algorithm>
 
-#include "compiler/render/llvm/gpu_printer.h"
+#include "compiler/render/llvm/amdgpu/gpu_printer.h"
 
 namespace outboard::render {
 
 using llvm::Align;
 using llvm::Type;
 using llvm::Value;
-using program::Grid;
 using program::Instruction;
 
 Align GpuPrinter::AlignOf(ValueId memory, ValueId index, int lane) const {
@@ -72,11 +69,6 @@ void GpuPrinter::LoadLanes(ValueId memory, ValueId index, int begin, int end, Va
     const int count = Together(memory, index, lane, end);
     llvm::LoadInst* const value = b_.CreateAlignedLoad(
         WholeOf(type, count), Address(memory, index, lane), AlignOf(memory, index, lane));
-    // A parameter that nobody writes says so itself; an address from the table of copies cannot.
-    if (HasCopies() && at(memory).code == program::Code::kBuffer &&
-        !written_[static_cast<size_t>(at(memory).imm[0])])
-      value->setMetadata(llvm::LLVMContext::MD_invariant_load,
-                         llvm::MDNode::get(b_.getContext(), {}));
     const bool is_vector = value->getType()->isVectorTy();
     Value* word = value;
     for (int k = 0; k < count; ++k) {
@@ -93,11 +85,8 @@ void GpuPrinter::LoadLanes(ValueId memory, ValueId index, int begin, int end, Va
 Value* GpuPrinter::PackedLanes(ValueId value, int lane, int count, DType dtype) {
   const int width = ByteWidth(dtype), packed = std::max(1, kWordBytes / width);
   Type* const whole_type = WholeOf(MemoryType(b_.getContext(), dtype), count);
-  const auto known = packed_.find(value);
   const auto word_from = [&](int first, Type* type) -> Value* {
     if (packed == 1) return alu_.ToMemory(Lane(value, first), dtype);
-    if (known != packed_.end() && type->isIntegerTy(8 * kWordBytes) && first % packed == 0)
-      return known->second[static_cast<size_t>(first / packed)];
     Value* word = llvm::ConstantInt::get(type, 0);
     const auto parts = static_cast<int>(type->getPrimitiveSizeInBits()) / (8 * width);
     for (int k = 0; k < parts; ++k) {
@@ -119,17 +108,11 @@ Value* GpuPrinter::PackedLanes(ValueId value, int lane, int count, DType dtype) 
 
 void GpuPrinter::StoreLanes(const Instruction& store, int begin, int end) {
   const ValueId memory = store.src[0], index = store.src[1], value = store.src[2];
-  const bool swizzled = store.imm[0] != 0;
   const DType dtype = at(memory).dtype;
   for (int lane = begin; lane < end;) {
-    // Of swizzled memory, too: threads with a row each meet no bank twice then.
     const int count = Together(memory, index, lane, end);
     Value* const whole = PackedLanes(value, lane, count, dtype);
-    // A swizzle moves pieces of 16 bytes, which no access crosses.
-    b_.CreateAlignedStore(
-        whole,
-        swizzled ? SwizzledAddress(memory, Index(index, lane)) : Address(memory, index, lane),
-        AlignOf(memory, index, lane));
+    b_.CreateAlignedStore(whole, Address(memory, index, lane), AlignOf(memory, index, lane));
     lane += count;
   }
 }
@@ -140,8 +123,6 @@ GpuPrinter::Values GpuPrinter::Bitcast(ValueId n) {
   const DType from = at(i.src[0]).dtype;
   const int lanes = at(i.src[0]).lanes, width = ByteWidth(from), out_width = ByteWidth(i.dtype);
   Values out;
-  if (const auto packed = packed_.find(i.src[0]); packed != packed_.end() && i.dtype == DType::kU32)
-    return packed->second;
   if (width == out_width) {
     for (int lane = 0; lane < i.lanes; ++lane)
       out.push_back(alu_.Bitcast(Lane(i.src[0], lane), from, i.dtype));
@@ -182,18 +163,6 @@ Value* GpuPrinter::Exchanged(Value* value, absl::FunctionRef<Value*(Value* bits)
                        b_.CreateShl(b_.CreateZExt(high, b_.getInt64Ty()), 32));
   }
   return b_.CreateBitCast(bits, value->getType());
-}
-
-// By all threads of the warp.
-GpuPrinter::Values GpuPrinter::Shuffle(ValueId n) {
-  const Instruction& i = at(n);
-  const int64_t threads = std::min<int64_t>(program_.Extent(Grid::kThread), 32);
-  Value* const members = b_.getInt32(static_cast<uint32_t>((uint64_t{1} << threads) - 1));
-  return {Exchanged(Lane(i.src[0], 0), [&](Value* bits) {
-    return b_.CreateIntrinsic(
-        llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
-        {members, bits, b_.getInt32(static_cast<uint32_t>(i.imm[0])), b_.getInt32(31)});
-  })};
 }
 
 }  // namespace outboard::render

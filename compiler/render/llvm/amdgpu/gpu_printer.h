@@ -9,7 +9,6 @@
 
 #include <llvm/IR/Module.h>
 
-#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -20,7 +19,7 @@
 #include "compiler/render/launch_shape.h"
 #include "compiler/render/llvm/alu.h"
 #include "compiler/render/llvm/scope_printer.h"
-#include "compiler/render/llvm/value_bounds.h"
+#include "compiler/render/value_bounds.h"
 #include "compiler/target.h"
 
 namespace outboard::render {
@@ -41,10 +40,7 @@ class GpuPrinter : protected ScopePrinter {
              llvm::Module& module);
   virtual ~GpuPrinter() = default;
 
-  // Whether indices that fit have 32 bits: not in products by matrix units.
-  static bool HasSmallIndices(const program::Program& program);
-
-  // Adds the kernel `symbol` to the module. Errors: UNIMPLEMENTED, as NvptxRenderer::Render.
+  // Adds the kernel `symbol` to the module. Errors: UNIMPLEMENTED, as AmdgpuRenderer::Render.
   absl::Status Run(const std::string& symbol);
 
  protected:
@@ -54,22 +50,17 @@ class GpuPrinter : protected ScopePrinter {
   // ---- what is not the same on all GPUs
   virtual absl::Status Supports() const;
   // Makes kernel_ a kernel of blocks of `threads`.
-  virtual void MarkKernel(int64_t threads);
+  virtual void MarkKernel(int64_t threads) = 0;
   // The thread's number, or the block's place along the grid's first axis, as an i32; and that
   // along the second axis.
-  virtual llvm::Value* Number(program::Grid axis);
-  virtual llvm::Value* Row();
-  virtual void Barrier();
-  virtual void Copy(ValueId n);
-  void CopyAtOnce(ValueId n, int lane);  // one element, by a load and a store
-  virtual Values Shuffle(ValueId n);
+  virtual llvm::Value* Number(program::Grid axis) = 0;
+  virtual llvm::Value* Row() = 0;
+  virtual void Barrier() = 0;
+  virtual Values Shuffle(ValueId n) = 0;
+  virtual Values MatrixProduct(ValueId n) = 0;
   // `value` as others have it, which `exchange` asks of them for 32 bits.
   llvm::Value* Exchanged(llvm::Value* value,
                          absl::FunctionRef<llvm::Value*(llvm::Value* bits)> exchange);
-  virtual void Await(ValueId n);
-  virtual Values MatrixProduct(ValueId n);
-  virtual Values LoadMatrices(ValueId n);
-  Values NarrowToPairs(ValueId n);
 
   // The value of a lane, of the type that the instruction says.
   llvm::Value* Lane(ValueId n, int lane);
@@ -79,13 +70,11 @@ class GpuPrinter : protected ScopePrinter {
 
   const program::Program& program_;
   const bool small_indices_;
-  const bool divides_registers_;  // among its warpgroups (MAXREGISTERS)
   const Target& target_;
   const GridShape grid_;
   llvm::Module& module_;
   AluEmitter alu_;
   llvm::Function* kernel_ = nullptr;
-  llvm::Function* entry_ = nullptr;  // what is launched: kernel_, or what calls it for each copy
 
  private:
   using Elements = std::vector<llvm::Value*>;  // variables of a private memory
@@ -111,11 +100,6 @@ class GpuPrinter : protected ScopePrinter {
   llvm::Value* SmallArithmetic(ValueId n, int lane, const QuotientFacts& known);
   Values Bitcast(ValueId n);
 
-  // ---- matrices and asynchronous copies (nvptx_matrix.cc)
-  llvm::Value* Packed(ValueId n, int lane);  // lanes from this one on that fill 32 bits
-  llvm::Value* SmallProduct(DType type, llvm::ArrayRef<llvm::Value*> args);
-  void CopyAsynchronously(ValueId n, int lane, int64_t bytes);
-
   // ---- memory
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
   llvm::Value* Index(ValueId index, int lane);
@@ -125,6 +109,7 @@ class GpuPrinter : protected ScopePrinter {
                     llvm::Value* condition);
   Values Load(ValueId n);
   void Store(ValueId n);
+  void Copy(ValueId n);  // by loads and stores: all of it has arrived then
   static constexpr int kAccessBytesMax = 16;
   // Of the lanes from `begin` on that lie next to each other and are aligned so: how many one
   // access may have, up to `end`.
@@ -135,54 +120,16 @@ class GpuPrinter : protected ScopePrinter {
   void LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out);
   void StoreLanes(const program::Instruction& store, int begin, int end);
 
-  // ---- several copies in one launch (launch/nvptx_copies.cc)
-  bool HasCopies() const { return program_.copies > 1; }
-  void AddEntry(const std::string& symbol);
-  void CallKernel();
-
-  // ---- sm_90a (nvptx_hopper.cc)
-  void AddMaps();          // after the kernel's other parameters
-  void OpenBlockMemory();  // all of it in one piece, whose size the launch sets
-  void PrintHopper(ValueId n);
-  llvm::Value* Asm(llvm::Type* result, const std::string& text, const std::string& constraints,
-                   llvm::ArrayRef<llvm::Value*> args);
-  void WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::string& text,
-                        llvm::ArrayRef<llvm::Value*> args);
-  llvm::Value* BlockAddress(ValueId memory, ValueId index);  // an i32
-  // Whether the assembler must not unroll the loop that ends at `end`.
-  bool IsKeptRolled(ValueId loop, ValueId end) const;
-  void KeepRolled(llvm::BranchInst* back);
-  // The place that a swizzle gives element `index` of the block's memory.
-  llvm::Value* SwizzledAddress(ValueId memory, llvm::Value* index);
-  // The same of a COPY's first element and `lane` more. What of the index is whole patterns is
-  // added behind the swizzle, so that the rest can be computed outside of a loop of stages.
-  llvm::Value* SwizzledTarget(ValueId copy, int lane);
-  void ArriveInCluster(ValueId n);
-  Values LoadOfCluster(ValueId n);
-  llvm::Value* MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
-  llvm::Value* FirstUnit(ValueId memory, ValueId index);
-  void BoxCopy(ValueId n);
-  void GroupProduct(ValueId n);
-  // Whether it is one element of what WGMMA adds to.
-  bool IsAccumulator(ValueId value) const;
-  llvm::Value* NotAccumulator(llvm::Value* value);
-
   // Lanes whose masks are one value are guarded by one branch; calls `body` with their range.
   void Guarded(ValueId mask, int lanes,
                absl::FunctionRef<void(int begin, int end, llvm::Value* condition)> body);
 
   const std::vector<ValueBounds> bounds_;
   const std::vector<int64_t> divisors_;
-  llvm::Value* block_ = nullptr;                  // its number, an i64, in a grid of several rows
-  llvm::GlobalVariable* block_memory_ = nullptr;  // where a block has more than arrays may declare
+  llvm::Value* block_ = nullptr;  // its number, an i64, in a grid of several rows
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
-  std::vector<bool> written_;                         // buffers, by slot
   absl::flat_hash_map<ValueId, Elements> privates_;
-  absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
-  std::vector<ValueId> loops_;                   // that are open
-  // Of FirstUnit, since the last WGFENCE, by memory and index.
-  absl::flat_hash_map<std::pair<ValueId, ValueId>, llvm::Value*> hidden_units_;
 };
 
 }  // namespace outboard::render

@@ -1,6 +1,4 @@
-#include "compiler/render/llvm/gpu_printer.h"
-
-#include <llvm/IR/IntrinsicsNVPTX.h>
+#include "compiler/render/llvm/amdgpu/gpu_printer.h"
 
 #include <algorithm>
 #include <string>
@@ -21,60 +19,16 @@ using program::Space;
 
 namespace {
 
-// Address spaces of NVPTX.
+// Address spaces.
 constexpr unsigned kGlobal = 1, kShared = 3;
 // Elements of a private memory, and all selects among such elements of one program: beyond these
 // there are not enough registers anyway (255 a thread), and compiling takes long.
 constexpr int64_t kElementsMax = 512;
 constexpr int64_t kSelectsMax = 1 << 16;
-constexpr int kFragmentLanes = 8;  // of MMA's a, of 16 bits
-
-// Whether what a matrix unit computes is used in the same loop, as scores are: threads tell each
-// other maxima of it.
-bool ComputesScores(const program::Program& program) {
-  const auto has = [&](Code code) {
-    return std::any_of(program.code.begin(), program.code.end(),
-                       [&](const Instruction& i) { return i.code == code; });
-  };
-  return has(Code::kMma) && has(Code::kShuffle);
-}
-
-// At a barrier, for no product by a matrix unit alone, with so few values in private memory that
-// half of the registers hold them.
-bool WaitsInLoop(const program::Program& program) {
-  constexpr int64_t kRegisters = 65536, kRegisterBytes = 4, kOthers = 32;  // of a multiprocessor
-  int loops = 0;
-  bool waits = false;
-  const bool scores = ComputesScores(program);
-  int64_t held = kOthers;
-  for (const Instruction& i : program.code) {
-    if ((i.code == Code::kMma && !scores) || program::IsHopper(i.code)) return false;
-    if (i.code == Code::kLoop) ++loops;
-    if (i.code == Code::kEnd) --loops;
-    waits = waits || (i.code == Code::kBarrier && loops > 0);
-    if (i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kPrivate))
-      held += i.imm[1] * std::max<int64_t>(1, ByteWidth(i.dtype) / kRegisterBytes);
-  }
-  return waits && held <= kRegisters / (2 * program.Extent(Grid::kThread));
-}
-
-// Of eight warps that each keep so many sums of a product there is no second block, for which the
-// assembler would leave room by itself: it would spill half of them.
-bool NeedsAllRegisters(const program::Program& program) {
-  constexpr int64_t kThreads = 256, kSums = 128;
-  int64_t held = 0;
-  bool multiplies = false;
-  for (const Instruction& i : program.code) {
-    multiplies = multiplies || i.code == Code::kMma;
-    if (i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kPrivate))
-      held += i.imm[1];
-  }
-  return multiplies && held >= kSums && program.Extent(Grid::kThread) >= kThreads &&
-         !ComputesScores(program);
-}
-
-bool IsByUnit(const Instruction& i) {
-  return i.op == Op::kExp2 && i.imm[0] == static_cast<int64_t>(Rounding::kByUnit);
+// Products by matrix units keep 64 bits but in divisions and comparisons.
+bool HasSmallIndices(const program::Program& program) {
+  return std::none_of(program.code.begin(), program.code.end(),
+                      [](const Instruction& i) { return i.code == Code::kMma; });
 }
 
 bool IsOn(Value* condition) {
@@ -93,8 +47,6 @@ GpuPrinter::GpuPrinter(const program::Program& program, const Target& target, co
     : ScopePrinter(module.getContext(), Counters::kNarrow),
       program_(program),
       small_indices_(HasSmallIndices(program)),
-      divides_registers_(std::ranges::any_of(
-          program.code, [](const Instruction& i) { return i.code == Code::kMaxRegisters; })),
       target_(target),
       grid_(grid),
       module_(module),
@@ -111,16 +63,10 @@ absl::Status GpuPrinter::Supports() const {
   for (const Instruction& i : program_.code) {
     const std::string type(Name(i.dtype));
     if (i.dtype == DType::kF64 && !target_.fp64) return none_for("f64");
-    if (program::IsHopper(i.code) && target_.arch != "sm_90a")
-      return none_for(std::string(Name(i.code)));
     switch (i.code) {
       case Code::kAlu:
-        if (IsTranscendental(i.op) && !(IsByUnit(i) && target_.kind == TargetKind::kCuda))
+        if (IsTranscendental(i.op))
           return none_for(absl::StrCat(std::string(Name(i.op)), " of ", type));
-        break;
-      case Code::kMma:
-        if (ByteWidth(at(i.src[0]).dtype) == 1 && target_.arch == "sm_80")
-          return none_for("MMA of 8-bit floats");
         break;
       case Code::kAlloc:
         if (i.imm[0] == static_cast<int64_t>(Space::kTile)) return none_for("tiles");
@@ -156,51 +102,20 @@ absl::Status GpuPrinter::Run(const std::string& symbol) {
   llvm::LLVMContext& context = module_.getContext();
   Type* const pointer = llvm::PointerType::get(context, kGlobal);
   std::vector<Type*> types(program_.buffer_count + (program_.reads_vars() ? 1 : 0), pointer);
-  types.resize(types.size() + program_.maps.size(), b_.getPtrTy());
   kernel_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
                                    llvm::Function::ExternalLinkage, symbol, module_);
   kernel_->addFnAttr(llvm::Attribute::NoUnwind);
-  entry_ = kernel_;
-  if (HasCopies()) AddEntry(symbol);
   MarkKernel(program_.Extent(Grid::kThread));
   b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel_));
   OpenMemories();
   LeaveBehindGrid();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
   b_.CreateRetVoid();
-  if (HasCopies()) CallKernel();
   return absl::OkStatus();
 }
 
-void GpuPrinter::MarkKernel(int64_t threads) {
-  llvm::LLVMContext& context = module_.getContext();
-  const auto annotate = [&](const char* name, int64_t value) {
-    module_.getOrInsertNamedMetadata("nvvm.annotations")
-        ->addOperand(llvm::MDNode::get(
-            context, {llvm::ValueAsMetadata::get(entry_), llvm::MDString::get(context, name),
-                      llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(value)))}));
-  };
-  annotate("kernel", 1);
-  annotate("maxntidx", threads);
-  // While one block waits at the barriers of its loop, another one computes: each may have half of
-  // the registers. Products by matrix units say by their tiles how many they need.
-  if (WaitsInLoop(program_)) annotate("minctasm", 2);
-  else if (NeedsAllRegisters(program_)) annotate("minctasm", 1);
-  if (!HasCopies()) AddMaps();
-}
-
-Value* GpuPrinter::Number(Grid axis) {
-  const auto id = axis == Grid::kBlock ? llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x
-                                       : llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x;
-  return b_.CreateIntrinsic(id, {}, {});
-}
-
-void GpuPrinter::Barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
-
 void GpuPrinter::OpenMemories() {
-  std::vector<bool> read(program_.buffer_count, false);
-  std::vector<bool>& written = written_;
-  written.assign(static_cast<size_t>(program_.buffer_count), false);
+  std::vector<bool> read(program_.buffer_count, false), written(program_.buffer_count, false);
   const auto touch = [&](std::vector<bool>& slots, ValueId memory) {
     if (at(memory).code == Code::kBuffer) slots[at(memory).imm[0]] = true;
   };
@@ -211,15 +126,6 @@ void GpuPrinter::OpenMemories() {
     if (i.code == Code::kStore) touch(written, i.src[0]);
     has_barriers = has_barriers || i.code == Code::kBarrier;
   }
-  for (const Instruction& i : program_.code)
-    if (i.code == Code::kBoxStore) written[program_.maps[at(i.src[2]).imm[0]].slot] = true;
-  const bool hopper = std::any_of(program_.code.begin(), program_.code.end(),
-                                  [](const Instruction& i) { return program::IsHopper(i.code); });
-  // What a block has without asking may be declared as arrays. More must not: the assembler refuses
-  // it, and launches ask for it.
-  const bool one_memory = hopper || (target_.kind == TargetKind::kCuda &&
-                                     program_.shared_bytes() > target_.shared_bytes);
-  if (one_memory) OpenBlockMemory();
   for (int slot = 0; slot < program_.buffer_count; ++slot) {
     if (!written[slot]) kernel_->addParamAttr(slot, llvm::Attribute::ReadOnly);
     // LLVM moves accesses of such an argument across barriers, behind which other threads of the
@@ -235,11 +141,6 @@ void GpuPrinter::OpenMemories() {
       Type* const type = RegisterType(b_.getContext(), i.dtype);
       Elements& elements = privates_[n];
       for (int64_t k = 0; k < i.imm[1]; ++k) elements.push_back(b_.CreateAlloca(type));
-      continue;
-    }
-    if (one_memory) {
-      bases_[n] = b_.CreateConstGEP1_64(b_.getInt8Ty(), block_memory_,
-                                        static_cast<uint64_t>(program_.SharedOffset(n)));
       continue;
     }
     auto* const array =
@@ -258,32 +159,44 @@ void GpuPrinter::Print(ValueId n) {
   const Instruction& i = at(n);
   switch (i.code) {
     case Code::kBuffer:
-    case Code::kMap:
-    case Code::kAlloc: return;
+    case Code::kAlloc:
     case Code::kCommit:
-    case Code::kWait: Await(n); return;
+    case Code::kWait: return;  // all copies arrive at once
     case Code::kLoop:
-      loops_.push_back(n);
       values_[n] = {Printed(OpenLoopOf(i, i.src.empty() ? nullptr : Lane(i.src[0], 0)))};
       return;
-    case Code::kEnd:
-      loops_.pop_back();
-      if (llvm::BranchInst* const back = CloseLoop(); back != nullptr && IsKeptRolled(i.src[0], n))
-        KeepRolled(back);
-      return;
+    case Code::kEnd: CloseLoop(); return;
     case Code::kIf: OpenIf(Lane(i.src[0], 0)); return;
     case Code::kEndIf: CloseIf(); return;
     case Code::kStore: Store(n); return;
     case Code::kCopy: Copy(n); return;
     case Code::kBarrier: Barrier(); return;
-    default:
-      if (program::IsHopper(i.code) && !program::HasValue(i.code)) return PrintHopper(n);
-      values_[n] = Compute(n);
-      return;
+    default: values_[n] = Compute(n); return;
   }
 }
 
 // ---- values
+
+// Before anything else: what follows relies on the number being one of the program's.
+void GpuPrinter::LeaveBehindGrid() {
+  if (grid_.rows == 1) return;
+  const auto wide = [&](int64_t number) { return b_.getInt64(static_cast<uint64_t>(number)); };
+  Value* const first = b_.CreateMul(b_.CreateZExt(Row(), b_.getInt64Ty()), wide(grid_.columns));
+  block_ = b_.CreateAdd(first, b_.CreateZExt(Number(Grid::kBlock), b_.getInt64Ty()));
+  llvm::BasicBlock *const leaves = NewBlock("leaves"), *const stays = NewBlock("stays");
+  b_.CreateCondBr(b_.CreateICmpULT(block_, wide(program_.Extent(Grid::kBlock))), stays, leaves);
+  b_.SetInsertPoint(leaves);
+  b_.CreateRetVoid();
+  b_.SetInsertPoint(stays);
+}
+
+Value* GpuPrinter::Special(ValueId n) {
+  const Instruction& i = at(n);
+  if (i.imm[1] == 1) return Printed(b_.getInt32(0));
+  const auto axis = static_cast<Grid>(i.imm[0]);
+  if (axis != Grid::kBlock || block_ == nullptr) return Printed(Number(axis));
+  return IsPrintedSmall(n) ? b_.CreateTrunc(block_, b_.getInt32Ty()) : block_;
+}
 
 GpuPrinter::Values GpuPrinter::Compute(ValueId n) {
   const Instruction& i = at(n);
@@ -303,12 +216,6 @@ GpuPrinter::Values GpuPrinter::Compute(ValueId n) {
     case Code::kSpecial: return {Special(n)};
     case Code::kAlu: return Arithmetic(n);
     case Code::kCast:
-      if (target_.kind == TargetKind::kCuda && at(i.src[0]).dtype == DType::kF32 &&
-          ((i.dtype == DType::kBF16 && i.lanes % 2 == 0) ||
-           (i.dtype == DType::kF16 && i.lanes == kFragmentLanes)))
-        return NarrowToPairs(n);
-      if (i.dtype == DType::kF16 && IsAccumulator(i.src[0]))
-        return {alu_.Cast(NotAccumulator(Lane(i.src[0], 0)), DType::kF32, i.dtype)};
       for (int lane = 0; lane < i.lanes; ++lane)
         out.push_back(IsPrintedSmall(i.src[0])
                           ? alu_.Cast(Low(i.src[0], lane), DType::kI32, i.dtype)
@@ -324,8 +231,6 @@ GpuPrinter::Values GpuPrinter::Compute(ValueId n) {
     case Code::kLoad: return Load(n);
     case Code::kMma: return MatrixProduct(n);
     case Code::kShuffle: return Shuffle(n);
-    case Code::kLdmatrix: return LoadMatrices(n);
-    case Code::kClusterLoad: return LoadOfCluster(n);
     default: OB_CHECK(false && "no value"); return {};
   }
 }
@@ -352,12 +257,6 @@ Value* GpuPrinter::SumWithProduct(ValueId n, int lane) {
 // Products by matrix units keep 64 bits but in divisions and comparisons: in their loops many
 // addresses go up by steps, which LLVM makes additions of
 // (docs/decisions/185-accesses-and-indices.md).
-
-bool GpuPrinter::HasSmallIndices(const program::Program& program) {
-  return std::none_of(program.code.begin(), program.code.end(), [](const Instruction& i) {
-    return i.code == Code::kMma || program::IsHopper(i.code);
-  });
-}
 
 Value* GpuPrinter::Printed(Value* index) {
   return small_indices_ ? index : b_.CreateZExt(index, b_.getInt64Ty());
@@ -433,9 +332,6 @@ GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
     Value* value = with_product ? SumWithProduct(n, lane) : nullptr;
-    if (IsByUnit(i))
-      value =
-          b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {}, {Lane(i.src[0], lane)});
     if (IsComputedSmall(n)) value = SmallArithmetic(n, lane, known);
     if (value == nullptr) {
       std::vector<Value*> args;
@@ -570,6 +466,27 @@ void GpuPrinter::Store(ValueId n) {
     StoreLanes(i, begin, end);
     if (condition != nullptr) CloseIf();
   });
+}
+
+void GpuPrinter::Copy(ValueId n) {
+  const Instruction& i = at(n);
+  Type* const type = MemoryType(b_.getContext(), at(i.src[0]).dtype);
+  const Align align(static_cast<uint64_t>(ByteWidth(at(i.src[0]).dtype)));
+  Value* const condition = i.src.size() == 5 ? Lane(i.src[4], 0) : nullptr;
+  for (int lane = 0; lane < i.imm[0]; ++lane) {
+    llvm::BasicBlock* const before = b_.GetInsertBlock();
+    if (condition != nullptr) OpenIf(condition);
+    Value* value = b_.CreateAlignedLoad(type, Address(i.src[2], i.src[3], lane), align);
+    if (condition != nullptr) {
+      llvm::BasicBlock* const body = b_.GetInsertBlock();
+      CloseIf();
+      llvm::PHINode* const either = b_.CreatePHI(type, 2);
+      either->addIncoming(value, body);
+      either->addIncoming(llvm::Constant::getNullValue(type), before);
+      value = either;
+    }
+    b_.CreateAlignedStore(value, Address(i.src[0], i.src[1], lane), align);
+  }
 }
 
 }  // namespace outboard::render

@@ -1,5 +1,5 @@
-// Renders programs as PTX text, by LLVM's NVPTX target: for NVIDIA's GPUs from sm_80 on. Needs no
-// GPU, no driver and nothing of the vendor's.
+// Renders programs as PTX text: for NVIDIA's GPUs from sm_80 on. Needs no LLVM, no GPU, no driver
+// and nothing of the vendor's.
 //
 // A block of the program is a block of threads. No instruction carries a flag that changes the
 // meaning of docs/semantics.md: divisions and roots are rounded correctly, subnormal numbers are
@@ -17,22 +17,19 @@
 
 namespace outboard::render {
 
-// The code generator for one kind of GPU. Threads: one at a time.
+// The renderer for one kind of GPU. Threads: any number at a time.
 class NvptxRenderer {
  public:
   virtual ~NvptxRenderer() = default;
 
-  // Returns a kernel of Form::kPtx, as compiled_kernel.h specifies, without its estimates. `ir`,
-  // unless null, receives the LLVM IR before LLVM's passes.
+  // Returns a kernel of Form::kPtx, as compiled_kernel.h specifies, without its estimates.
   // Errors: UNIMPLEMENTED       an operation without code for its type; fp64 where the target has
   //                             none; private memory that cannot become registers
   //         RESOURCE_EXHAUSTED  more threads or shared memory than a block may have, or more
   //                             blocks than a grid
   //         OUT_OF_RANGE        more copies than a launch has parameters for
-  //         INTERNAL            LLVM refused what was written
   virtual absl::StatusOr<CompiledKernel> Render(const program::Program& program,
-                                                const std::string& symbol, bool no_opt,
-                                                std::string* ir) = 0;
+                                                const std::string& symbol) const = 0;
 };
 
 // `columns_max`: blocks along a grid's first axis; tests divide grids of fewer.

@@ -1,4 +1,4 @@
-#include "compiler/render/llvm/value_bounds.h"
+#include "compiler/render/value_bounds.h"
 
 #include <algorithm>
 

@@ -1,0 +1,241 @@
+// Arithmetic, with exactly the meaning of docs/semantics.md. Nothing traps on a GPU, and shifts
+// beyond the width give what they shall: PTX clamps their amounts.
+//
+// Sums and products of floats say how they round (.rn), so that the assembler joins none of them to
+// one instruction. FMA is where the program allows it (Rounding::kWithProduct).
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/render/ptx/ptx_printer.h"
+
+namespace outboard::render {
+
+using program::Code;
+using program::Rounding;
+
+namespace {
+
+// What an operation of integers is called for a type: "s32".
+const char* IntegerName(DType type) {
+  const bool is_signed = IsSigned(type);
+  if (ByteWidth(type) == 8) return is_signed ? "s64" : "u64";
+  return is_signed ? "s32" : "u32";
+}
+const char* FloatName(DType type) { return type == DType::kF64 ? "f64" : "f32"; }
+const char* BitsName(Width width) {
+  return width == Width::kPred ? "pred" : width == Width::k64 ? "b64" : "b32";
+}
+
+bool IsTrue(const Operand& predicate) { return predicate.IsConstant() && predicate.bits != 0; }
+bool IsFalse(const Operand& predicate) { return predicate.IsConstant() && predicate.bits == 0; }
+
+}  // namespace
+
+Width PtxPrinter::WidthOf(DType dtype) {
+  if (IsBool(dtype)) return Width::kPred;
+  return ByteWidth(dtype) == 8 ? Width::k64 : Width::k32;
+}
+
+Operand PtxPrinter::InRegister(const Operand& operand) {
+  if (operand.kind == Operand::Kind::kRegister) return operand;
+  return text_.Value(absl::StrCat("mov.", BitsName(operand.width)), operand.width, {operand});
+}
+
+PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
+  const Instruction& i = at(n);
+  const DType type = at(i.src.back()).dtype;
+  const bool with_product = ProductIn(n) >= 0;
+  const auto sources = SourcesOf(n);
+  Values out;
+  for (int lane = 0; lane < i.lanes; ++lane) {
+    if (IsComputedSmall(n)) {
+      out.push_back(SmallArithmetic(n, lane));
+      continue;
+    }
+    absl::InlinedVector<Operand, 3> args;
+    for (const ValueId s : sources) args.push_back(Lane(s, lane));
+    Operand value;
+    if (with_product) {
+      value = Alu(Op::kMulAcc, type, args);
+    } else if (i.op == Op::kExp2) {
+      value = text_.Value("ex2.approx.ftz.f32", Width::k32, {args[0]});  // Rounding::kByUnit
+    } else if (i.op == Op::kIDiv || i.op == Op::kMod) {
+      value = Divide(i.op, args[0], args[1], type, bounds_[static_cast<size_t>(i.src[0])],
+                     bounds_[static_cast<size_t>(i.src[1])]);
+    } else {
+      value = Alu(i.op, type, args);
+    }
+    // What fits in 32 bits has 32.
+    if (IsSmall(n)) value = Cast(value, DType::kI64, DType::kI32);
+    out.push_back(value);
+  }
+  return out;
+}
+
+Operand PtxPrinter::Alu(Op op, DType type, absl::Span<const Operand> args) {
+  const Operand& a = args[0];
+  const Operand& b = args[args.size() > 1 ? 1 : 0];
+  const Width width = WidthOf(type);
+  if (op == Op::kWhere) return Select(a, b, args[2]);
+  if (IsCompare(op)) return Compare(op, a, b, type);
+  if (IsBool(type)) return Logic(op, a, b);
+  if (IsFloat(type)) {
+    const std::string name = FloatName(type);
+    const auto rounded = [&](const char* what, std::initializer_list<Operand> from) {
+      return Round(text_.Value(absl::StrCat(what, name), width, from), type);
+    };
+    switch (op) {
+      case Op::kNeg: return text_.Value(absl::StrCat("neg.", name), width, {a});
+      case Op::kTrunc: return text_.Value(absl::StrCat("cvt.rzi.", name, ".", name), width, {a});
+      case Op::kMax: return Max(a, b, type);
+      case Op::kAdd: return rounded("add.rn.", {a, b});
+      case Op::kMul: return rounded("mul.rn.", {a, b});
+      case Op::kFDiv: return rounded("div.rn.", {a, b});
+      case Op::kSqrt: return rounded("sqrt.rn.", {a});
+      case Op::kMulAcc: return rounded("fma.rn.", {a, b, args[2]});
+      default: OB_CHECK(false && "not arithmetic of floats"); return {};
+    }
+  }
+  const std::string name = IntegerName(type), bits = BitsName(width);
+  const auto wrapped = [&](const char* what, std::initializer_list<Operand> from) {
+    return Wrapped(text_.Value(absl::StrCat(what, name), width, from), type);
+  };
+  switch (op) {
+    case Op::kNeg: return wrapped("sub.", {Integer(0, width), a});
+    case Op::kMax: return Max(a, b, type);
+    case Op::kAdd: return wrapped("add.", {a, b});
+    case Op::kMul: return wrapped("mul.lo.", {a, b});
+    case Op::kMulAcc: return wrapped("mad.lo.", {a, b, args[2]});
+    case Op::kAnd: return text_.Value(absl::StrCat("and.", bits), width, {a, b});
+    case Op::kOr: return text_.Value(absl::StrCat("or.", bits), width, {a, b});
+    case Op::kXor: return text_.Value(absl::StrCat("xor.", bits), width, {a, b});
+    case Op::kShl:
+    case Op::kShr: return Shift(op, a, b, type);
+    case Op::kThreefry: return Threefry(a, b);
+    default: OB_CHECK(false && "not arithmetic of integers"); return {};
+  }
+}
+
+Operand PtxPrinter::Wrapped(const Operand& value, DType type) {
+  if (ByteWidth(type) >= 4) return value;
+  if (value.IsConstant()) return Integer(WrapTo(type, static_cast<int64_t>(value.bits)));
+  if (IsSigned(type))
+    return text_.Value(ByteWidth(type) == 1 ? "cvt.s32.s8" : "cvt.s32.s16", Width::k32, {value});
+  return text_.Value("and.b32", Width::k32, {value, Integer(IntMax(type))});
+}
+
+// The amount, of the width of `a`, is read as unsigned; what is beyond 32 bits is beyond the width.
+Operand PtxPrinter::Shift(Op op, const Operand& a, const Operand& b, DType type) {
+  const Width width = WidthOf(type);
+  Operand amount = b;
+  if (width == Width::k64) {
+    constexpr int kBits = 64;
+    if (amount.IsConstant()) {
+      amount = Integer(std::min<uint64_t>(amount.bits, kBits) & UINT32_MAX);
+    } else {
+      amount = text_.Value("min.u64", width, {amount, Integer(kBits, width)});
+      amount = text_.Value("cvt.u32.u64", Width::k32, {amount});
+    }
+  }
+  if (op == Op::kShr)
+    return text_.Value(absl::StrCat("shr.", IntegerName(type)), width, {a, amount});
+  return Wrapped(text_.Value(absl::StrCat("shl.", BitsName(width)), width, {a, amount}), type);
+}
+
+// A NaN goes through, and +0 is above -0.
+Operand PtxPrinter::Max(const Operand& a, const Operand& b, DType type) {
+  const Width width = WidthOf(type);
+  if (!IsFloat(type)) return text_.Value(absl::StrCat("max.", IntegerName(type)), width, {a, b});
+  if (type != DType::kF64) return text_.Value("max.NaN.f32", width, {a, b});
+  const Operand larger = text_.Value("max.f64", width, {a, b});
+  const Operand has_nan = text_.Value("setp.nan.f64", Width::kPred, {a, b});
+  return Select(has_nan, {Operand::Kind::kFloat, width, 0x7ff8000000000000}, larger);
+}
+
+Operand PtxPrinter::Compare(Op op, const Operand& a, const Operand& b, DType type) {
+  if (IsBool(type)) {
+    if (op == Op::kCmpLt) return Logic(Op::kAnd, Logic(Op::kXor, a, Integer(1, Width::kPred)), b);
+    const Operand differs = Logic(Op::kXor, a, b);
+    return op == Op::kCmpNe ? differs : Logic(Op::kXor, differs, Integer(1, Width::kPred));
+  }
+  const char* const name = op == Op::kCmpLt   ? "lt."
+                           : op == Op::kCmpEq ? "eq."
+                           : IsFloat(type)    ? "neu."
+                                              : "ne.";
+  return text_.Value(
+      absl::StrCat("setp.", name, IsFloat(type) ? FloatName(type) : IntegerName(type)),
+      Width::kPred, {a, b});
+}
+
+Operand PtxPrinter::Logic(Op op, const Operand& a, const Operand& b) {
+  const Width width = Width::kPred;
+  if (a.IsConstant() && !b.IsConstant()) return Logic(op, b, a);
+  switch (op) {
+    case Op::kAnd:
+    case Op::kMul:
+      if (IsTrue(b)) return a;
+      if (IsFalse(b)) return b;
+      return text_.Value("and.pred", width, {a, b});
+    case Op::kOr:
+    case Op::kMax:
+      if (IsFalse(b)) return a;
+      if (IsTrue(b)) return b;
+      return text_.Value("or.pred", width, {a, b});
+    case Op::kXor:
+    case Op::kAdd:
+      if (IsFalse(b)) return a;
+      if (a.IsConstant()) return Integer(IsTrue(a) != IsTrue(b), width);
+      if (IsTrue(b)) return text_.Value("not.pred", width, {a});
+      return text_.Value("xor.pred", width, {a, b});
+    case Op::kNeg: return a;
+    default: OB_CHECK(false && "not logic"); return {};
+  }
+}
+
+Operand PtxPrinter::Select(const Operand& condition, const Operand& a, const Operand& b) {
+  if (condition.IsConstant()) return IsTrue(condition) ? a : b;
+  if (a == b) return a;
+  if (a.width != Width::kPred)
+    return text_.Value(absl::StrCat("selp.", BitsName(a.width)), a.width, {a, b, condition});
+  const Operand other = Logic(Op::kXor, condition, Integer(1, Width::kPred));
+  return Logic(Op::kOr, Logic(Op::kAnd, a, condition), Logic(Op::kAnd, b, other));
+}
+
+// Threefry-2x32, 20 rounds (Salmon and others, "Parallel random numbers: as easy as 1, 2, 3",
+// 2011).
+Operand PtxPrinter::Threefry(const Operand& counter, const Operand& key) {
+  constexpr int kRotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
+  constexpr int64_t kParity = 0x1BD11BDA;
+  const auto halves = [&](const Operand& whole) {
+    const Operand low = text_.New(Width::k32), high = text_.New(Width::k32);
+    text_.Line("mov.b64 {", low, ", ", high, "}, ", InRegister(whole));
+    return std::pair(low, high);
+  };
+  const auto add = [&](const Operand& a, const Operand& b) {
+    return text_.Value("add.s32", Width::k32, {a, b});
+  };
+  const auto mix = [&](const Operand& a, const Operand& b) {
+    return text_.Value("xor.b32", Width::k32, {a, b});
+  };
+  auto [x0, x1] = halves(counter);
+  const auto [key0, key1] = halves(key);
+  const Operand keys[3] = {key0, key1, mix(mix(key0, key1), Integer(kParity))};
+  x0 = add(x0, keys[0]);
+  x1 = add(x1, keys[1]);
+  for (int round = 0; round < 20; ++round) {
+    x0 = add(x0, x1);
+    x1 = mix(text_.Value("shf.l.wrap.b32", Width::k32, {x1, x1, Integer(kRotations[round % 8])}),
+             x0);
+    if (round % 4 == 3) {
+      const int s = round / 4 + 1;
+      x0 = add(x0, keys[s % 3]);
+      x1 = add(add(x1, keys[(s + 1) % 3]), Integer(s));
+    }
+  }
+  const Operand out = text_.New(Width::k64);
+  text_.Line("mov.b64 ", out, ", {", x0, ", ", x1, "}");
+  return out;
+}
+
+}  // namespace outboard::render

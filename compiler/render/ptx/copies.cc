@@ -1,0 +1,196 @@
+// Copies to shared memory that go on while their thread does (cp.async; PTX ISA, chapter 9.7), and
+// where a swizzle puts elements.
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "compiler/render/ptx/ptx_printer.h"
+
+namespace outboard::render {
+
+using program::Code;
+using program::Instruction;
+
+// In pieces as large as their alignment allows. cp.async takes 4, 8 or 16 bytes; what is smaller is
+// a load and a store, which may arrive before the others.
+void PtxPrinter::Copy(ValueId n) {
+  const Instruction& i = at(n);
+  constexpr int64_t kAsyncBytesLeast = 4;
+  const int width = ByteWidth(at(i.src[0]).dtype);
+  for (int64_t k = 0; k < i.imm[0];) {
+    const auto lane = static_cast<int>(k);
+    int64_t aligned = std::min(AlignOf(i.src[0], i.src[1], lane), AlignOf(i.src[2], i.src[3], lane));
+    if (i.imm[1] == 1) {  // both indices are multiples of the count
+      const int64_t least = (i.imm[0] | k) * width;
+      aligned = std::max(aligned, least & -least);
+    }
+    int64_t bytes = kAccessBytesMax;
+    while (bytes > aligned || bytes > (i.imm[0] - k) * width) bytes /= 2;
+    if (bytes >= kAsyncBytesLeast) {
+      CopyAsynchronously(n, lane, bytes);
+      k += bytes / width;
+    } else {
+      CopyAtOnce(n, lane);
+      ++k;
+    }
+  }
+}
+
+// Sixteen bytes bypass the first cache: other warps read them from shared memory. With a mask the
+// instruction is told how many bytes to read; it fills the rest with zeros.
+void PtxPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
+  const Instruction& i = at(n);
+  const Address to =
+      i.imm[2] != 0 ? SwizzledTarget(n, lane) : AddressOf(i.src[0], i.src[1], lane);
+  const Address from = AddressOf(i.src[2], i.src[3], lane);
+  const char* const op = bytes == kAccessBytesMax ? "cp.async.cg" : "cp.async.ca";
+  if (i.src.size() < 5) return text_.Line(op, ".shared.global ", to, ", ", from, ", ", bytes);
+  const Operand read = Select(Lane(i.src[4], 0), Integer(bytes), Integer(0));
+  text_.Line(op, ".shared.global ", to, ", ", from, ", ", bytes, ", ", read);
+}
+
+// One element of fewer than four bytes.
+void PtxPrinter::CopyAtOnce(ValueId n, int lane) {
+  const Instruction& i = at(n);
+  const ValueId buffer = i.src[2];
+  const int bits = 8 * ByteWidth(at(buffer).dtype);
+  const bool is_read_only = !written_[static_cast<size_t>(at(buffer).imm[0])];
+  const Address to =
+      i.imm[2] != 0 ? SwizzledTarget(n, lane) : AddressOf(i.src[0], i.src[1], lane);
+  const Address from = AddressOf(buffer, i.src[3], lane);
+  const Operand value = text_.New(Width::k32);
+  Operand condition;
+  if (i.src.size() == 5) {
+    condition = InRegister(Lane(i.src[4], 0));
+    text_.Set("mov.b32", value, {Integer(0)});
+  }
+  text_.GuardedLine(condition, "ld.global", is_read_only ? ".nc" : "", ".u", bits, " ", value,
+                    ", ", from);
+  text_.Line("st.shared.b", bits, " ", to, ", ", value);
+}
+
+void PtxPrinter::Await(ValueId n) {
+  if (at(n).code == Code::kCommit) return text_.Line("cp.async.commit_group");
+  text_.Line("cp.async.wait_group ", std::min<int64_t>(at(n).imm[0], INT32_MAX));
+}
+
+// Bits 4 to 6 of a byte's place are mixed with bits 7 to 9; memories begin at a multiple of 1,024
+// where anything but threads reads them. So what of an index is whole patterns (1,024 bytes) is
+// added behind the swizzle, and what stays within a row of one (128 bytes) and meets no bit of the
+// rest is mixed in by XOR: addresses of one row are then one instruction from each other, and what
+// comes from outside of a loop can be computed there. Parts are taken in the order of the program,
+// those of outer loops first.
+Address PtxPrinter::SwizzledAddress(ValueId memory, ValueId index, int lane) {
+  constexpr int64_t kPattern = program::kSwizzleAlign, kRow = 128;
+  const int64_t width = ByteWidth(at(memory).dtype);
+  Address address = BaseOf(memory);
+  const Operand base = InRegister(address.base);
+  if (at(index).lanes > 1)
+    return {Plus(Swizzled(Scaled(Low(index, lane), width)), base), address.offset};
+  SwizzledParts parts = PartsOf(index, width);
+  const int64_t constant = parts.constant + lane * width;
+  // The bits that the parts within a row may have.
+  const int64_t rest = constant & (kPattern - 1);
+  address.offset += constant - rest;
+  int64_t bits = rest & (kRow - 1);
+  bool meet = false;
+  for (const ValueId part : parts.pieces) {
+    const ValueBounds& bounds = bounds_[static_cast<size_t>(part)];
+    const int64_t low = divisors_[static_cast<size_t>(part)] * width;
+    if (bounds.min < 0 || bounds.max >= kRow / width) {
+      meet = true;
+      break;
+    }
+    const auto last = static_cast<uint64_t>(bounds.max * width);
+    const auto all = static_cast<int64_t>(std::bit_ceil(last + 1) - 1) & ~(low - 1);
+    meet = meet || (bits & all) != 0;
+    bits |= all;
+  }
+  if (meet) {
+    parts.rows.insert(parts.rows.end(), parts.pieces.begin(), parts.pieces.end());
+    parts.pieces.clear();
+  }
+  const int64_t within = meet ? 0 : rest & (kRow - 1);
+  Operand rows = Integer(0), whole = Integer(0);
+  for (const ValueId part : parts.rows) rows = Plus(rows, Low(part, 0));
+  Operand place = Swizzled(Plus(Scaled(rows, width), Integer(rest - within)));
+  for (const ValueId part : parts.whole) whole = Plus(whole, Low(part, 0));
+  whole = Plus(base, Scaled(whole, width));
+  const bool is_aligned = has_block_memory_ && address.offset % kRow == 0;
+  bool is_placed = !is_aligned;
+  for (const ValueId part : parts.pieces) {
+    if (!is_placed && !parts.whole.empty() && part > parts.whole.front()) {
+      place = Plus(place, whole);
+      is_placed = true;
+    }
+    place = Mixed(place, Scaled(Low(part, 0), width));
+  }
+  if (!is_placed) place = Plus(place, whole);
+  place = Mixed(place, Integer(within));
+  if (!is_aligned) place = Plus(place, whole);
+  return {place, address.offset};
+}
+
+// What is added to make an index, by what its bytes are multiples of.
+PtxPrinter::SwizzledParts PtxPrinter::PartsOf(ValueId index, int64_t width) const {
+  constexpr int64_t kRow = 128;
+  SwizzledParts parts;
+  std::vector<ValueId> open = {index};
+  while (!open.empty()) {
+    const ValueId part = open.back();
+    open.pop_back();
+    const Instruction& i = at(part);
+    const int64_t bytes = divisors_[static_cast<size_t>(part)] * width;
+    if (i.code == Code::kAlu && i.op == Op::kAdd) {
+      open.insert(open.end(), i.src.begin(), i.src.end());
+    } else if (i.code == Code::kConst) {
+      parts.constant += i.imm[0] * width;
+    } else if (bytes % program::kSwizzleAlign == 0) {
+      parts.whole.push_back(part);
+    } else {
+      (bytes % kRow == 0 ? parts.rows : parts.pieces).push_back(part);
+    }
+  }
+  for (std::vector<ValueId>* list : {&parts.whole, &parts.rows, &parts.pieces})
+    std::ranges::sort(*list);
+  return parts;
+}
+
+Address PtxPrinter::SwizzledTarget(ValueId copy, int lane) {
+  return SwizzledAddress(at(copy).src[0], at(copy).src[1], lane);
+}
+
+Operand PtxPrinter::Swizzled(const Operand& place) {
+  constexpr int kShift = 3;
+  constexpr int64_t kMixed = 0x70;
+  if (place.IsConstant()) {
+    const auto bits = static_cast<int64_t>(place.bits);
+    return Integer(bits ^ (bits >> kShift & kMixed));
+  }
+  const Operand row = text_.Value("shr.u32", Width::k32, {place, Integer(kShift)});
+  return Mixed(place, text_.Value("and.b32", Width::k32, {row, Integer(kMixed)}));
+}
+
+Operand PtxPrinter::Plus(const Operand& a, const Operand& b) {
+  if (a.IsConstant() && b.IsConstant())
+    return Integer(static_cast<int32_t>(static_cast<uint32_t>(a.bits + b.bits)));
+  if (a.IsConstant()) return Plus(b, a);
+  if (b == Integer(0)) return a;
+  return text_.Value("add.s32", Width::k32, {a, b});
+}
+
+Operand PtxPrinter::Mixed(const Operand& a, const Operand& b) {
+  if (a.IsConstant() && b.IsConstant()) return Integer(static_cast<int64_t>(a.bits ^ b.bits));
+  if (a.IsConstant()) return Mixed(b, a);
+  if (b == Integer(0)) return a;
+  return text_.Value("xor.b32", Width::k32, {a, b});
+}
+
+Operand PtxPrinter::Scaled(const Operand& number, int64_t factor) {
+  if (number.IsConstant())
+    return Integer(static_cast<int32_t>(number.bits * static_cast<uint64_t>(factor)));
+  if (factor == 1) return number;
+  return text_.Value("mul.lo.s32", Width::k32, {number, Integer(factor)});
+}
+
+}  // namespace outboard::render

@@ -1,0 +1,61 @@
+// Integers of 64 bits that fit in 32.
+//
+// A GPU adds and compares 64 bits in two steps, multiplies them in four and divides them in a
+// hundred. So every i64 that cannot leave 32 bits, by the bounds of all that it is computed from,
+// has a register of 32, and is extended where another instruction takes it as 64.
+#include <algorithm>
+
+#include "compiler/render/ptx/ptx_printer.h"
+
+namespace outboard::render {
+
+bool PtxPrinter::IsSmall(ValueId n) const {
+  const ValueBounds& bounds = bounds_[static_cast<size_t>(n)];
+  return at(n).dtype == DType::kI64 && bounds.min >= INT32_MIN && bounds.max <= INT32_MAX;
+}
+
+bool PtxPrinter::IsComputedSmall(ValueId n) const {
+  const Instruction& i = at(n);
+  switch (i.op) {
+    case Op::kAdd:
+    case Op::kMul:
+    case Op::kNeg:
+    case Op::kMax:
+    case Op::kWhere:
+    case Op::kIDiv:
+    case Op::kMod:
+    case Op::kAnd:
+    case Op::kShr:
+      if (!IsSmall(n)) return false;
+      break;
+    case Op::kCmpLt:
+    case Op::kCmpEq:
+    case Op::kCmpNe: break;
+    default: return false;
+  }
+  return at(i.src.back()).dtype == DType::kI64 &&
+         std::ranges::all_of(i.src,
+                             [&](ValueId s) { return IsBool(at(s).dtype) || IsSmall(s); });
+}
+
+Operand PtxPrinter::SmallArithmetic(ValueId n, int lane) {
+  const Instruction& i = at(n);
+  absl::InlinedVector<Operand, 3> args;
+  for (const ValueId s : i.src) args.push_back(AsPrinted(s, lane));
+  if (i.op == Op::kIDiv || i.op == Op::kMod)
+    return Divide(i.op, args[0], args[1], DType::kI32, bounds_[static_cast<size_t>(i.src[0])],
+                  bounds_[static_cast<size_t>(i.src[1])]);
+  return Alu(i.op, DType::kI32, args);
+}
+
+Operand PtxPrinter::Lane(ValueId n, int lane) {
+  const Operand& value = AsPrinted(n, lane);
+  return IsSmall(n) ? Cast(value, DType::kI32, DType::kI64) : value;
+}
+
+Operand PtxPrinter::Low(ValueId n, int lane) {
+  const Operand& value = AsPrinted(n, lane);
+  return value.width == Width::k64 ? Cast(value, DType::kU64, DType::kU32) : value;
+}
+
+}  // namespace outboard::render

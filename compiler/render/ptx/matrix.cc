@@ -1,0 +1,146 @@
+// Matrix units of a GPU (mma.sync, ldmatrix; PTX ISA, chapter 9.7) and what threads of a warp give
+// each other.
+//
+// Numbers of 16 and 8 bits lie packed in registers of 32 bits. They stay so between the
+// instructions that take them as they are: what else reads them takes them apart.
+#include <algorithm>
+#include <string>
+
+#include "compiler/render/ptx/ptx_printer.h"
+
+namespace outboard::render {
+
+using program::Code;
+using program::Instruction;
+
+namespace {
+
+constexpr int kSums = 4;      // a thread's of an MMA
+constexpr int kMatrices = 4;  // of an LDMATRIX
+constexpr int kWordBytes = 4;
+
+// As mma names what it multiplies, and how many columns of a it takes at once.
+struct UnitType {
+  const char* name;
+  int depth;
+};
+UnitType UnitTypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return {"tf32", 8};
+    case DType::kBF16: return {"bf16", 16};
+    case DType::kF16: return {"f16", 16};
+    case DType::kF8E4M3: return {"e4m3", 32};
+    default: return {"e5m2", 32};
+  }
+}
+
+}  // namespace
+
+void PtxPrinter::FindTakenApart() {
+  taken_apart_.assign(program_.code.size(), false);
+  for (const Instruction& i : program_.code) {
+    for (size_t s = 0; s < i.src.size(); ++s) {
+      const ValueId source = i.src[s];
+      const int width = ByteWidth(at(source).dtype);
+      if (width >= kWordBytes) continue;
+      const bool is_fragment = i.code == Code::kMma && s < 2;
+      const bool is_bits = i.code == Code::kBitcast && i.dtype == DType::kU32;
+      const bool is_stored = i.code == Code::kStore && s == 2 && !IsPrivate(i.src[0]);
+      if (!is_fragment && !is_bits && !is_stored)
+        taken_apart_[static_cast<size_t>(source)] = true;
+    }
+  }
+}
+
+// The registers of the packed value `n`, and its lanes where anything takes these.
+PtxPrinter::Values PtxPrinter::TakenApart(ValueId n, Values registers) {
+  const Instruction& i = at(n);
+  const int packed = kWordBytes / ByteWidth(i.dtype);
+  Values out;
+  if (packed == 1) return registers;
+  for (int lane = 0; lane < i.lanes; ++lane)
+    out.push_back(taken_apart_[static_cast<size_t>(n)]
+                      ? Unpacked(registers[static_cast<size_t>(lane / packed)], lane % packed,
+                                 i.dtype)
+                      : Operand());
+  packed_[n] = std::move(registers);
+  return out;
+}
+
+Operand PtxPrinter::Packed(ValueId n, int lane) {
+  const DType type = at(n).dtype;
+  const int packed = program::MmaPacked(type);
+  if (const auto it = packed_.find(n); it != packed_.end())
+    return it->second[static_cast<size_t>(lane / packed)];
+  return InRegister(packed == 1 ? Lane(n, lane) : PackedWord(n, lane, packed, type));
+}
+
+// mma.sync.m16n8k16, of f32 m16n8k8, of 8-bit floats m16n8k32: its fragments are MmaElement's.
+PtxPrinter::Values PtxPrinter::MatrixProduct(ValueId n) {
+  const Instruction& i = at(n);
+  const DType type = at(i.src[0]).dtype;
+  const auto [name, depth] = UnitTypeOf(type);
+  const int packed = program::MmaPacked(type);
+  const auto fragment = [&](ValueId operand, int first, int registers) {
+    Values list;
+    for (int r = 0; r < registers; ++r) list.push_back(Packed(operand, first + r * packed));
+    return ListOf(list);
+  };
+  const std::string a = fragment(i.src[0], 0, 4);
+  const std::string b = fragment(i.src[1], static_cast<int>(2 * packed * i.imm[0]), 2);
+  Values sums, before;
+  for (int lane = 0; lane < kSums; ++lane) before.push_back(InRegister(Lane(i.src[2], lane)));
+  for (int lane = 0; lane < kSums; ++lane) sums.push_back(text_.New(Width::k32));
+  text_.Line("mma.sync.aligned.m16n8k", depth, ".row.col.f32.", name, ".", name, ".f32 ",
+             ListOf(sums), ", ", a, ", ", b, ", ", ListOf(before));
+  return sums;
+}
+
+// cvt.rn.bf16x2.f32, or f16x2: what is rounded for MMA is there as it takes it.
+PtxPrinter::Values PtxPrinter::NarrowToPairs(ValueId n) {
+  const Instruction& i = at(n);
+  const char* const op = i.dtype == DType::kBF16 ? "cvt.rn.bf16x2.f32" : "cvt.rn.f16x2.f32";
+  Values pairs;
+  for (int lane = 0; lane < i.lanes; lane += 2)
+    pairs.push_back(text_.Value(op, Width::k32,
+                                {InRegister(Lane(i.src[0], lane + 1)),
+                                 InRegister(Lane(i.src[0], lane))}));
+  return TakenApart(n, std::move(pairs));
+}
+
+PtxPrinter::Values PtxPrinter::LoadMatrices(ValueId n) {
+  const Instruction& i = at(n);
+  const Address address = i.imm[0] == 2 ? SwizzledAddress(i.src[0], i.src[1], 0)
+                                        : AddressOf(i.src[0], i.src[1]);
+  Values registers;
+  for (int matrix = 0; matrix < kMatrices; ++matrix) registers.push_back(text_.New(Width::k32));
+  text_.Line("ldmatrix.sync.aligned.m8n8.x4", i.imm[0] == 1 ? ".trans" : "", ".shared.b16 ",
+             ListOf(registers), ", ", address);
+  return TakenApart(n, std::move(registers));
+}
+
+// By all threads of the warp, in pieces of 32 bits.
+PtxPrinter::Values PtxPrinter::Shuffle(ValueId n) {
+  const Instruction& i = at(n);
+  const int64_t threads = std::min<int64_t>(program_.Extent(program::Grid::kThread), kWarpThreads);
+  const int64_t members = (int64_t{1} << threads) - 1;
+  const auto exchanged = [&](const Operand& bits) {
+    return text_.Value("shfl.sync.bfly.b32", Width::k32,
+                       {bits, Integer(i.imm[0]), Integer(kWarpThreads - 1), Integer(members)});
+  };
+  if (IsBool(i.dtype)) {
+    const Operand bits =
+        text_.Value("selp.b32", Width::k32, {Integer(1), Integer(0), InRegister(Lane(i.src[0], 0))});
+    return {text_.Value("setp.ne.b32", Width::kPred, {exchanged(bits), Integer(0)})};
+  }
+  const Operand value = InRegister(IsSmall(n) ? AsPrinted(i.src[0], 0) : Lane(i.src[0], 0));
+  if (value.width != Width::k64) return {exchanged(value)};
+  const Operand low = text_.New(Width::k32), high = text_.New(Width::k32);
+  text_.Line("mov.b64 ", ListOf({low, high}), ", ", value);
+  const Operand whole = text_.New(Width::k64);
+  const Operand other_low = exchanged(low), other_high = exchanged(high);
+  text_.Line("mov.b64 ", whole, ", ", ListOf({other_low, other_high}));
+  return {whole};
+}
+
+}  // namespace outboard::render

@@ -1,0 +1,298 @@
+#include "compiler/render/ptx/ptx_printer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace outboard::render {
+
+using program::Code;
+using program::Grid;
+using program::Rounding;
+using program::Space;
+
+namespace {
+
+// Elements of a private memory, and all selects among such elements of one program: beyond these
+// there are not enough registers anyway (255 a thread), and compiling takes long.
+constexpr int64_t kElementsMax = 512;
+constexpr int64_t kSelectsMax = 1 << 16;
+constexpr int kFragmentLanes = 8;  // of MMA's a, of 16 bits
+
+bool Has(const program::Program& program, Code code) {
+  return std::ranges::any_of(program.code, [&](const auto& i) { return i.code == code; });
+}
+
+bool IsHopper(const program::Program& program) {
+  return std::ranges::any_of(program.code,
+                             [](const auto& i) { return program::IsHopper(i.code); });
+}
+
+bool IsPrivateAlloc(const program::Instruction& i) {
+  return i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kPrivate);
+}
+
+// Whether what a matrix unit computes is used in the same loop, as scores are: threads tell each
+// other maxima of it.
+bool ComputesScores(const program::Program& program) {
+  return Has(program, Code::kMma) && Has(program, Code::kShuffle);
+}
+
+// At a barrier, for no product by a matrix unit alone, with so few values in private memory that
+// half of the registers hold them.
+bool WaitsInLoop(const program::Program& program) {
+  constexpr int64_t kRegisters = 65536, kRegisterBytes = 4, kOthers = 32;  // of a multiprocessor
+  int loops = 0;
+  bool waits = false;
+  const bool scores = ComputesScores(program);
+  int64_t held = kOthers;
+  for (const auto& i : program.code) {
+    if ((i.code == Code::kMma && !scores) || program::IsHopper(i.code)) return false;
+    if (i.code == Code::kLoop) ++loops;
+    if (i.code == Code::kEnd) --loops;
+    waits = waits || (i.code == Code::kBarrier && loops > 0);
+    if (IsPrivateAlloc(i)) held += i.imm[1] * std::max<int64_t>(1, ByteWidth(i.dtype) / kRegisterBytes);
+  }
+  return waits && held <= kRegisters / (2 * program.Extent(Grid::kThread));
+}
+
+// Of eight warps that each keep so many sums of a product there is no second block, for which the
+// assembler would leave room by itself: it would spill half of them.
+bool NeedsAllRegisters(const program::Program& program) {
+  constexpr int64_t kThreads = 256, kSums = 128;
+  int64_t held = 0;
+  for (const auto& i : program.code)
+    if (IsPrivateAlloc(i)) held += i.imm[1];
+  return Has(program, Code::kMma) && held >= kSums &&
+         program.Extent(Grid::kThread) >= kThreads && !ComputesScores(program);
+}
+
+bool IsByUnit(const program::Instruction& i) {
+  return i.op == Op::kExp2 && i.imm[0] == static_cast<int64_t>(Rounding::kByUnit);
+}
+
+}  // namespace
+
+PtxPrinter::PtxPrinter(const program::Program& program, const Target& target,
+                       const GridShape& grid)
+    : program_(program),
+      target_(target),
+      grid_(grid),
+      bounds_(BoundsOf(program)),
+      divisors_(DivisorsOf(program)),
+      divides_registers_(Has(program, Code::kMaxRegisters)),
+      values_(program.code.size()) {}
+
+absl::Status PtxPrinter::Supports() const {
+  const auto none_for = [&](const std::string& what) {
+    return absl::UnimplementedError(absl::StrCat(target_.arch, " has no form for ", what));
+  };
+  int64_t selects = 0;
+  for (const Instruction& i : program_.code) {
+    const std::string type(Name(i.dtype));
+    if (i.dtype == DType::kF64 && !target_.fp64) return none_for("f64");
+    if (program::IsHopper(i.code) && target_.arch != "sm_90a")
+      return none_for(std::string(Name(i.code)));
+    switch (i.code) {
+      case Code::kAlu:
+        if (IsTranscendental(i.op) && !IsByUnit(i))
+          return none_for(absl::StrCat(std::string(Name(i.op)), " of ", type));
+        break;
+      case Code::kMma:
+        if (ByteWidth(at(i.src[0]).dtype) == 1 && target_.arch == "sm_80")
+          return none_for("MMA of 8-bit floats");
+        break;
+      case Code::kAlloc:
+        if (i.imm[0] == static_cast<int64_t>(Space::kTile)) return none_for("tiles");
+        if (IsPrivateAlloc(i) && i.imm[1] > kElementsMax)
+          return none_for(absl::StrCat("private memory of ", i.imm[1], " elements; at most ",
+                                       kElementsMax, " become registers"));
+        break;
+      case Code::kLoad:
+      case Code::kStore: {
+        const Instruction& memory = at(i.src[0]);
+        if (!IsPrivateAlloc(memory) || at(i.src[1]).code == Code::kConst) break;
+        selects += memory.imm[1] * (i.code == Code::kLoad ? i.lanes : at(i.src[2]).lanes);
+        if (selects > kSelectsMax)
+          return none_for(absl::StrCat("private memory whose elements are selected ", selects,
+                                       " times; at most ", kSelectsMax));
+        break;
+      }
+      case Code::kDot:
+      case Code::kTileZero:
+      case Code::kTileLoad:
+      case Code::kTileStore:
+      case Code::kTileDot: return none_for(std::string(Name(i.code)));
+      default: break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
+  OB_RETURN_IF_ERROR(Supports());
+  // From sm_90 on a graph may start a kernel when all blocks of the one in front of it run
+  // (docs/decisions/115-uploads-beside-work.md). All it does comes after the wait; the launch behind
+  // it may start then.
+  if (target_.arch.starts_with("sm_9")) {
+    text_.Line("griddepcontrol.wait");
+    text_.Line("griddepcontrol.launch_dependents");
+  }
+  LoadParameters();
+  OpenMemories();
+  LeaveBehindGrid();
+  FindChanges();
+  FindUses();
+  FindTakenApart();
+  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
+  text_.Line("ret");
+  return absl::StrCat(shared_, "\n.visible .entry ", symbol, "(", Parameters(), "\n)\n",
+                      Directives(), "{\n", text_.Declarations(), text_.lines(), "}\n");
+}
+
+std::string PtxPrinter::Directives() const {
+  std::string text;
+  if (program_.cluster > 1)
+    absl::StrAppend(&text, ".explicitcluster\n.reqnctapercluster ", program_.cluster, ", 1, 1\n");
+  absl::StrAppend(&text, ".maxntid ", program_.Extent(Grid::kThread), ", 1, 1\n");
+  // While one block waits at the barriers of its loop, another one computes: each may have half of
+  // the registers. Products by matrix units say by their tiles how many they need. Where warpgroups
+  // divide registers among themselves, the assembler gives a thread all that one block leaves room
+  // for.
+  if (WaitsInLoop(program_)) {
+    text += ".minnctapersm 2\n";
+  } else if (NeedsAllRegisters(program_) || divides_registers_) {
+    text += ".minnctapersm 1\n";
+  }
+  return text;
+}
+
+void PtxPrinter::OpenMemories() {
+  written_.assign(static_cast<size_t>(program_.buffer_count), false);
+  for (const Instruction& i : program_.code) {
+    if (i.code == Code::kStore && at(i.src[0]).code == Code::kBuffer)
+      written_[static_cast<size_t>(at(i.src[0]).imm[0])] = true;
+    if (i.code == Code::kGroupMma) accumulators_.insert(i.src[0]);
+    if (i.code == Code::kBoxStore)
+      written_[program_.maps[static_cast<size_t>(at(i.src[2]).imm[0])].slot] = true;
+  }
+  // What a block has without asking may be declared as arrays. More must not: the assembler refuses
+  // it, and launches ask for it.
+  Operand all;  // memory of the block
+  has_block_memory_ = IsHopper(program_) || program_.shared_bytes() > target_.shared_bytes;
+  if (has_block_memory_) {
+    absl::StrAppend(&shared_, ".extern .shared .align ", program::kSwizzleAlign,
+                    " .b8 block_memory[];\n");
+    all = text_.New(Width::k32);
+    text_.Line("mov.b32 ", all, ", block_memory");
+  }
+  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
+    const Instruction& i = at(n);
+    if (i.code != Code::kAlloc) continue;
+    if (IsPrivateAlloc(i)) {
+      Elements& elements = privates_[n];
+      for (int64_t k = 0; k < i.imm[1]; ++k) elements.push_back(text_.New(WidthOf(i.dtype)));
+    } else if (all.kind != Operand::Kind::kNone) {
+      shared_bases_[n] = {all, program_.SharedOffset(n)};
+    } else {
+      constexpr int kSharedAlign = 16;  // of the widest access
+      absl::StrAppend(&shared_, ".shared .align ", kSharedAlign, " .b8 shared", n, "[",
+                      i.imm[1] * ByteWidth(i.dtype), "];\n");
+      const Operand base = text_.New(Width::k32);
+      text_.Line("mov.b32 ", base, ", shared", n);
+      shared_bases_[n] = {base, 0};
+    }
+  }
+}
+
+// Before anything else: what follows relies on the number being one of the program's.
+void PtxPrinter::LeaveBehindGrid() {
+  if (grid_.rows == 1) return;
+  const Operand row = text_.New(Width::k32), column = text_.New(Width::k32);
+  text_.Line("mov.u32 ", row, ", %ctaid.y");
+  text_.Line("mov.u32 ", column, ", %ctaid.x");
+  const Operand first = text_.Value("cvt.u64.u32", Width::k64, {column});
+  block_ = text_.Value("mad.wide.u32", Width::k64, {row, Integer(grid_.columns), first});
+  const Operand behind =
+      text_.Value("setp.ge.u64", Width::kPred,
+                  {block_, Integer(program_.Extent(Grid::kBlock), Width::k64)});
+  text_.GuardedLine(behind, "ret");
+}
+
+void PtxPrinter::Print(ValueId n) {
+  const Instruction& i = at(n);
+  switch (i.code) {
+    case Code::kBuffer:
+    case Code::kMap:
+    case Code::kAlloc: return;
+    case Code::kCommit:
+    case Code::kWait: return Await(n);
+    case Code::kLoop: return OpenLoop(n);
+    case Code::kEnd: return CloseLoop();
+    case Code::kIf: return OpenIf(Lane(i.src[0], 0));
+    case Code::kEndIf: return CloseIf();
+    case Code::kStore: return IsPrivate(i.src[0]) ? StorePrivate(n) : Store(n);
+    case Code::kCopy: return Copy(n);
+    case Code::kBarrier: return text_.Line("bar.sync 0");
+    default:
+      if (program::IsHopper(i.code) && !program::HasValue(i.code)) return PrintHopper(n);
+      if (IsUsed(n)) values_[static_cast<size_t>(n)] = Compute(n);
+      return;
+  }
+}
+
+Operand PtxPrinter::Special(ValueId n) {
+  const Instruction& i = at(n);
+  if (i.imm[1] == 1) return Integer(0);
+  const auto axis = static_cast<Grid>(i.imm[0]);
+  if (axis == Grid::kBlock && grid_.rows > 1)
+    return IsSmall(n) ? text_.Value("cvt.u32.u64", Width::k32, {block_}) : block_;
+  const Operand number = text_.New(Width::k32);
+  text_.Line("mov.u32 ", number, axis == Grid::kBlock ? ", %ctaid.x" : ", %tid.x");
+  return number;
+}
+
+PtxPrinter::Values PtxPrinter::Compute(ValueId n) {
+  const Instruction& i = at(n);
+  Values out;
+  switch (i.code) {
+    case Code::kConst:
+      return {IsSmall(n) ? Integer(i.imm[0]) : Const(i.dtype, i.imm[0])};
+    case Code::kVar: {
+      const Width width = IsSmall(n) ? Width::k32 : Width::k64;
+      const Operand value = text_.New(width);
+      text_.Line("ld.global.nc.b", width == Width::k32 ? 32 : 64, " ", value, ", ",
+                 Address{vars_, i.imm[0] * static_cast<int64_t>(sizeof(int64_t))});
+      return {value};
+    }
+    case Code::kSpecial: return {Special(n)};
+    case Code::kAlu: return Arithmetic(n);
+    case Code::kCast:
+      if (at(i.src[0]).dtype == DType::kF32 &&
+          ((i.dtype == DType::kBF16 && i.lanes % 2 == 0) ||
+           (i.dtype == DType::kF16 && i.lanes == kFragmentLanes)))
+        return NarrowToPairs(n);
+      if (i.dtype == DType::kF16 && IsAccumulator(i.src[0]))
+        return {Cast(NotAccumulator(Lane(i.src[0], 0)), DType::kF32, i.dtype)};
+      for (int lane = 0; lane < i.lanes; ++lane)
+        out.push_back(Cast(AsPrinted(i.src[0], lane), PrintedType(i.src[0]), PrintedType(n)));
+      return out;
+    case Code::kBitcast: return BitcastLanes(n);
+    case Code::kLanes:
+      for (int lane = 0; lane < i.lanes; ++lane) {
+        const ValueId source = i.src[i.src.size() == 1 ? 0 : static_cast<size_t>(lane)];
+        out.push_back(IsSmall(n) ? AsPrinted(source, 0) : Lane(source, 0));
+      }
+      return out;
+    case Code::kLane: return {AsPrinted(i.src[0], static_cast<int>(i.imm[0]))};
+    case Code::kLoad: return IsPrivate(i.src[0]) ? LoadPrivate(n) : Load(n);
+    case Code::kMma: return MatrixProduct(n);
+    case Code::kShuffle: return Shuffle(n);
+    case Code::kLdmatrix: return LoadMatrices(n);
+    case Code::kClusterLoad: return LoadOfCluster(n);
+    default: OB_CHECK(false && "no value"); return {};
+  }
+}
+
+}  // namespace outboard::render

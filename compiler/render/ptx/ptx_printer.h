@@ -1,0 +1,266 @@
+// The state of printing one program as PTX, for NVIDIA's GPUs. Programs are nearly PTX: each of
+// their instructions is one of PTX's, or a few. The driver's assembler does the rest: it allocates
+// registers, schedules, merges equal values, hoists and drops what nobody reads.
+//
+// Values in registers: bool is a predicate; integers of up to 32 bits are a register of 32 bits
+// that holds the number, extended by its sign; an i64 whose bounds fit in 32 bits is one, too
+// (indices.cc); f32 and f64 are as such, and every smaller float is the f32 of the same value: it
+// is widened when loaded, each operation is done in f32 and rounded back. Threads have no vectors: a
+// value of several lanes is as many registers.
+//
+// A private memory is one register for each element; an index that is no constant selects among
+// them. A thread's stack is memory behind all caches, and is not used.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/program/program.h"
+#include "compiler/render/launch_shape.h"
+#include "compiler/render/ptx/ptx_text.h"
+#include "compiler/render/value_bounds.h"
+#include "compiler/target.h"
+
+namespace outboard::render {
+
+class PtxPrinter {
+ public:
+  PtxPrinter(const program::Program& program, const Target& target, const GridShape& grid);
+
+  // Returns the kernel `symbol` as text. Errors: UNIMPLEMENTED, as NvptxRenderer::Render.
+  absl::StatusOr<std::string> Run(const std::string& symbol);
+
+ private:
+  using ValueId = program::ValueId;
+  using Instruction = program::Instruction;
+  using Values = absl::InlinedVector<Operand, 2>;  // one for each lane, or one that all have
+  using Elements = std::vector<Operand>;           // registers of a private memory
+
+  // ---- the kernel (ptx_printer.cc)
+  absl::Status Supports() const;
+  std::string Directives() const;  // of blocks and registers, before the body
+  void OpenMemories();
+  void LeaveBehindGrid();  // blocks of a grid in rows that the program does not have
+  void Print(ValueId n);
+  Values Compute(ValueId n);
+  Operand Special(ValueId n);
+  const Instruction& at(ValueId n) const { return program_.code[static_cast<size_t>(n)]; }
+
+  // ---- parameters (parameters.cc)
+  std::string Parameters() const;  // their declarations
+  void LoadParameters();           // sets buffers_, vars_ and maps_
+  void LoadParametersOfCopy();
+
+  // ---- values
+  // The value of a lane: of an i64 always 64 bits.
+  Operand Lane(ValueId n, int lane);
+  // The lower 32 bits of an integer.
+  Operand Low(ValueId n, int lane);
+  // As it was computed: an i64 that IsSmall has 32 bits.
+  const Operand& AsPrinted(ValueId n, int lane) const {
+    const Values& lanes = values_[static_cast<size_t>(n)];
+    return lanes[lanes.size() == 1 ? 0 : static_cast<size_t>(lane)];
+  }
+  DType PrintedType(ValueId n) const { return IsSmall(n) ? DType::kI32 : at(n).dtype; }
+  static Width WidthOf(DType dtype);  // of the register of a value
+  // The same in a register, for instructions that take no constant there.
+  Operand InRegister(const Operand& operand);
+
+  // ---- arithmetic (alu.cc), which means what docs/semantics.md says. `type` is that of the
+  // operands, of the last one for WHERE
+  Values Arithmetic(ValueId n);
+  Operand Alu(Op op, DType type, absl::Span<const Operand> args);
+  Operand Shift(Op op, const Operand& a, const Operand& b, DType type);
+  Operand Max(const Operand& a, const Operand& b, DType type);
+  Operand Compare(Op op, const Operand& a, const Operand& b, DType type);
+  Operand Logic(Op op, const Operand& a, const Operand& b);  // of bools
+  Operand Select(const Operand& condition, const Operand& a, const Operand& b);
+  Operand Threefry(const Operand& counter, const Operand& key);
+  Operand Wrapped(const Operand& value, DType type);  // of an integer of 8 or 16 bits
+
+  // ---- quotients (divide.cc)
+  Operand Divide(Op op, const Operand& a, const Operand& b, DType type, const ValueBounds& of_a,
+                 const ValueBounds& of_b);
+  // What is known of a dividend: its sign bit is 0, it has none, or it may be negative.
+  enum class ConstantDivision { kNotNegative, kUnsigned, kSigned };
+  Operand DivideByConstant(Op op, const Operand& a, uint64_t divisor, Width width,
+                           ConstantDivision kind);
+
+  // ---- conversions (convert.cc)
+  Operand Const(DType dtype, int64_t bits);  // as of Op::kConst
+  Operand Cast(const Operand& value, DType from, DType to);
+  Operand Bitcast(const Operand& value, DType from, DType to);
+  // From and to the bits that lie in memory, which are the low ones of a register of 32 bits, or
+  // all of one of 64. What is above them is 0 before, and anything after.
+  Operand FromMemory(const Operand& bits, DType dtype);
+  Operand ToMemory(const Operand& value, DType dtype);
+  Operand Round(const Operand& value, DType dtype);
+  Operand RoundBFloat(const Operand& value);
+  Operand NarrowToOdd(const Operand& value);
+  Operand PackFp8(const Operand& value, DType dtype);
+  Operand UnpackFp8(const Operand& bits, DType dtype);
+  Values BitcastLanes(ValueId n);
+
+  // ---- indices of 32 bits (indices.cc)
+  bool IsSmall(ValueId n) const;  // an i64 that fits in 32 bits, and is printed so
+  bool IsComputedSmall(ValueId n) const;
+  Operand SmallArithmetic(ValueId n, int lane);
+
+  // ---- addresses of elements (addresses.cc)
+  Address ElementAddress(ValueId memory, ValueId index);
+  Address NearAddress(ValueId memory, ValueId index, Address address);
+  int LoopsAround(ValueId value) const;
+  std::vector<ValueId> TermsOf(ValueId index) const;
+  struct TermSum {
+    bool fits = false, is_signed = false;  // in 32 bits
+  };
+  TermSum SumOf(absl::Span<const ValueId> terms) const;
+
+  // ---- memory (memory.cc)
+  bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
+  // Of an element: `lane` elements behind the index if that is a scalar.
+  Address AddressOf(ValueId memory, ValueId index, int lane = 0);
+  Address BaseOf(ValueId memory) const;
+  // `index` elements of so many bytes behind `base`.
+  Address Behind(const Address& base, const Operand& index, int64_t bytes, bool is_signed);
+  Operand Plain(const Address& address);  // in a register, for instructions that add nothing to it
+  Operand Index(ValueId index, int lane);
+  // A power of two that divides the address, up to kAccessBytesMax.
+  int64_t AlignOf(ValueId memory, ValueId index, int lane) const;
+  static constexpr int kAccessBytesMax = 16;
+  // Of the lanes from `begin` on that lie next to each other and are aligned so: how many one
+  // access may have, up to `end`.
+  int Together(ValueId memory, ValueId index, int begin, int end) const;
+  Values Load(ValueId n);
+  void Store(ValueId n);
+  void LoadLanes(ValueId load, int begin, int end, const Operand& condition, Values& out);
+  void StoreLanes(const Instruction& store, int begin, int end, const Operand& condition);
+  Operand Unpacked(const Operand& word, int k, DType dtype);
+  Operand PackedWord(ValueId value, int lane, int count, DType dtype);
+  // Lanes whose masks are one value are accessed together; calls `body` with their range. The
+  // condition is none where all are on.
+  void Guarded(ValueId mask, int lanes,
+               absl::FunctionRef<void(int begin, int end, const Operand& condition)> body);
+
+  // ---- private memory (private_memory.cc)
+  Values LoadPrivate(ValueId n);
+  void StorePrivate(ValueId n);
+  void FindChanges();
+  // Whether nobody writes what the load has read until its value was used for the last time.
+  bool StaysUntilUsed(ValueId load, int64_t element) const;
+  void CompareIndex(const Operand& predicate, const Operand& index, int64_t element);
+
+  // ---- who uses what (uses.cc)
+  // The values that printing an instruction reads.
+  absl::InlinedVector<ValueId, 4> SourcesOf(ValueId n) const;
+  void FindUses();
+  bool IsUsed(ValueId n) const;  // by what is printed
+  // An index and the constants that it adds to it.
+  std::pair<ValueId, int64_t> WithoutConstants(ValueId index) const;
+  // The product that a sum may take in as it is, so that both are rounded once; -1: none.
+  ValueId ProductIn(ValueId sum) const;
+
+  // ---- loops and branches (scopes.cc)
+  void OpenLoop(ValueId n);
+  void CloseLoop();
+  void OpenIf(const Operand& condition);
+  void CloseIf();
+  void CloseScope();  // and forgets the addresses that were found in it
+  // Whether the assembler must not unroll it.
+  bool IsKeptRolled(ValueId loop) const;
+
+  // ---- matrix units and what warps exchange (matrix.cc)
+  Operand Packed(ValueId n, int lane);  // lanes from this one on that fill 32 bits
+  Values MatrixProduct(ValueId n);
+  Values LoadMatrices(ValueId n);
+  Values NarrowToPairs(ValueId n);
+  Values Shuffle(ValueId n);
+  // Which packed values something takes lane by lane; after OpenMemories.
+  void FindTakenApart();
+  Values TakenApart(ValueId n, Values registers);
+
+  // ---- asynchronous copies and swizzled memory (copies.cc)
+  void Copy(ValueId n);
+  void Await(ValueId n);
+  // The place that a swizzle gives the element of STORE's or LDMATRIX's index.
+  Address SwizzledAddress(ValueId memory, ValueId index, int lane);
+  // The same of a COPY's first element and `lane` more.
+  Address SwizzledTarget(ValueId copy, int lane);
+  void CopyAsynchronously(ValueId copy, int lane, int64_t bytes);
+  void CopyAtOnce(ValueId copy, int lane);
+  struct SwizzledParts {
+    int64_t constant = 0;                      // in bytes
+    std::vector<ValueId> whole, rows, pieces;  // multiples of a pattern, of a row, and others
+  };
+  SwizzledParts PartsOf(ValueId index, int64_t width) const;
+  Operand Swizzled(const Operand& place);
+  // Of 32 bits; constants are folded.
+  Operand Plus(const Operand& a, const Operand& b);
+  Operand Mixed(const Operand& a, const Operand& b);
+  Operand Scaled(const Operand& number, int64_t factor);
+
+  // ---- sm_90a (boxes.cc, warpgroups.cc)
+  void PrintHopper(ValueId n);
+  void PrintBarrier(ValueId n);
+  void BoxCopy(ValueId n);
+  Operand ClusterAddress(const Address& own, ValueId rank);
+  Values LoadOfCluster(ValueId n);
+  void GroupProduct(ValueId n);
+  Operand MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
+  bool IsAccumulator(ValueId value) const;  // of WGMMA
+  Operand NotAccumulator(const Operand& value);
+
+  const program::Program& program_;
+  const Target& target_;
+  const GridShape grid_;
+  const std::vector<ValueBounds> bounds_;
+  const std::vector<int64_t> divisors_;
+  const bool divides_registers_;  // among its warpgroups (MAXREGISTERS)
+
+  PtxText text_;
+  std::string shared_;            // declarations of memory of the block
+  bool has_block_memory_ = false;  // in one piece, whose size the launch sets
+  std::vector<Operand> buffers_;  // addresses by slot
+  std::vector<bool> written_;     // buffers, by slot
+  Operand block_;                 // its number, of 64 bits, in a grid of several rows
+  Operand vars_;                  // the address of the VARs
+  std::vector<Operand> maps_;     // addresses by number
+  std::vector<Values> values_;    // by instruction
+  absl::flat_hash_map<ValueId, Address> shared_bases_;  // of memory of the block
+  absl::flat_hash_map<ValueId, Elements> privates_;
+  absl::flat_hash_set<ValueId> accumulators_;  // of these, those of WGMMA
+  absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
+  std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
+
+  // Addresses of the elements that indices name, without their constants, in scopes that are open.
+  // Or so many bytes behind that.
+  using AddressKey = std::tuple<ValueId, ValueId, int64_t>;
+  absl::flat_hash_map<AddressKey, Address> addresses_;
+  std::vector<AddressKey> known_addresses_;
+
+  struct Scope {
+    int begin = 0, end = 0;  // labels; 0: a loop of one pass
+    Operand counter, limit;  // of a loop
+    size_t known = 0;        // of known_addresses_
+  };
+  std::vector<Scope> scopes_;
+  std::vector<ValueId> loops_;  // that are open
+
+  struct Change {
+    ValueId at = 0;
+    int64_t first = 0, last = 0;  // elements
+  };
+  absl::flat_hash_map<ValueId, std::vector<Change>> changes_;  // of private memories, in order
+  std::vector<ValueId> last_uses_;  // of values, loops counted whole; -1: none
+};
+
+}  // namespace outboard::render

@@ -1,0 +1,95 @@
+#include "compiler/render/ptx/ptx_text.h"
+
+#include <bit>
+
+
+namespace outboard::render {
+namespace {
+
+struct RegisterClass {
+  const char *type, *name;
+};
+constexpr RegisterClass kClasses[kWidths] = {
+    {".pred", "%p"}, {".b16", "%rs"}, {".b32", "%r"}, {".b64", "%rd"}};
+
+const RegisterClass& ClassOf(Width width) { return kClasses[static_cast<size_t>(width)]; }
+
+}  // namespace
+
+void Append(std::string& text, const Operand& operand) {
+  const uint64_t bits = operand.bits;
+  switch (operand.kind) {
+    case Operand::Kind::kNone: text += '_'; return;
+    case Operand::Kind::kRegister: absl::StrAppend(&text, ClassOf(operand.width).name, bits); return;
+    case Operand::Kind::kInteger: absl::StrAppend(&text, static_cast<int64_t>(bits)); return;
+    case Operand::Kind::kFloat:
+      if (operand.width == Width::k64) {
+        absl::StrAppend(&text, "0d", absl::Hex(bits, absl::kZeroPad16));
+      } else {
+        absl::StrAppend(&text, "0f", absl::Hex(bits, absl::kZeroPad8));
+      }
+      return;
+  }
+}
+
+void Append(std::string& text, const Address& address) {
+  text += '[';
+  Append(text, address.base);
+  if (address.offset != 0) absl::StrAppend(&text, "+", address.offset);
+  text += ']';
+}
+
+std::string ListOf(absl::Span<const Operand> operands) {
+  std::string text = "{";
+  for (const Operand& operand : operands) {
+    if (text.size() > 1) text += ", ";
+    Append(text, operand);
+  }
+  text += '}';
+  return text;
+}
+
+Operand Float(double value, Width width) {
+  const uint64_t bits = width == Width::k64 ? std::bit_cast<uint64_t>(value)
+                                            : std::bit_cast<uint32_t>(static_cast<float>(value));
+  return {Operand::Kind::kFloat, width, bits};
+}
+
+Operand Bits(Operand operand) {
+  if (operand.kind != Operand::Kind::kFloat) return operand;
+  operand.kind = Operand::Kind::kInteger;
+  if (operand.width == Width::k32)
+    operand.bits = static_cast<uint64_t>(int64_t{static_cast<int32_t>(operand.bits)});
+  return operand;
+}
+
+void PtxText::Guard(const Operand& guard) {
+  lines_ += '\t';
+  if (guard.kind == Operand::Kind::kNone) return;
+  lines_ += '@';
+  Append(lines_, guard);
+  lines_ += ' ';
+}
+
+void PtxText::Set(absl::string_view op, const Operand& result, std::initializer_list<Operand> args,
+                  const Operand& guard) {
+  Guard(guard);
+  absl::StrAppend(&lines_, op, " ");
+  Append(lines_, result);
+  for (const Operand& arg : args) {
+    lines_ += ", ";
+    Append(lines_, arg);
+  }
+  lines_ += ";\n";
+}
+
+std::string PtxText::Declarations() const {
+  std::string text;
+  for (size_t width = 0; width < kWidths; ++width)
+    if (counts_[width] > 0)
+      absl::StrAppend(&text, "\t.reg ", kClasses[width].type, " ", kClasses[width].name, "<",
+                      counts_[width] + 1, ">;\n");
+  return text;
+}
+
+}  // namespace outboard::render

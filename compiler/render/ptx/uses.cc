@@ -1,0 +1,121 @@
+// Which values are used, and until where. What an instruction takes in of another one, which then
+// is perhaps not printed: a sum its product, an address the constants of its index.
+#include <algorithm>
+
+#include "compiler/render/ptx/ptx_printer.h"
+
+namespace outboard::render {
+
+using program::Code;
+using program::Rounding;
+
+namespace {
+
+// Whether a value may be a register of its source's. Arithmetic of floats is not.
+bool PassesOn(const program::Instruction& i) {
+  if (i.code == Code::kMma || i.code == Code::kShuffle) return false;
+  return i.code != Code::kAlu || !IsFloat(i.dtype) || i.op == Op::kWhere;
+}
+
+// Which sources of an instruction are indices that become part of an address; each comes behind its
+// memory.
+struct IndexOperands {
+  int count = 0;
+  int places[2] = {};
+  bool swizzled = false;
+};
+IndexOperands IndexOperandsOf(const program::Instruction& i) {
+  switch (i.code) {
+    case Code::kStore: return {1, {1}, i.imm[0] != 0};
+    case Code::kLdmatrix: return {1, {1}, i.imm[0] == 2};
+    case Code::kCopy:
+      if (i.imm[2] != 0) return {1, {1}, true};
+      return {2, {1, 3}};
+    case Code::kLoad:
+    case Code::kBarrierInit:
+    case Code::kBarrierExpect:
+    case Code::kBarrierArrive:
+    case Code::kBarrierWait:
+    case Code::kBoxStore:
+    case Code::kClusterLoad: return {1, {1}};
+    case Code::kBoxLoad: return {2, {1, 3}};
+    case Code::kGroupMma: return {2, {2, 4}};
+    default: return {};
+  }
+}
+
+}  // namespace
+
+PtxPrinter::ValueId PtxPrinter::ProductIn(ValueId sum) const {
+  const Instruction& i = at(sum);
+  if (i.code != Code::kAlu || i.op != Op::kAdd ||
+      i.imm[0] != static_cast<int64_t>(Rounding::kWithProduct) ||
+      (i.dtype != DType::kF32 && i.dtype != DType::kF64))
+    return -1;
+  for (const ValueId source : i.src)
+    if (at(source).code == Code::kAlu && at(source).op == Op::kMul) return source;
+  return -1;
+}
+
+std::pair<PtxPrinter::ValueId, int64_t> PtxPrinter::WithoutConstants(ValueId index) const {
+  int64_t sum = 0;
+  while (at(index).code == Code::kAlu && at(index).op == Op::kAdd &&
+         at(at(index).src[1]).code == Code::kConst) {
+    sum += at(at(index).src[1]).imm[0];
+    index = at(index).src[0];
+  }
+  return {index, sum};
+}
+
+absl::InlinedVector<PtxPrinter::ValueId, 4> PtxPrinter::SourcesOf(ValueId n) const {
+  const Instruction& i = at(n);
+  if (const ValueId product = ProductIn(n); product >= 0)
+    return {at(product).src[0], at(product).src[1], i.src[i.src[0] == product ? 1 : 0]};
+  absl::InlinedVector<ValueId, 4> sources = i.src;
+  const IndexOperands indices = IndexOperandsOf(i);
+  for (int k = 0; k < indices.count; ++k) {
+    const auto place = static_cast<size_t>(indices.places[k]);
+    const ValueId memory = i.src[place - 1], index = i.src[place];
+    if (at(index).lanes > 1 || IsPrivate(memory)) continue;
+    if (!indices.swizzled) {
+      sources[place] = WithoutConstants(index).first;
+      continue;
+    }
+    const SwizzledParts parts = PartsOf(index, ByteWidth(at(memory).dtype));
+    sources[place] = memory;
+    for (const auto* list : {&parts.whole, &parts.rows, &parts.pieces})
+      sources.insert(sources.end(), list->begin(), list->end());
+  }
+  return sources;
+}
+
+void PtxPrinter::FindUses() {
+  last_uses_.assign(program_.code.size(), -1);
+  std::vector<ValueId> open, ends;  // loops around an instruction, the outermost first
+  for (auto n = static_cast<ValueId>(program_.code.size()) - 1; n >= 0; --n) {
+    const Instruction& i = at(n);
+    if (i.code == Code::kEnd) {
+      open.push_back(i.src[0]);
+      ends.push_back(n);
+    } else if (i.code == Code::kLoop) {
+      open.pop_back();
+      ends.pop_back();
+    }
+    if (!IsUsed(n)) continue;
+    const ValueId own = PassesOn(i) ? std::max(n, last_uses_[static_cast<size_t>(n)]) : n;
+    for (const ValueId source : SourcesOf(n)) {
+      // What a loop uses it uses in its last pass, too.
+      const auto loop = std::ranges::upper_bound(open, source);
+      const ValueId last =
+          loop == open.end() ? own : std::max(own, ends[static_cast<size_t>(loop - open.begin())]);
+      ValueId& known = last_uses_[static_cast<size_t>(source)];
+      known = std::max(known, last);
+    }
+  }
+}
+
+bool PtxPrinter::IsUsed(ValueId n) const {
+  return !program::IsPure(at(n).code) || last_uses_[static_cast<size_t>(n)] >= 0;
+}
+
+}  // namespace outboard::render
