@@ -382,7 +382,7 @@ TEST(ClusterRows, AsInterpretedAfterEachPass) {
       if (HasFatalFailure()) return;
     }
     const auto compiled =
-        (*render::MakeNvptxRenderer(Hopper()))->Render(*program, "k", /*no_opt=*/false, nullptr);
+        (*render::MakeNvptxRenderer(Hopper()))->Render(*program, "k");
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     Buffers got = start;
     const absl::Status ran = RunOnPtxMachine(*compiled, got);
@@ -456,7 +456,7 @@ TEST(ClusterRows, RandomOptsComputeTheSame) {
     ExpectRows(kernel, got, want, ToleranceOf(kernel.dtype), absolute);
     if (HasFatalFailure()) return;
     const auto compiled =
-        (*render::MakeNvptxRenderer(Hopper()))->Render(*program, "k", seed % 4 == 0, nullptr);
+        (*render::MakeNvptxRenderer(Hopper()))->Render(*program, "k");
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     got = start;
     const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, seed);

@@ -155,7 +155,7 @@ TEST(DividedGrid, OfProductsByWarpgroups_IsTheSum) {
     const int64_t blocks = program->Extent(Grid::kBlock);
     const int64_t columns_max = std::max(blocks / 2, int64_t{1});
     const auto renderer = *render::MakeNvptxRenderer(CudaTarget("sm_90a", 132), columns_max);
-    const auto kernel = renderer->Render(*program, "k", /*no_opt=*/false, nullptr);
+    const auto kernel = renderer->Render(*program, "k");
     ASSERT_TRUE(kernel.ok()) << kernel.status();
     ASSERT_EQ(kernel->blocks[0] % program->cluster, 0);
     if (kernel->blocks[1] > 1) ++(program->cluster > 1 ? clusters : divided);
@@ -211,7 +211,7 @@ TEST(DividedGrid, MoreThanRowsHold_IsRefused) {
   const auto block = b.Special(Grid::kBlock, int64_t{1} << 48);
   b.Store(out, b.Int(0), block);
   const auto renderer = *render::MakeNvptxRenderer(CudaTarget("sm_90", 132));
-  EXPECT_EQ(renderer->Render(b.Take(1), "k", /*no_opt=*/false, nullptr).status().code(),
+  EXPECT_EQ(renderer->Render(b.Take(1), "k").status().code(),
             absl::StatusCode::kResourceExhausted);
 }
 
