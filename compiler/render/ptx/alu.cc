@@ -45,12 +45,17 @@ Operand PtxPrinter::InRegister(const Operand& operand) {
 PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src.back()).dtype;
-  const bool with_product = ProductIn(n) >= 0;
+  const bool with_product = ProductIn(n) >= 0, is_range = RangeIn(n) >= 0;
   const auto sources = SourcesOf(n);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
     if (IsComputedSmall(n)) {
       out.push_back(SmallArithmetic(n, lane));
+      continue;
+    }
+    if (is_range) {
+      out.push_back(text_.Value("setp.lt.u32", Width::kPred,
+                                {AsPrinted(sources[0], lane), AsPrinted(sources[1], lane)}));
       continue;
     }
     absl::InlinedVector<Operand, 3> args;

@@ -168,6 +168,9 @@ class PtxPrinter {
   std::pair<ValueId, int64_t> WithoutConstants(ValueId index) const;
   // The product that a sum may take in as it is, so that both are rounded once; -1: none.
   ValueId ProductIn(ValueId sum) const;
+  // The comparison x < limit of an AND that also says -1 < x: as unsigned numbers it says both. -1:
+  // another value.
+  ValueId RangeIn(ValueId both) const;
 
   // ---- loops and branches (scopes.cc)
   void OpenLoop(ValueId n);

@@ -57,6 +57,23 @@ PtxPrinter::ValueId PtxPrinter::ProductIn(ValueId sum) const {
   return -1;
 }
 
+PtxPrinter::ValueId PtxPrinter::RangeIn(ValueId both) const {
+  const Instruction& i = at(both);
+  if (i.code != Code::kAlu || i.op != Op::kAnd || !IsBool(i.dtype)) return -1;
+  const auto is_below = [&](ValueId n) {
+    return at(n).code == Code::kAlu && at(n).op == Op::kCmpLt && IsComputedSmall(n);
+  };
+  if (!is_below(i.src[0]) || !is_below(i.src[1])) return -1;
+  for (size_t k = 0; k < 2; ++k) {
+    const Instruction &least = at(i.src[k]), &most = at(i.src[1 - k]);
+    const ValueBounds& below = bounds_[static_cast<size_t>(least.src[0])];
+    if (least.src[1] == most.src[0] && below.min == -1 && below.max == -1 &&
+        bounds_[static_cast<size_t>(most.src[1])].min >= 0)
+      return i.src[1 - k];
+  }
+  return -1;
+}
+
 std::pair<PtxPrinter::ValueId, int64_t> PtxPrinter::WithoutConstants(ValueId index) const {
   int64_t sum = 0;
   while (at(index).code == Code::kAlu && at(index).op == Op::kAdd &&
@@ -71,6 +88,7 @@ absl::InlinedVector<PtxPrinter::ValueId, 4> PtxPrinter::SourcesOf(ValueId n) con
   const Instruction& i = at(n);
   if (const ValueId product = ProductIn(n); product >= 0)
     return {at(product).src[0], at(product).src[1], i.src[i.src[0] == product ? 1 : 0]};
+  if (const ValueId range = RangeIn(n); range >= 0) return at(range).src;
   absl::InlinedVector<ValueId, 4> sources = i.src;
   const IndexOperands indices = IndexOperandsOf(i);
   for (int k = 0; k < indices.count; ++k) {
