@@ -214,6 +214,27 @@ TEST(ThreadPlan, PlansByHand_RunAsTheWalk) {
   }
 }
 
+// Four numbers of a block lie side by side, since four divide its 32; the scale is one for all.
+TEST(ThreadPlan, NumbersOfAPackedBlock_AreReadTogether) {
+  for (const char* const opts : {"VECTOR:1:4 SHARE:1:32 GRID:0:1",
+                                 "VECTOR:1:4 SHARE:1:32 GRID:0:1 LOCAL:0:0"}) {
+    SCOPED_TRACE(opts);
+    Graph g;
+    const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(PackedSums(g)),
+                                            *codegen::ParseOpts(opts), SmallBlocks());
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    const program::Program program = *program::ExpandPlan(planned->kernel, planned->plan);
+    int numbers = 0;
+    for (const program::Instruction& i : program.code) {
+      if (i.code != program::Code::kLoad || i.dtype != DType::kU8) continue;
+      EXPECT_EQ(program.code[i.src[1]].lanes, 1) << ToString(program);
+      EXPECT_TRUE(i.lanes == 1 || i.lanes == 4) << ToString(program);
+      numbers += i.lanes == 4;
+    }
+    EXPECT_EQ(numbers, 1) << ToString(program);
+  }
+}
+
 struct IllegalCase {
   const UOp* (*kernel)(Graph& g);
   const char* opts;
