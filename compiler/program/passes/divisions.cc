@@ -2,7 +2,7 @@
 //
 //   (32 m + r) / 32 = m + r / 32      (32 m + r) % 32 = r % 32      for sums and r that are >= 0
 //
-// and r / 32 = 0, r % 32 = r where r < 32. Of what is left, what lies between multiples of a part of
+// and r / 32 = 0, r % 32 = r where r < 32. In what is left, a rest between multiples of a part of
 // the divisor changes no quotient:
 //
 //   (4 m + r) / 32 = m / 8            (4 m + r) % 32 = m % 8 * 4 + r        for r < 4
