@@ -8,7 +8,9 @@
 //   (4 m + r) / 32 = m / 8            (4 m + r) % 32 = m % 8 * 4 + r        for r < 4
 //
 // It is linear in the counters of the loops more often, so that Vectorize finds accesses to
-// consecutive elements in it.
+// consecutive elements in it. Products by matrix units have no such accesses and no register to
+// spare: there the last form stays as it is.
+#include <algorithm>
 #include <numeric>
 
 #include "compiler/program/expand.h"
@@ -20,7 +22,12 @@ namespace {
 
 class Divider : Copier {
  public:
-  explicit Divider(const Program& program) : Copier(program), forms_(program) {}
+  explicit Divider(const Program& program)
+      : Copier(program),
+        forms_(program),
+        looks_between_(std::none_of(
+            program.code.begin(), program.code.end(),
+            [](const Instruction& i) { return i.code == Code::kMma || IsHopper(i.code); })) {}
   using Copier::Take;
 
   void Run() {
@@ -44,7 +51,7 @@ class Divider : Copier {
     if (rest.min < 0) return false;
     const bool small = rest.max < divisor;
     Parts between{.number = parts.rest};
-    if (!small) between = Between(parts.rest, divisor);
+    if (!small && looks_between_) between = Between(parts.rest, divisor);
     const bool whole = parts.multiple.terms.empty() && parts.multiple.constant == 0;
     if (!small && whole && between.size == 1) return false;
     const int64_t size = between.size;
@@ -88,6 +95,7 @@ class Divider : Copier {
   }
 
   const Forms forms_;
+  const bool looks_between_;
 };
 
 }  // namespace
