@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 
 #include "absl/strings/match.h"
@@ -214,6 +215,27 @@ TEST(ThreadPlan, PlansByHand_RunAsTheWalk) {
   }
 }
 
+// Four numbers of a block lie side by side, since four divide its 32; the scale is one for all.
+TEST(ThreadPlan, NumbersOfAPackedBlock_AreReadTogether) {
+  for (const char* const opts : {"VECTOR:1:4 SHARE:1:32 GRID:0:1",
+                                 "VECTOR:1:4 SHARE:1:32 GRID:0:1 LOCAL:0:0"}) {
+    SCOPED_TRACE(opts);
+    Graph g;
+    const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(PackedSums(g)),
+                                            *codegen::ParseOpts(opts), SmallBlocks());
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    const program::Program program = *program::ExpandPlan(planned->kernel, planned->plan);
+    int numbers = 0;
+    for (const program::Instruction& i : program.code) {
+      if (i.code != program::Code::kLoad || i.dtype != DType::kU8) continue;
+      EXPECT_EQ(program.code[i.src[1]].lanes, 1) << ToString(program);
+      EXPECT_TRUE(i.lanes == 1 || i.lanes == 4) << ToString(program);
+      numbers += i.lanes == 4;
+    }
+    EXPECT_EQ(numbers, 1) << ToString(program);
+  }
+}
+
 struct IllegalCase {
   const UOp* (*kernel)(Graph& g);
   const char* opts;
@@ -271,6 +293,44 @@ TEST(ThreadPlan, ManySumsOfF64_FitTheMemoryOfABlock) {
       CompileKernel(Sink(g, stores), {.target = CudaTarget("sm_90", kMultiprocessors)});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_GE(compiled->threads[0], 128);
+}
+
+// ---- divisions
+
+// (factor * thread + counter + constant) / divisor and % divisor, as they are and simplified.
+TEST(ThreadPlan, DivisionsOfSums_AreTheQuotientsAndRemainders) {
+  constexpr int64_t kThreads = 12;
+  int simpler = 0;
+  for (const int64_t factor : {1, 2, 3, 4, 6, 8, 12, 32})
+    for (const int64_t extent : {2, 3, 4, 5, 8, 9})
+      for (const int64_t divisor : {2, 4, 6, 8, 12, 32})
+        for (const int64_t constant : {-3, 0, 1, 5, 32}) {
+          program::ProgramBuilder b;
+          const program::ValueId out = b.Buffer(DType::kI64, 0, 2 * kThreads * extent),
+                                 thread = b.Special(program::Grid::kThread, kThreads),
+                                 counter = b.Loop(extent);
+          const program::ValueId x =
+              b.Plus(b.Plus(b.Times(thread, factor), counter), b.Int(constant));
+          const program::ValueId at =
+              b.Times(b.Plus(b.Times(thread, extent), counter), 2);
+          b.Store(out, at, b.Divide(x, divisor));
+          b.Store(out, b.Plus(at, b.Int(1)), b.Modulo(x, divisor));
+          b.End(counter);
+          const program::Program plain = b.Take(1), made = program::SimplifyDivisions(plain);
+          simpler += made != plain;
+          std::vector<int64_t> want;
+          for (int64_t t = 0; t < kThreads; ++t)
+            for (int64_t r = 0; r < extent; ++r) {
+              const int64_t value = factor * t + r + constant;
+              want.push_back(value / divisor);
+              want.push_back(value % divisor);
+            }
+          Buffers got = {std::string(want.size() * sizeof(int64_t), '\0')};
+          ASSERT_TRUE(program::Interpret(made, got, {}).ok()) << ToString(made);
+          ASSERT_EQ(std::memcmp(got[0].data(), want.data(), got[0].size()), 0)
+              << factor << " " << extent << " " << divisor << " " << constant << ToString(made);
+        }
+  EXPECT_GT(simpler, 300);
 }
 
 // ---- SHUFFLE

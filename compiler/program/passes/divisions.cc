@@ -2,8 +2,17 @@
 //
 //   (32 m + r) / 32 = m + r / 32      (32 m + r) % 32 = r % 32      for sums and r that are >= 0
 //
-// and r / 32 = 0, r % 32 = r where r < 32. What is left is linear in the counters of the loops more
-// often, so that Vectorize finds accesses to consecutive elements in it.
+// and r / 32 = 0, r % 32 = r where r < 32. In what is left, a rest between multiples of a part of
+// the divisor changes no quotient:
+//
+//   (4 m + r) / 32 = m / 8            (4 m + r) % 32 = m % 8 * 4 + r        for r < 4
+//
+// It is linear in the counters of the loops more often, so that Vectorize finds accesses to
+// consecutive elements in it. Products by matrix units have no such accesses and no register to
+// spare: there the last form stays as it is.
+#include <algorithm>
+#include <numeric>
+
 #include "compiler/program/expand.h"
 #include "compiler/program/passes/copier.h"
 #include "compiler/program/passes/forms.h"
@@ -13,7 +22,12 @@ namespace {
 
 class Divider : Copier {
  public:
-  explicit Divider(const Program& program) : Copier(program), forms_(program) {}
+  explicit Divider(const Program& program)
+      : Copier(program),
+        forms_(program),
+        looks_between_(std::none_of(
+            program.code.begin(), program.code.end(),
+            [](const Instruction& i) { return i.code == Code::kMma || IsHopper(i.code); })) {}
   using Copier::Take;
 
   void Run() {
@@ -36,14 +50,41 @@ class Divider : Copier {
     const ValueInterval rest = forms_.Range(parts.rest);
     if (rest.min < 0) return false;
     const bool small = rest.max < divisor;
-    if (!small && parts.multiple.terms.empty() && parts.multiple.constant == 0) return false;
+    Parts between{.number = parts.rest};
+    if (!small && looks_between_) between = Between(parts.rest, divisor);
+    const bool whole = parts.multiple.terms.empty() && parts.multiple.constant == 0;
+    if (!small && whole && between.size == 1) return false;
+    const int64_t size = between.size;
     if (i.op == Op::kMod) {
-      made_[n] = small ? Sum(parts.rest) : b_.Modulo(Sum(parts.rest), divisor);
+      made_[n] = small ? Sum(parts.rest)
+                       : b_.Plus(b_.Times(b_.Modulo(Sum(between.number), divisor / size), size),
+                                 Sum(between.rest));
     } else {
       made_[n] = small ? Sum(parts.multiple)
-                       : b_.Plus(Sum(parts.multiple), b_.Divide(Sum(parts.rest), divisor));
+                       : b_.Plus(Sum(parts.multiple),
+                                 b_.Divide(Sum(between.number), divisor / size));
     }
     return true;
+  }
+
+  // A form as number * size + rest, with a rest in [0, size).
+  struct Parts {
+    Form number, rest;
+    int64_t size = 1;
+  };
+
+  // `size` divides the divisor; 1 where there is none, or the form may be negative.
+  Parts Between(const Form& form, int64_t divisor) const {
+    for (const Form::Term& term : form.terms) {
+      const int64_t size = std::gcd(static_cast<int64_t>(term.factor), divisor);
+      if (size < 2) continue;
+      const Division parts = Forms::Divide(form, size);
+      const ValueInterval number = forms_.Range(parts.multiple), rest = forms_.Range(parts.rest);
+      if (!parts.rest.terms.empty() && !number.whole() && number.min >= 0 && rest.min >= 0 &&
+          rest.max < size)
+        return {.number = parts.multiple, .rest = parts.rest, .size = size};
+    }
+    return {.number = form};
   }
 
   ValueId Sum(const Form& form) {
@@ -54,6 +95,7 @@ class Divider : Copier {
   }
 
   const Forms forms_;
+  const bool looks_between_;
 };
 
 }  // namespace
