@@ -265,21 +265,6 @@ TEST(SymbolicAttention, MasksByAVar) {
   }
 }
 
-// Panels of processors end with such a mask, too.
-TEST(SymbolicAttention, MasksByAVarOnProcessors) {
-  for (const bool causal : {false, true})
-    for (const int64_t n : {1, 70, 256}) {
-      const Attention a{.name = "processor",
-                        .counts = Counts::kMask,
-                        .queries = 160,
-                        .causal = causal,
-                        .dtype = DType::kF32};
-      Graph graph;
-      const Recorded bound = Record(graph, a, {n});
-      ExpectSame(bound.sink, RandomParams(bound.sink, 1), bound.bindings);
-    }
-}
-
 TEST(SymbolicAttention, KeysSideBySide) {
   CheckLengths({.name = "turned", .turned = true}, kLengths);
   CheckLengths({.name = "turned, odd", .keys = 77, .width = 24, .turned = true},
