@@ -33,8 +33,8 @@ constexpr int64_t kRowOnBlocks = 64, kWidthOnBlocks = 256, kWidthOfF32OnBlocks =
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
 
 // A product of matrices with more elements than either has. With `on_blocks`, they may be cast
-// first, as a GPU's matrix units take them, and dimensions may be made of VARs, but for the one that
-// is summed; panels have numbers for all. With `few_rows` it need not be larger.
+// first, as a GPU's matrix units take them, and dimensions may be made of VARs, but for the one
+// that is summed; panels have numbers for all. With `few_rows` it need not be larger.
 bool IsLargeProduct(const UOp* node, bool on_blocks, bool few_rows) {
   if (node->op != Op::kReduce || ReduceOf(node).op() != Op::kAdd ||
       ReduceOf(node).axes().size() != 1 || !IsFloat(node->dtype) || node->src[0]->op != Op::kMul)
@@ -146,8 +146,10 @@ class Finder {
  private:
   // What joins the parts of keys, up to the last quotient: numbers of each part, a few dozen of
   // them, which are not worth kernels of their own.
-  void AddJoins(const std::vector<const UOp*>& order, absl::flat_hash_set<const UOp*>& scores) const {
-    absl::flat_hash_set<const UOp*> known, joins;  // constants; what is stored of parts and made of it
+  void AddJoins(const std::vector<const UOp*>& order,
+                absl::flat_hash_set<const UOp*>& scores) const {
+    // Constants; what is stored of parts, and made of that.
+    absl::flat_hash_set<const UOp*> known, joins;
     for (const UOp* node : order) {
       if (node->op == Op::kContiguous) {
         const UOp* reduce = node->src[0];

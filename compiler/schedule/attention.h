@@ -22,8 +22,9 @@ namespace outboard::schedule {
 enum class ScorePolicy { kKeep, kRecompute, kByCost };
 
 // Returns the scores of `sink` that are not to be materialised. With `few_rows` (on blocks of
-// threads alone) also those of which there are no more than elements of the matrices, as of a decoded
-// token whose keys are divided (keys/key_parts.h). Requires a prepared graph (prepare.h).
+// threads alone) also those of which there are no more than elements of the matrices, as of a
+// decoded token whose keys are divided (keys/key_parts.h), and what joins these parts. Requires a
+// prepared graph (prepare.h).
 absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy,
                                            const Target& target, bool few_rows = false);
 

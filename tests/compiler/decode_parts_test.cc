@@ -31,8 +31,8 @@ struct Decoding {
   Decoding(const Decoded& d, const char* arch) {
     sink = d.Record(graph).sink;
     const Target target = CudaTarget(arch, kMultiprocessors);
-    schedule = ValueOrDie(
-        schedule::MakeSchedule(scheduled, sink, target, {}, ScheduleOptionsFor(target)));
+    schedule =
+        ValueOrDie(schedule::MakeSchedule(scheduled, sink, target, {}, ScheduleOptionsFor(target)));
     for (const schedule::ScheduledKernel& kernel : schedule.kernels)
       compiled.push_back(ValueOrDie(CompileKernel(kernel.ast, {.target = target})));
   }
@@ -103,8 +103,7 @@ void CheckLengths(Decoded d, std::initializer_list<int64_t> lengths, const char*
     for (const size_t of_keys : {1, 2})
       for (int64_t i = 0; length > 0 && i < params[of_keys].ElementCount(); ++i)
         if (i / d.width % d.keys >= length)
-          StoreFloat(d.dtype, std::nan(""),
-                     params[of_keys].bytes.data() + i * ByteWidth(d.dtype));
+          StoreFloat(d.dtype, std::nan(""), params[of_keys].bytes.data() + i * ByteWidth(d.dtype));
     const std::string result = decoding.Run(params, VarsOf(bound));
     const auto* const got = reinterpret_cast<const float*>(result.data());
     const double tolerance = d.dtype == DType::kF32 ? 1e-4 : 1e-2;
@@ -163,17 +162,16 @@ TEST(DecodeParts, WorkIsThatOfTheLength) {
   };
   const MachineCounts some = counts(2048), all = counts(16384);
   const auto sectors = static_cast<double>(d.keys * d.width * 2 * 2 / 32);
-  std::printf("2048 of 16384 keys: %.3f of the instructions; sectors %.3f of those of keys and values\n",
-              static_cast<double>(some.warp_instructions) /
-                  static_cast<double>(all.warp_instructions),
-              static_cast<double>(all.global_sectors) / sectors);
+  std::printf(
+      "2048 of 16384 keys: %.3f of the instructions; sectors %.3f of those of keys and "
+      "values\n",
+      static_cast<double>(some.warp_instructions) / static_cast<double>(all.warp_instructions),
+      static_cast<double>(all.global_sectors) / sectors);
   EXPECT_LT(some.warp_instructions * 2, all.warp_instructions);
   EXPECT_LT(static_cast<double>(all.global_sectors), 1.1 * sectors);
 }
 
-TEST(DecodeParts, OtherArchitectures) {
-  CheckLengths({.heads = 2}, {9, 900}, "sm_80");
-}
+TEST(DecodeParts, OtherArchitectures) { CheckLengths({.heads = 2}, {9, 900}, "sm_80"); }
 
 }  // namespace
 }  // namespace outboard::test

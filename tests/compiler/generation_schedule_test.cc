@@ -38,9 +38,9 @@ class GenerationSchedule : public testing::TestWithParam<const char*> {
   // Of what was realized last.
   schedule::Schedule ScheduleOfLast() {
     const Target target = CudaTarget(GetParam(), 132);
-    return ValueOrDie(schedule::MakeSchedule(
-        scheduled_, ValueOrDie(DecodeGraph(graph_, *session_->last.graph)), target, {},
-        ScheduleOptionsFor(target)));
+    return ValueOrDie(schedule::MakeSchedule(scheduled_,
+                                             ValueOrDie(DecodeGraph(graph_, *session_->last.graph)),
+                                             target, {}, ScheduleOptionsFor(target)));
   }
 
   // Kernels that compute scores, all of them by matrix units.
@@ -84,9 +84,7 @@ TEST_P(GenerationSchedule, AStepOfADecoder_KeepsNoScores) {
 
 TEST_P(GenerationSchedule, APromptOfAnyLength_KeepsNoScores) {
   constexpr int64_t kMax = 2048, kHeads = 2, kHead = 64, kWidth = kHeads * kHead;
-  const auto weight = [] {
-    return Tensor::zeros({kWidth, kWidth}, DType::kBF16).state_();
-  };
+  const auto weight = [] { return Tensor::zeros({kWidth, kWidth}, DType::kBF16).state_(); };
   const SymInt n = Variable("n", 1, kMax).bind(100);
   Tensor x = Tensor::zeros({kMax, kWidth}, DType::kBF16).state_().slice(0, 0, n);
   for (int64_t layer = 0; layer < kLayers; ++layer) {
@@ -97,8 +95,8 @@ TEST_P(GenerationSchedule, APromptOfAnyLength_KeepsNoScores) {
                  v = split(x.matmul(weight()));
     Tensor scores = q.matmul(k.transpose()).cast(DType::kF32) * (1 / std::sqrt(double{kHead}));
     const Tensor place = Tensor::arange(n);
-    scores = (place > place.reshape({n, 1}))
-                 .where(-std::numeric_limits<double>::infinity(), scores);
+    scores =
+        (place > place.reshape({n, 1})).where(-std::numeric_limits<double>::infinity(), scores);
     const Tensor mixed = scores.softmax().cast(DType::kBF16).matmul(v);
     x = x + mixed.permute({1, 0, 2}).reshape({n, kWidth}).matmul(weight());
   }
@@ -109,23 +107,21 @@ TEST_P(GenerationSchedule, APromptOfAnyLength_KeepsNoScores) {
       << ScheduleToString(schedule);
 }
 
-// Positions are turned into the queries (Su et al., "RoFormer", arXiv 2104.09864): they are computed
+// Positions are turned into queries (Su et al., "RoFormer", arXiv 2104.09864): these are computed
 // before the kernel that reads them. Four queries share keys and values.
 TEST_P(GenerationSchedule, TurnedQueriesOfGroups_KeepNoScores) {
   constexpr int64_t kContext = 16384, kHeads = 2, kGroup = 4, kHead = 128;
   const auto input = [](const Dims& dims) { return Tensor::zeros(dims, DType::kBF16).state_(); };
   const SymInt n = Variable("n", 1, kContext).bind(100);
   const Tensor x = input({1, 256});
-  const Tensor q =
-      x.matmul(input({256, kHeads * kGroup * kHead})).reshape({kHeads, kGroup, kHead});
+  const Tensor q = x.matmul(input({256, kHeads * kGroup * kHead})).reshape({kHeads, kGroup, kHead});
   const Tensor angles =
       Tensor::zeros({kContext, kHead / 2}, DType::kF32).state_().slice(0, n - 1, n);
   const Tensor wide = q.cast(DType::kF32);
   const Tensor a = wide.slice(2, 0, kHead / 2), b = wide.slice(2, kHead / 2, kHead);
-  const Tensor turned = Tensor::cat({a * angles.cos() - b * angles.sin(),
-                                     a * angles.sin() + b * angles.cos()},
-                                    2)
-                            .cast(DType::kBF16);
+  const Tensor turned =
+      Tensor::cat({a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()}, 2)
+          .cast(DType::kBF16);
   const Tensor k = input({kHeads, kContext, kHead}).slice(1, 0, n),
                v = input({kHeads, kContext, kHead}).slice(1, 0, n);
   const Tensor scores =

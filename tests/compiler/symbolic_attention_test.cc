@@ -47,7 +47,7 @@ enum class Counts {
 struct Attention {
   const char* name;
   Counts counts = Counts::kKeys;
-  int64_t queries = 80, keys = 256, width = 64;  // the largest
+  int64_t queries = 80, keys = 256, width = 64;       // the largest
   bool causal = false, bias = false, turned = false;  // keys and values are [width][keys]
   DType dtype = DType::kBF16;
   int64_t batch = 1, heads = 2, least = 1;
@@ -77,7 +77,8 @@ Recorded Record(Graph& graph, const Attention& a, const Length& length) {
   SetSession(session);
   const bool prompt = a.counts == Counts::kPrompt;
   const bool ends = prompt || a.counts == Counts::kKeys || a.counts == Counts::kLastOfKeys;
-  const SymInt n = Variable("n", a.least, a.counts == Counts::kBatch ? a.batch : a.keys).bind(length.n);
+  const SymInt n =
+      Variable("n", a.least, a.counts == Counts::kBatch ? a.batch : a.keys).bind(length.n);
   const SymInt m = Variable("m", 1, a.queries).bind(length.m);
   const auto input = [&](const Dims& dims, DType dtype) {
     return Tensor::zeros(dims, dtype).state_();
@@ -99,9 +100,9 @@ Recorded Record(Graph& graph, const Attention& a, const Length& length) {
   Tensor scores =
       q.matmul(k.transpose()).cast(DType::kF32) * (1 / std::sqrt(static_cast<double>(a.width)));
   if (a.bias)
-    scores = scores +
-             input({prompt ? a.keys : a.queries, a.keys}, DType::kF32).slice(0, 0, rows).slice(
-                 1, 0, columns);
+    scores = scores + input({prompt ? a.keys : a.queries, a.keys}, DType::kF32)
+                          .slice(0, 0, rows)
+                          .slice(1, 0, columns);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Tensor key = Tensor::arange(columns), query = Tensor::arange(rows).reshape({rows, 1});
   if (a.counts == Counts::kLastOfKeys)
@@ -183,8 +184,7 @@ void CheckLengths(const Attention& a, std::span<const Length> lengths, Ways ways
     Graph graph;
     const Recorded bound = Record(graph, a, length);
     std::vector<HostTensor> params = RandomParams(bound.sink, 1);
-    if (a.counts == Counts::kKeys || a.counts == Counts::kPrompt ||
-        a.counts == Counts::kLastOfKeys)
+    if (a.counts == Counts::kKeys || a.counts == Counts::kPrompt || a.counts == Counts::kLastOfKeys)
       for (const size_t of_steps : {1, 2}) Spoil(a, length.n, params[of_steps]);
     const Results want = ValueOrDie(Interpret(bound.sink, params, bound.bindings));
     const std::vector<double> numbers = FloatsOf(want[0]);
@@ -203,8 +203,7 @@ void CheckLengths(const Attention& a, std::span<const Length> lengths, Ways ways
       }
       run(memory);
       if (testing::Test::HasFatalFailure()) return;
-      const std::vector<double> got =
-          Below(memory[0], result->dtype, result->shape, want[0].dims);
+      const std::vector<double> got = Below(memory[0], result->dtype, result->shape, want[0].dims);
       ASSERT_EQ(got.size(), numbers.size());
       for (size_t i = 0; i < got.size(); ++i) {
         ASSERT_EQ(std::isnan(got[i]), std::isnan(numbers[i])) << "element " << i;
@@ -232,7 +231,8 @@ constexpr Length kLengths[] = {{1, 1}, {15, 15}, {64, 64}, {65, 64}, {130, 80}, 
 TEST(SymbolicAttention, KeysThatAVarCounts) {
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32})
     for (const bool bias : {false, true}) {
-      CheckLengths({.name = "keys", .keys = bias ? 260 : 256, .bias = bias, .dtype = dtype}, kLengths);
+      CheckLengths({.name = "keys", .keys = bias ? 260 : 256, .bias = bias, .dtype = dtype},
+                   kLengths);
       if (HasFatalFailure()) return;
     }
 }
@@ -273,8 +273,12 @@ TEST(SymbolicAttention, KeysSideBySide) {
 
 TEST(SymbolicAttention, Heads) {
   for (const int64_t width : {40, 128, 256}) {
-    CheckLengths({.name = "wide", .counts = Counts::kPrompt, .keys = width + 20, .width = width,
-                  .causal = true, .heads = 1},
+    CheckLengths({.name = "wide",
+                  .counts = Counts::kPrompt,
+                  .keys = width + 20,
+                  .width = width,
+                  .causal = true,
+                  .heads = 1},
                  std::vector<Length>{{1}, {59}, {width + 20}},
                  {.interpreted = width < 128, .assembled = true});
     if (HasFatalFailure()) return;
@@ -309,8 +313,12 @@ TEST(SymbolicAttention, ByWarpgroups) {
       if (HasFatalFailure()) return;
     }
   for (const bool causal : {false, true}) {
-    CheckLengths({.name = "groups, prompt", .counts = Counts::kPrompt, .queries = 140, .causal = causal,
-                  .bias = !causal, .dtype = DType::kF16},
+    CheckLengths({.name = "groups, prompt",
+                  .counts = Counts::kPrompt,
+                  .queries = 140,
+                  .causal = causal,
+                  .bias = !causal,
+                  .dtype = DType::kF16},
                  kGroupLengths, ByGroups(kTwoGroups, /*interpreted=*/causal));
     if (HasFatalFailure()) return;
   }
@@ -325,8 +333,11 @@ TEST(SymbolicAttention, TilesOfWarpgroups) {
                {64, {8, 1, 128, 4, true}},
                {128, {8, 1, 32, 2, true, 2}}};
   for (const auto& [width, tile] : cases) {
-    CheckLengths({.name = "tiles of groups", .counts = Counts::kLastOfKeys, .queries = 140,
-                  .width = width, .heads = 1},
+    CheckLengths({.name = "tiles of groups",
+                  .counts = Counts::kLastOfKeys,
+                  .queries = 140,
+                  .width = width,
+                  .heads = 1},
                  std::vector<Length>{{1, 1}, {65, 40}, {250, 140}, {256, 140}},
                  ByGroups(tile, /*interpreted=*/false));
     if (HasFatalFailure()) return;
@@ -341,11 +352,14 @@ TEST(SymbolicAttention, PlantedMistakesOfTheEnd_AreFoundInEveryOrder) {
     std::vector<Fault> faults;  // one of these
   } mistakes[] = {
       {"zeros are not fenced", Changing(Code::kProxyFence, 0, Drop), {Fault::kMissingFence}},
-      {"one thread's zeros are enough", Changing(Code::kWarpSync, 0, Drop),
+      {"one thread's zeros are enough",
+       Changing(Code::kWarpSync, 0, Drop),
        {Fault::kRace, Fault::kMissingFence}},
-      {"zeros do not wait for the box", Changing(Code::kBarrierWait, 2, Drop),
+      {"zeros do not wait for the box",
+       Changing(Code::kBarrierWait, 2, Drop),
        {Fault::kRace, Fault::kUninitialised, Fault::kMisuse}},
-      {"nobody says that zeros are there", Changing(Code::kBarrierArrive, 0, Drop),
+      {"nobody says that zeros are there",
+       Changing(Code::kBarrierArrive, 0, Drop),
        {Fault::kEndlessWait}},
   };
   const Attention a{.name = "", .queries = 128, .heads = 1};
@@ -485,15 +499,16 @@ TEST(SymbolicAttention, ScoresAreRecomputedByCost) {
     Graph graph, g;
     const UOp* const sink = Record(graph, a, {}).sink;
     const Target target = CudaTarget(arch, kMultiprocessors);
-    return ValueOrDie(schedule::MakeSchedule(
-                          g, sink, target, {},
-                          {.computes_scores =
-                               [&](const UOp* ast) { return program::ComputesScores(ast, target); }}))
+    return ValueOrDie(schedule::MakeSchedule(g, sink, target, {},
+                                             {.computes_scores =
+                                                  [&](const UOp* ast) {
+                                                    return program::ComputesScores(ast, target);
+                                                  }}))
         .kernels.size();
   };
   for (const char* const arch : {"sm_80", "sm_90", "sm_90a"})
-    for (const Counts counts : {Counts::kKeys, Counts::kPrompt, Counts::kLastOfKeys,
-                                Counts::kQueries, Counts::kMask}) {
+    for (const Counts counts :
+         {Counts::kKeys, Counts::kPrompt, Counts::kLastOfKeys, Counts::kQueries, Counts::kMask}) {
       EXPECT_EQ(kernels({.name = "", .counts = counts}, arch), 1u) << arch;
     }
   EXPECT_GT(kernels({.name = "", .counts = Counts::kPrompt, .least = 0}, "sm_90"), 1u);

@@ -22,10 +22,10 @@
 // A matrix lies in boxes of 64 columns, line by line. As the second operand of a score its lines
 // are rows of the swizzle; as that of a product its columns are, and its steps the other dimension.
 //
-// Where steps end at a VAR, boxes bring what lies beyond it. Scores of such steps count for nothing;
-// a product's matrix must have zeros there, for 0 times what is not a number is none. In the time
-// that the end cuts, the warp that copies waits for the box itself, writes the zeros, and then
-// arrives where the others wait.
+// Where steps end at a VAR, boxes bring what lies beyond it. Scores of such steps count for
+// nothing; a product's matrix must have zeros there, for 0 times what is not a number is none. In
+// the time that the end cuts, the warp that copies waits for the box itself, writes the zeros, and
+// then arrives where the others wait.
 //
 // Each pass over the steps has barriers of its own, so that all begin with their first stage and
 // phase. Its copies begin when the pass before has read all that it reads (`passed`).
@@ -201,8 +201,8 @@ class OnlineHopperLowering : OnlineElements {
     b_.EndIf(cut);
   }
 
-  // To the lines of a stage from `first` on, by a warp: 16 bytes of each thread, four lines of a box
-  // together.
+  // To the lines of a stage from `first` on, by a warp: 16 bytes of each thread, four lines of a
+  // box together.
   void WriteZeros(size_t m, ValueId stage, ValueId first) {
     constexpr int64_t kBytes = 16;  // of a store
     const int64_t chunk = kBytes / ByteWidth(plan_.dtype),

@@ -2,8 +2,9 @@
 // to there, and fragments for MMA from there.
 //
 // A line holds chunks of 16 bytes, turned around from line to line, so that the chunks of a column
-// lie in all banks. Past the extents of rows, steps and widths there are zeros, and so there are past
-// the end of steps, but for what scores read: those columns of scores count for nothing.
+// lie in all banks. Past the extents of rows, steps and widths there are zeros, and so there are
+// past the end of steps, but for what lies side by side with steps below it: scores alone read
+// that, and those columns of scores count for nothing.
 #pragma once
 
 #include <cstdint>

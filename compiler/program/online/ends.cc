@@ -45,8 +45,7 @@ const UOp* TermWithoutEnd(Graph& graph, const UOp* term, Op op, const UOp* range
   while (term->op == Op::kWhere) {
     const bool other = IsIdentity(op, term->src[1]);
     if (!other && !IsIdentity(op, term->src[2])) break;
-    const UOp* const condition =
-        other ? term->src[0] : WithoutEnd(graph, term->src[0], range);
+    const UOp* const condition = other ? term->src[0] : WithoutEnd(graph, term->src[0], range);
     if (condition != nullptr) around.emplace_back(condition, other);
     term = term->src[other ? 2 : 1];
   }
@@ -54,7 +53,8 @@ const UOp* TermWithoutEnd(Graph& graph, const UOp* term, Op op, const UOp* range
       ConstFloat(graph, term->dtype, op == Op::kAdd ? 0 : -std::numeric_limits<double>::infinity());
   for (size_t i = around.size(); i-- > 0;) {
     const auto& [condition, other] = around[i];
-    term = other ? Where(graph, condition, identity, term) : Where(graph, condition, term, identity);
+    term =
+        other ? Where(graph, condition, identity, term) : Where(graph, condition, term, identity);
   }
   return term;
 }
@@ -66,7 +66,7 @@ namespace {
 const UOp* LoadOf(const UOp* factor) {
   while (factor->op == Op::kCast) factor = factor->src[0];
   return factor->op == Op::kLoad && factor->src.size() == 3 && IsZero(factor->src[2]) ? factor
-                                                                                       : nullptr;
+                                                                                      : nullptr;
 }
 
 }  // namespace

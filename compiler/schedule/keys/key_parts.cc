@@ -119,7 +119,7 @@ class Divider {
     const UOp* const out =
         Reduce(g_, Op::kAdd, Mul(g_, Replay(few, e, both, /*casts=*/true), values), {few.axis});
     const UOp *const of_max = Stored(max), *const of_sum = Stored(sum),
-              *const of_out = StoredByRows(few, out);
+                     *const of_out = StoredByRows(few, out);
     const UOp* const greatest = Reduce(g_, Op::kMax, of_max, {part});
     const UOp* const factor = Exp(of_max, greatest);
     const UOp* const none =
@@ -128,10 +128,8 @@ class Divider {
                  of_max->shape));
     const auto joined = [&](const UOp* values_of_parts, const UOp* hidden, const UOp* by,
                             int64_t axis) {
-      const UOp* const zero =
-          Full(g_, ConstFloat(g_, DType::kF32, 0), values_of_parts->shape);
-      return Reduce(g_, Op::kAdd,
-                    Where(g_, hidden, zero, Mul(g_, values_of_parts, by)), {axis});
+      const UOp* const zero = Full(g_, ConstFloat(g_, DType::kF32, 0), values_of_parts->shape);
+      return Reduce(g_, Op::kAdd, Where(g_, hidden, zero, Mul(g_, values_of_parts, by)), {axis});
     };
     // Movements alone: factors are not rounded as weights are.
     const Shape one = {Dim(1), Dim(few.parts)};
@@ -169,10 +167,9 @@ class Divider {
     const int64_t columns = terms / std::max<int64_t>(1, of_weights);
     if (columns < kColumnsMin || terms > kRowsMax * of_values) return false;
     const int64_t blocks = std::max<int64_t>(1, of_values / (keys * columns));
-    const int64_t together =
-        terms > kRowsOfWarp * of_values ? kBlocksOfWarps : kBlocksOfOneWarp;
-    few.parts = std::min(
-        {target_.multiprocessors * together / blocks, keys / kPartKeysMin, kPartsMax});
+    const int64_t together = terms > kRowsOfWarp * of_values ? kBlocksOfWarps : kBlocksOfOneWarp;
+    few.parts =
+        std::min({target_.multiprocessors * together / blocks, keys / kPartKeysMin, kPartsMax});
     few.length = (keys + few.parts - 1) / std::max<int64_t>(1, few.parts);
     return few.parts > 1;
   }
@@ -237,13 +234,11 @@ class Divider {
     Shape dims(x->shape.size(), Dim(1));
     dims[few.softmax.axis] = Dim(few.length);
     dims[few.softmax.axis + 1] = Dim(few.parts);
-    const UOp* const key =
-        Reshape(g_, Iota(g_, DType::kI64, Dim(few.parts * few.length)), dims);
-    const UOp* const below =
-        Alu(g_, Op::kCmpLt, key, Full(g_, ValueOf(g_, few.keys), key->shape));
-    return Where(g_, Expand(g_, below, x->shape), x,
-                 Full(g_, ConstFloat(g_, DType::kF32, -std::numeric_limits<double>::infinity()),
-                      x->shape));
+    const UOp* const key = Reshape(g_, Iota(g_, DType::kI64, Dim(few.parts * few.length)), dims);
+    const UOp* const below = Alu(g_, Op::kCmpLt, key, Full(g_, ValueOf(g_, few.keys), key->shape));
+    return Where(
+        g_, Expand(g_, below, x->shape), x,
+        Full(g_, ConstFloat(g_, DType::kF32, -std::numeric_limits<double>::infinity()), x->shape));
   }
 
   // Zeros are added where values are loaded, below what widens them.
@@ -258,8 +253,7 @@ class Divider {
   }
 
   const UOp* Exp(const UOp* x, const UOp* max) {
-    return Alu(g_, Op::kExp,
-               Add(g_, x, Expand(g_, Alu(g_, Op::kNeg, max), x->shape)));
+    return Alu(g_, Op::kExp, Add(g_, x, Expand(g_, Alu(g_, Op::kNeg, max), x->shape)));
   }
 
   const UOp* Stored(const UOp* x) { return g_.MakeChecked(Op::kContiguous, DType::kVoid, {x}); }
