@@ -449,8 +449,8 @@ TEST(Nvptx, ASumWithAProduct_IsOneInstructionOnlyWhereTheProgramAllowsIt) {
   }
 }
 
-// Numbers at the ends of each type and around multiples of the divisors, by constants that are powers
-// of two, odd, even and large.
+// Numbers at the ends of each type and around multiples of the divisors, by constants that are
+// powers of two, odd, even and large.
 TEST(Nvptx, QuotientsByConstants) {
   constexpr int64_t kThreads = 64;
   for (const DType dtype : {DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32,

@@ -42,23 +42,24 @@ class Renderer : public NvptxRenderer {
     // Of CUDA: the grid's first axis.
     constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;
     // Warpgroups that divide registers and copy boxes ask for as much as a block may have at all.
-    const bool hopper = std::ranges::any_of(
-        program.code, [](const auto& i) { return program::IsHopper(i.code); });
+    const bool hopper =
+        std::ranges::any_of(program.code, [](const auto& i) { return program::IsHopper(i.code); });
     constexpr int64_t kThreadsMax = 1024;  // of all of these processors
     // Products by matrix units may have all memory of a multiprocessor: their stages fill it. Other
     // kernels have what every launch has.
     const bool mma = std::ranges::any_of(
         program.code, [](const auto& i) { return i.code == program::Code::kMma; });
-    const int64_t shared_bytes_max =
-        hopper ? kHopperSharedBytesMax : mma ? target_.block_bytes_max() : target_.shared_bytes;
+    const int64_t shared_bytes_max = hopper ? kHopperSharedBytesMax
+                                     : mma  ? target_.block_bytes_max()
+                                            : target_.shared_bytes;
     out.maps = program.maps;
     if (const int64_t bytes = ParameterBytes(program.copies, program.buffer_count,
                                              static_cast<int64_t>(program.maps.size()));
         bytes > limits::kParameterBytesMax) {
-      const std::string need = absl::StrCat(
-          "a kernel of ", program.buffer_count, " buffers in ", program.copies,
-          program.copies > 1 ? " copies" : " copy", " has ", bytes,
-          " bytes of parameters; a launch has ", limits::kParameterBytesMax);
+      const std::string need =
+          absl::StrCat("a kernel of ", program.buffer_count, " buffers in ", program.copies,
+                       program.copies > 1 ? " copies" : " copy", " has ", bytes,
+                       " bytes of parameters; a launch has ", limits::kParameterBytesMax);
       if (program.copies > 1) return absl::OutOfRangeError(need);
       return absl::ResourceExhaustedError(need);
     }
@@ -68,7 +69,8 @@ class Renderer : public NvptxRenderer {
           "device ", target_.name, " has no room for ", out.blocks[0], " blocks of ",
           out.threads[0], " threads with ", out.shared_bytes, " bytes; a block may have ",
           kThreadsMax, " threads and ", shared_bytes_max, " bytes"));
-    OB_ASSIGN_OR_RETURN(const std::string kernel, PtxPrinter(JoinAccesses(program), target_).Run(symbol));
+    OB_ASSIGN_OR_RETURN(const std::string kernel,
+                        PtxPrinter(JoinAccesses(program), target_).Run(symbol));
     out.object = absl::StrCat(".version ", HasSmallProducts(program) ? kPtxOfSmallProducts : ptx_,
                               "\n.target ", target_.arch, "\n.address_size 64\n", kernel);
     return out;
