@@ -43,6 +43,9 @@ Address PtxPrinter::ElementAddress(ValueId memory, ValueId index) {
   const auto at_once = [&] {
     return found(Behind(BaseOf(memory), AsPrinted(index, 0), width, is_signed(index)));
   };
+  // In memory of the block one instruction adds a whole index: a value for each loop around would
+  // only take registers.
+  if (at(memory).code != Code::kBuffer) return at_once();
   std::vector<ValueId> terms = TermsOf(index);
   int64_t constant = 0;
   std::erase_if(terms, [&](ValueId term) {

@@ -1,8 +1,8 @@
 // The lines of one kernel in PTX, and its registers.
 //
 // Registers have a width and no type: PTX lets an instruction of any type use them, so that the
-// bits of a float are an integer without an instruction between. There are as many as are asked for, and
-// one may be assigned more than once: the driver's assembler allocates.
+// bits of a float are an integer without an instruction between. There are as many as are asked
+// for, and one may be assigned more than once: the driver's assembler allocates.
 #pragma once
 
 #include <array>
