@@ -53,16 +53,14 @@ std::vector<codegen::Opt> OptsFor(const codegen::LoopNest& kernel, const Target&
 absl::Status CheckMemory(const program::Program& program) {
   int64_t bytes = 0;
   for (const program::Instruction& i : program.code) {
-    if (i.code != program::Code::kAlloc ||
-        i.imm[0] == static_cast<int64_t>(program::Space::kTile))
+    if (i.code != program::Code::kAlloc || i.imm[0] == static_cast<int64_t>(program::Space::kTile))
       continue;
     // Of small floats a register's width; masked lanes may touch a vector behind the end.
     bytes += (i.imm[1] + 64) * std::max(4, ByteWidth(i.dtype));
   }
   if (bytes <= limits::kLocalBytesMax) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("Opts: copies of ", bytes,
-                                                   " bytes are over the limit of ",
-                                                   limits::kLocalBytesMax));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "Opts: copies of ", bytes, " bytes are over the limit of ", limits::kLocalBytesMax));
 }
 
 // By a GPU's matrix units; none if the kernel is to be computed without.
@@ -203,8 +201,7 @@ absl::StatusOr<CompiledKernel> CompileForGpu(const UOp* sink, const CompileOptio
   // Our own choice may need more registers than we counted; the plain threads that come last need
   // few.
   const auto too_much = [&] {
-    return absl::IsUnimplemented(rendered.status()) ||
-           absl::IsResourceExhausted(rendered.status());
+    return absl::IsUnimplemented(rendered.status()) || absl::IsResourceExhausted(rendered.status());
   };
   if (too_much() && !options.opts.has_value() && !options.no_opt) {
     OB_ASSIGN_OR_RETURN(const auto lists,
@@ -279,9 +276,9 @@ absl::StatusOr<CompiledKernel> Compiler::Compile(const UOp* sink) {
       OB_RETURN_IF_ERROR(generator_->amdgpu.status());
       return CompileForGpu(sink, options_, [&](const program::Program& program) {
         std::string ir;
-        auto rendered = (*generator_->amdgpu)
-                            ->Render(program, kSymbol, options_.no_opt,
-                                     options_.dump ? &ir : nullptr);
+        auto rendered =
+            (*generator_->amdgpu)
+                ->Render(program, kSymbol, options_.no_opt, options_.dump ? &ir : nullptr);
         std::fputs(ir.c_str(), stderr);
         return rendered;
       });

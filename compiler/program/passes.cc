@@ -37,8 +37,7 @@ absl::StatusOr<Program> RunPasses(absl::StatusOr<Program> lowered, bool lanes,
     OB_RETURN_IF_ERROR(after("vectorize", Phase::kFinal));
   }
   // The epilogues of warpgroups access consecutive elements one by one.
-  if (lanes ||
-      std::ranges::any_of(program.code, [](const auto& i) { return IsHopper(i.code); })) {
+  if (lanes || std::ranges::any_of(program.code, [](const auto& i) { return IsHopper(i.code); })) {
     program = AddressForm(program);
     OB_RETURN_IF_ERROR(after("address form", Phase::kFinal));
   }

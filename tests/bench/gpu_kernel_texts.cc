@@ -31,8 +31,7 @@ constexpr int kMultiprocessors = 132;  // of an H100
 GpuProgram Recorded(const test::Program& program) {
   return {program.name, [&program](Graph& graph) {
             SentProgram sent;
-            sent.sink =
-                test::RecordProgram(graph, program, test::Size::kReal, &sent.donated);
+            sent.sink = test::RecordProgram(graph, program, test::Size::kReal, &sent.donated);
             return sent;
           }};
 }
@@ -40,22 +39,21 @@ GpuProgram Recorded(const test::Program& program) {
 // Radford et al., 2019: 124 million parameters.
 GpuProgram Gpt2Step(const std::string& name, DType products) {
   return {name, [name, products](Graph& graph) {
-            const test::Program program = {
-                name, [products](test::Size) {
-                  const Tensor text = Tensor::zeros({1'000'000}, DType::kI32).state_();
-                  examples::GptTrainer trainer(text,
-                                               {.vocabulary = 50257,
-                                                .layers = 12,
-                                                .width = 768,
-                                                .heads = 12,
-                                                .context = 1024,
-                                                .products = products},
-                                               /*batch=*/8);
-                  trainer.Step();
-                }};
+            const test::Program program = {name, [products](test::Size) {
+                                             const Tensor text =
+                                                 Tensor::zeros({1'000'000}, DType::kI32).state_();
+                                             examples::GptTrainer trainer(text,
+                                                                          {.vocabulary = 50257,
+                                                                           .layers = 12,
+                                                                           .width = 768,
+                                                                           .heads = 12,
+                                                                           .context = 1024,
+                                                                           .products = products},
+                                                                          /*batch=*/8);
+                                             trainer.Step();
+                                           }};
             SentProgram sent;
-            sent.sink =
-                test::RecordProgram(graph, program, test::Size::kReal, &sent.donated);
+            sent.sink = test::RecordProgram(graph, program, test::Size::kReal, &sent.donated);
             return sent;
           }};
 }
@@ -81,8 +79,8 @@ void Write(const std::string& folder, const std::string& arch, const std::string
   for (const GpuProgram& program : Named(name)) {
     Graph graph;
     const SentProgram sent = program.graph(graph);
-    const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(
-        graph, sent.sink, target, sent.donated, ScheduleOptionsFor(target)));
+    const schedule::Schedule schedule = ValueOrDie(
+        schedule::MakeSchedule(graph, sent.sink, target, sent.donated, ScheduleOptionsFor(target)));
     for (size_t k = 0; k < schedule.kernels.size(); ++k) {
       if (schedule.kernels[k].together == 0) continue;
       const UOp* const kernel =

@@ -449,6 +449,103 @@ TEST(Nvptx, ASumWithAProduct_IsOneInstructionOnlyWhereTheProgramAllowsIt) {
   }
 }
 
+// Numbers at the ends of each type and around multiples of the divisors, by constants that are
+// powers of two, odd, even and large.
+TEST(Nvptx, QuotientsByConstants) {
+  constexpr int64_t kThreads = 64;
+  for (const DType dtype : {DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32,
+                            DType::kU32, DType::kI64, DType::kU64}) {
+    const int width = ByteWidth(dtype);
+    const int64_t most = IntMax(dtype), least = IntMin(dtype);
+    std::vector<int64_t> divisors = {1, 2, 3, 5, 6, 7, 10, 12, 64, 100, 127, most - 1, most};
+    if (width > 1) divisors.insert(divisors.end(), {641, 1 << 14, 32767});
+    if (width > 2) divisors.insert(divisors.end(), {1 << 30, 715827883, most / 3});
+    std::string numbers(static_cast<size_t>(kThreads * width), '\0');
+    for (int64_t i = 0; i < kThreads; ++i) {
+      const int64_t divisor = divisors[static_cast<size_t>(i) % divisors.size()];
+      const int64_t number = i < 8    ? least + i
+                             : i < 16 ? most - (i - 8)
+                             : i < 24 ? i - 20
+                                      : divisor * (i - 40) + i % 3 - 1;
+      StoreInt(dtype, WrapTo(dtype, number), numbers.data() + i * width);
+    }
+    ProgramBuilder b;
+    const auto count = static_cast<int64_t>(2 * divisors.size());
+    const ValueId out = b.Buffer(dtype, 0, count * kThreads), in = b.Buffer(dtype, 1, kThreads);
+    const ValueId thread = b.Special(Grid::kThread, kThreads);
+    const ValueId x = b.Load(in, thread);
+    int64_t row = 0;
+    for (const int64_t divisor : divisors)
+      for (const Op op : {Op::kIDiv, Op::kMod}) {
+        const ValueId by = b.Add({.code = Code::kConst, .dtype = dtype, .imm = {divisor}});
+        b.Store(out, b.Plus(b.Int(row++ * kThreads), thread), b.Alu(op, dtype, {x, by}));
+      }
+    SCOPED_TRACE(std::string(Name(dtype)));
+    ExpectRunsAsInterpreted(
+        b.Take(2), {std::string(static_cast<size_t>(count * kThreads * width), '\0'), numbers});
+  }
+}
+
+// Elements that a program accesses one by one; what lies between decides whether they are one
+// access.
+TEST(Nvptx, ConsecutiveElements_AreOneAccess) {
+  constexpr int64_t kThreads = 32, kElements = 2 * kThreads;
+  struct Case {
+    const char* name;
+    bool stores_between, other_index, barrier, joined;
+  };
+  for (const Case& c : {Case{"nothing between", false, false, false, true},
+                        Case{"a store behind the same index", true, false, false, true},
+                        Case{"a store behind another index", true, true, false, false},
+                        Case{"a barrier", false, false, true, false}}) {
+    SCOPED_TRACE(c.name);
+    ProgramBuilder b;
+    const ValueId out = b.Buffer(DType::kF32, 0, kElements),
+                  in = b.Buffer(DType::kF32, 1, kElements);
+    const ValueId thread = b.Special(Grid::kThread, kThreads);
+    const ValueId first = b.Times(thread, 2), second = b.Plus(first, b.Int(1));
+    const ValueId other = b.Plus(b.Int(kElements - 2), b.Times(thread, -2));
+    const ValueId x = b.Load(in, first);
+    if (c.stores_between) b.Store(in, c.other_index ? other : first, b.Const(DType::kF32, 5));
+    if (c.barrier) b.Barrier();
+    const ValueId y = b.Load(in, second);
+    b.Store(out, first, y);
+    if (c.barrier) b.Barrier();
+    b.Store(out, second, x);
+    const Program program = b.Take(2);
+    const auto compiled = Rendered(program);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const bool loads = absl::StrContains(compiled->object, ".v2.b32 {");
+    EXPECT_EQ(loads, c.joined) << compiled->object;
+    EXPECT_EQ(absl::StrContains(compiled->object, "st.global.v2"), !c.barrier) << compiled->object;
+    // Threads store to each other's elements behind another index: in any order.
+    if (!c.other_index)
+      ExpectRunsAsInterpreted(program, {Floats(kElements, 0), Floats(kElements, 1)});
+  }
+}
+
+// A value that was loaded stays as it is when its element is stored to, in a loop's next pass, too.
+TEST(Nvptx, WhatWasLoadedOfPrivateMemory_DoesNotChange) {
+  constexpr int64_t kThreads = 32, kPasses = 5;
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(DType::kF32, 0, 3 * kThreads),
+                in = b.Buffer(DType::kF32, 1, kThreads);
+  const ValueId thread = b.Special(Grid::kThread, kThreads);
+  const ValueId own = b.Alloc(Space::kPrivate, DType::kF32, 2);
+  b.Store(own, b.Int(0), b.Load(in, thread));
+  b.Store(own, b.Int(1), b.Const(DType::kF32, 3));
+  const ValueId before = b.Load(own, b.Int(0));
+  const ValueId pass = b.Loop(kPasses);
+  const ValueId zero = b.Load(own, b.Int(0)), one = b.Load(own, b.Int(1));
+  b.Store(own, b.Int(0), one);
+  b.Store(own, b.Int(1), b.Alu(Op::kAdd, DType::kF32, {zero, before}));
+  b.End(pass);
+  b.Store(out, b.Times(thread, 3), b.Load(own, b.Int(0)));
+  b.Store(out, b.Plus(b.Times(thread, 3), b.Int(1)), b.Load(own, b.Int(1)));
+  b.Store(out, b.Plus(b.Times(thread, 3), b.Int(2)), before);
+  ExpectRunsAsInterpreted(b.Take(2), {Floats(3 * kThreads, 0), Floats(kThreads, 1)});
+}
+
 TEST(Nvptx, EqualPrograms_GiveEqualBytes) {
   Graph g;
   const CompileOptions options{.target = CudaTarget("sm_90a", kMultiprocessors)};

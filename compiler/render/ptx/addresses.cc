@@ -1,5 +1,5 @@
-// Addresses of elements, put together from outer loops to inner ones: what a loop does not change of
-// an address is one value in it, to which what changes is added.
+// Addresses of elements, put together from outer loops to inner ones: what a loop does not change
+// of an address is one value in it, to which what changes is added.
 #include <algorithm>
 #include <vector>
 
@@ -39,12 +39,13 @@ Address PtxPrinter::ElementAddress(ValueId memory, ValueId index) {
   known_addresses_.push_back(key);
   const int64_t width = ByteWidth(at(memory).dtype);
   const auto is_signed = [&](ValueId n) { return bounds_[static_cast<size_t>(n)].min < 0; };
-  const auto found = [&](const Address& address) {
-    return addresses_[key] = address;
-  };
+  const auto found = [&](const Address& address) { return addresses_[key] = address; };
   const auto at_once = [&] {
     return found(Behind(BaseOf(memory), AsPrinted(index, 0), width, is_signed(index)));
   };
+  // In memory of the block one instruction adds a whole index: a value for each loop around would
+  // only take registers.
+  if (at(memory).code != Code::kBuffer) return at_once();
   std::vector<ValueId> terms = TermsOf(index);
   int64_t constant = 0;
   std::erase_if(terms, [&](ValueId term) {
@@ -61,7 +62,7 @@ Address PtxPrinter::ElementAddress(ValueId memory, ValueId index) {
   const TermSum before = SumOf(all.first(count)), after = SumOf(all.subspan(count));
   if (!before.fits || !after.fits) return at_once();
   const auto behind = [&](const Address& base, absl::Span<const ValueId> added, bool has_sign) {
-    Operand sum = Integer(0);
+    PtxOperand sum = Integer(0);
     for (const ValueId term : added) sum = Plus(sum, AsPrinted(term, 0));
     return Behind(base, sum, width, has_sign);
   };
@@ -91,8 +92,8 @@ Address PtxPrinter::NearAddress(ValueId memory, ValueId index, Address address) 
   const int64_t far = (address.offset + kRoom / 2) & ~(kRoom - 1);
   const auto [known, is_new] = addresses_.try_emplace({memory, index, far});
   if (is_new) {
-    known->second.base = text_.Value("add.s64", Width::k64,
-                                     {InRegister(address.base), Integer(far, Width::k64)});
+    known->second.base =
+        text_.Value("add.s64", Width::k64, {InRegister(address.base), Integer(far, Width::k64)});
     known_addresses_.push_back({memory, index, far});
   }
   return {known->second.base, address.offset - far};

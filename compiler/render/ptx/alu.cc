@@ -27,8 +27,8 @@ const char* BitsName(Width width) {
   return width == Width::kPred ? "pred" : width == Width::k64 ? "b64" : "b32";
 }
 
-bool IsTrue(const Operand& predicate) { return predicate.IsConstant() && predicate.bits != 0; }
-bool IsFalse(const Operand& predicate) { return predicate.IsConstant() && predicate.bits == 0; }
+bool IsTrue(const PtxOperand& predicate) { return predicate.IsConstant() && predicate.bits != 0; }
+bool IsFalse(const PtxOperand& predicate) { return predicate.IsConstant() && predicate.bits == 0; }
 
 }  // namespace
 
@@ -37,8 +37,8 @@ Width PtxPrinter::WidthOf(DType dtype) {
   return ByteWidth(dtype) == 8 ? Width::k64 : Width::k32;
 }
 
-Operand PtxPrinter::InRegister(const Operand& operand) {
-  if (operand.kind == Operand::Kind::kRegister) return operand;
+PtxOperand PtxPrinter::InRegister(const PtxOperand& operand) {
+  if (operand.kind == PtxOperand::Kind::kRegister) return operand;
   return text_.Value(absl::StrCat("mov.", BitsName(operand.width)), operand.width, {operand});
 }
 
@@ -58,9 +58,9 @@ PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
                                 {AsPrinted(sources[0], lane), AsPrinted(sources[1], lane)}));
       continue;
     }
-    absl::InlinedVector<Operand, 3> args;
+    absl::InlinedVector<PtxOperand, 3> args;
     for (const ValueId s : sources) args.push_back(Lane(s, lane));
-    Operand value;
+    PtxOperand value;
     if (with_product) {
       value = Alu(Op::kMulAcc, type, args);
     } else if (i.op == Op::kExp2) {
@@ -78,16 +78,16 @@ PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
   return out;
 }
 
-Operand PtxPrinter::Alu(Op op, DType type, absl::Span<const Operand> args) {
-  const Operand& a = args[0];
-  const Operand& b = args[args.size() > 1 ? 1 : 0];
+PtxOperand PtxPrinter::Alu(Op op, DType type, absl::Span<const PtxOperand> args) {
+  const PtxOperand& a = args[0];
+  const PtxOperand& b = args[args.size() > 1 ? 1 : 0];
   const Width width = WidthOf(type);
   if (op == Op::kWhere) return Select(a, b, args[2]);
   if (IsCompare(op)) return Compare(op, a, b, type);
   if (IsBool(type)) return Logic(op, a, b);
   if (IsFloat(type)) {
     const std::string name = FloatName(type);
-    const auto rounded = [&](const char* what, std::initializer_list<Operand> from) {
+    const auto rounded = [&](const char* what, std::initializer_list<PtxOperand> from) {
       return Round(text_.Value(absl::StrCat(what, name), width, from), type);
     };
     switch (op) {
@@ -103,7 +103,7 @@ Operand PtxPrinter::Alu(Op op, DType type, absl::Span<const Operand> args) {
     }
   }
   const std::string name = IntegerName(type), bits = BitsName(width);
-  const auto wrapped = [&](const char* what, std::initializer_list<Operand> from) {
+  const auto wrapped = [&](const char* what, std::initializer_list<PtxOperand> from) {
     return Wrapped(text_.Value(absl::StrCat(what, name), width, from), type);
   };
   switch (op) {
@@ -122,7 +122,7 @@ Operand PtxPrinter::Alu(Op op, DType type, absl::Span<const Operand> args) {
   }
 }
 
-Operand PtxPrinter::Wrapped(const Operand& value, DType type) {
+PtxOperand PtxPrinter::Wrapped(const PtxOperand& value, DType type) {
   if (ByteWidth(type) >= 4) return value;
   if (value.IsConstant()) return Integer(WrapTo(type, static_cast<int64_t>(value.bits)));
   if (IsSigned(type))
@@ -131,9 +131,9 @@ Operand PtxPrinter::Wrapped(const Operand& value, DType type) {
 }
 
 // The amount, of the width of `a`, is read as unsigned; what is beyond 32 bits is beyond the width.
-Operand PtxPrinter::Shift(Op op, const Operand& a, const Operand& b, DType type) {
+PtxOperand PtxPrinter::Shift(Op op, const PtxOperand& a, const PtxOperand& b, DType type) {
   const Width width = WidthOf(type);
-  Operand amount = b;
+  PtxOperand amount = b;
   if (width == Width::k64) {
     constexpr int kBits = 64;
     if (amount.IsConstant()) {
@@ -149,19 +149,19 @@ Operand PtxPrinter::Shift(Op op, const Operand& a, const Operand& b, DType type)
 }
 
 // A NaN goes through, and +0 is above -0.
-Operand PtxPrinter::Max(const Operand& a, const Operand& b, DType type) {
+PtxOperand PtxPrinter::Max(const PtxOperand& a, const PtxOperand& b, DType type) {
   const Width width = WidthOf(type);
   if (!IsFloat(type)) return text_.Value(absl::StrCat("max.", IntegerName(type)), width, {a, b});
   if (type != DType::kF64) return text_.Value("max.NaN.f32", width, {a, b});
-  const Operand larger = text_.Value("max.f64", width, {a, b});
-  const Operand has_nan = text_.Value("setp.nan.f64", Width::kPred, {a, b});
-  return Select(has_nan, {Operand::Kind::kFloat, width, 0x7ff8000000000000}, larger);
+  const PtxOperand larger = text_.Value("max.f64", width, {a, b});
+  const PtxOperand has_nan = text_.Value("setp.nan.f64", Width::kPred, {a, b});
+  return Select(has_nan, {PtxOperand::Kind::kFloat, width, 0x7ff8000000000000}, larger);
 }
 
-Operand PtxPrinter::Compare(Op op, const Operand& a, const Operand& b, DType type) {
+PtxOperand PtxPrinter::Compare(Op op, const PtxOperand& a, const PtxOperand& b, DType type) {
   if (IsBool(type)) {
     if (op == Op::kCmpLt) return Logic(Op::kAnd, Logic(Op::kXor, a, Integer(1, Width::kPred)), b);
-    const Operand differs = Logic(Op::kXor, a, b);
+    const PtxOperand differs = Logic(Op::kXor, a, b);
     return op == Op::kCmpNe ? differs : Logic(Op::kXor, differs, Integer(1, Width::kPred));
   }
   const char* const name = op == Op::kCmpLt   ? "lt."
@@ -173,7 +173,7 @@ Operand PtxPrinter::Compare(Op op, const Operand& a, const Operand& b, DType typ
       Width::kPred, {a, b});
 }
 
-Operand PtxPrinter::Logic(Op op, const Operand& a, const Operand& b) {
+PtxOperand PtxPrinter::Logic(Op op, const PtxOperand& a, const PtxOperand& b) {
   const Width width = Width::kPred;
   if (a.IsConstant() && !b.IsConstant()) return Logic(op, b, a);
   switch (op) {
@@ -198,34 +198,35 @@ Operand PtxPrinter::Logic(Op op, const Operand& a, const Operand& b) {
   }
 }
 
-Operand PtxPrinter::Select(const Operand& condition, const Operand& a, const Operand& b) {
+PtxOperand PtxPrinter::Select(const PtxOperand& condition, const PtxOperand& a,
+                              const PtxOperand& b) {
   if (condition.IsConstant()) return IsTrue(condition) ? a : b;
   if (a == b) return a;
   if (a.width != Width::kPred)
     return text_.Value(absl::StrCat("selp.", BitsName(a.width)), a.width, {a, b, condition});
-  const Operand other = Logic(Op::kXor, condition, Integer(1, Width::kPred));
+  const PtxOperand other = Logic(Op::kXor, condition, Integer(1, Width::kPred));
   return Logic(Op::kOr, Logic(Op::kAnd, a, condition), Logic(Op::kAnd, b, other));
 }
 
 // Threefry-2x32, 20 rounds (Salmon and others, "Parallel random numbers: as easy as 1, 2, 3",
 // 2011).
-Operand PtxPrinter::Threefry(const Operand& counter, const Operand& key) {
+PtxOperand PtxPrinter::Threefry(const PtxOperand& counter, const PtxOperand& key) {
   constexpr int kRotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
   constexpr int64_t kParity = 0x1BD11BDA;
-  const auto halves = [&](const Operand& whole) {
-    const Operand low = text_.New(Width::k32), high = text_.New(Width::k32);
+  const auto halves = [&](const PtxOperand& whole) {
+    const PtxOperand low = text_.New(Width::k32), high = text_.New(Width::k32);
     text_.Line("mov.b64 {", low, ", ", high, "}, ", InRegister(whole));
     return std::pair(low, high);
   };
-  const auto add = [&](const Operand& a, const Operand& b) {
+  const auto add = [&](const PtxOperand& a, const PtxOperand& b) {
     return text_.Value("add.s32", Width::k32, {a, b});
   };
-  const auto mix = [&](const Operand& a, const Operand& b) {
+  const auto mix = [&](const PtxOperand& a, const PtxOperand& b) {
     return text_.Value("xor.b32", Width::k32, {a, b});
   };
   auto [x0, x1] = halves(counter);
   const auto [key0, key1] = halves(key);
-  const Operand keys[3] = {key0, key1, mix(mix(key0, key1), Integer(kParity))};
+  const PtxOperand keys[3] = {key0, key1, mix(mix(key0, key1), Integer(kParity))};
   x0 = add(x0, keys[0]);
   x1 = add(x1, keys[1]);
   for (int round = 0; round < 20; ++round) {
@@ -238,7 +239,7 @@ Operand PtxPrinter::Threefry(const Operand& counter, const Operand& key) {
       x1 = add(add(x1, keys[(s + 1) % 3]), Integer(s));
     }
   }
-  const Operand out = text_.New(Width::k64);
+  const PtxOperand out = text_.New(Width::k64);
   text_.Line("mov.b64 ", out, ", {", x0, ", ", x1, "}");
   return out;
 }

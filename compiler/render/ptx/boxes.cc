@@ -18,14 +18,14 @@ constexpr int kWarpgroupShift = 7;  // of a thread's number
 }  // namespace
 
 // In the memory of the block with that rank.
-Operand PtxPrinter::ClusterAddress(const Address& own, ValueId rank) {
+PtxOperand PtxPrinter::ClusterAddress(const Address& own, ValueId rank) {
   return text_.Value("mapa.shared::cluster.u32", Width::k32,
                      {Plain(own), InRegister(Low(rank, 0))});
 }
 
 PtxPrinter::Values PtxPrinter::LoadOfCluster(ValueId n) {
   const Instruction& i = at(n);
-  const Operand there = ClusterAddress(AddressOf(i.src[0], i.src[1]), i.src[2]);
+  const PtxOperand there = ClusterAddress(AddressOf(i.src[0], i.src[1]), i.src[2]);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) out.push_back(text_.New(Width::k32));
   if (i.lanes == 1) {
@@ -51,9 +51,8 @@ void PtxPrinter::BoxCopy(ValueId n) {
     return text_.Line("cp.async.bulk.tensor.", rank, "d.global.shared::cta.bulk_group ", box, ", ",
                       own);
   const Address barrier = AddressOf(i.src[2], i.src[3]);
-  const std::string op =
-      absl::StrCat("cp.async.bulk.tensor.", rank,
-                   "d.shared::cluster.global.mbarrier::complete_tx::bytes");
+  const std::string op = absl::StrCat("cp.async.bulk.tensor.", rank,
+                                      "d.shared::cluster.global.mbarrier::complete_tx::bytes");
   if (i.imm[0] == 0) return text_.Line(op, " ", own, ", ", box, ", ", barrier);
   text_.Line(op, ".multicast::cluster ", own, ", ", box, ", ", barrier, ", ", i.imm[0]);
 }
@@ -78,7 +77,7 @@ void PtxPrinter::PrintBarrier(ValueId n) {
   }
   // The instruction itself sleeps for a while, and may end early.
   const int again = text_.NewLabel();
-  const Operand parity = InRegister(Low(i.src[2], 0)), over = text_.New(Width::kPred);
+  const PtxOperand parity = InRegister(Low(i.src[2], 0)), over = text_.New(Width::kPred);
   text_.PutLabel(again);
   text_.Line("mbarrier.try_wait.parity.shared::cta.b64 ", over, ", ", barrier, ", ", parity);
   text_.JumpUnless(over, again);
@@ -107,9 +106,9 @@ void PtxPrinter::PrintHopper(ValueId n) {
     case Code::kGroupWait: return text_.Line("wgmma.wait_group.sync.aligned ", i.imm[0]);
     case Code::kGroupSync: {
       // Barrier 0 is the block's.
-      const Operand thread = text_.New(Width::k32);
+      const PtxOperand thread = text_.New(Width::k32);
       text_.Line("mov.u32 ", thread, ", %tid.x");
-      const Operand group =
+      const PtxOperand group =
           text_.Value("shr.u32", Width::k32, {thread, Integer(kWarpgroupShift)});
       return text_.Line("bar.sync ", Plus(group, Integer(1)), ", ", program::kWarpgroupThreads);
     }

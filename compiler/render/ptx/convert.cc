@@ -32,13 +32,13 @@ DType BitsOf(DType dtype) {
 }
 
 // Of a constant float.
-double NumberOf(const Operand& value) {
+double NumberOf(const PtxOperand& value) {
   return value.width == Width::k64 ? std::bit_cast<double>(value.bits)
                                    : std::bit_cast<float>(static_cast<uint32_t>(value.bits));
 }
 
 // The bits of a constant as it lies in memory.
-Operand MemoryBits(const Operand& value, DType dtype) {
+PtxOperand MemoryBits(const PtxOperand& value, DType dtype) {
   uint64_t bytes = 0;
   if (IsFloat(dtype)) {
     StoreFloat(dtype, NumberOf(value), &bytes);
@@ -50,7 +50,7 @@ Operand MemoryBits(const Operand& value, DType dtype) {
 
 }  // namespace
 
-Operand PtxPrinter::Const(DType dtype, int64_t bits) {
+PtxOperand PtxPrinter::Const(DType dtype, int64_t bits) {
   const Width width = WidthOf(dtype);
   return IsFloat(dtype) ? Float(std::bit_cast<double>(bits), width) : Integer(bits, width);
 }
@@ -58,71 +58,70 @@ Operand PtxPrinter::Const(DType dtype, int64_t bits) {
 // The f32 nearest to zero's side of an f64, its last bit set where anything was cut off. Rounding
 // that to a smaller type gives what rounding the f64 at once would: "round to odd" (Boldo and
 // Melquiond, 2005).
-Operand PtxPrinter::NarrowToOdd(const Operand& value) {
-  const Operand cut = text_.Value("cvt.rz.f32.f64", Width::k32, {value});
-  const Operand back = text_.Value("cvt.f64.f32", Width::k64, {cut});
-  const Operand inexact = text_.Value("setp.ne.f64", Width::kPred, {back, value});
-  const Operand odd = text_.Value("or.b32", Width::k32, {cut, Integer(1)});
+PtxOperand PtxPrinter::NarrowToOdd(const PtxOperand& value) {
+  const PtxOperand cut = text_.Value("cvt.rz.f32.f64", Width::k32, {value});
+  const PtxOperand back = text_.Value("cvt.f64.f32", Width::k64, {cut});
+  const PtxOperand inexact = text_.Value("setp.ne.f64", Width::kPred, {back, value});
+  const PtxOperand odd = text_.Value("or.b32", Width::k32, {cut, Integer(1)});
   return Select(inexact, odd, cut);
 }
 
 // The upper half of a pair whose other number is 0: that is the f32 of the rounded number. Of an
 // accumulator ptxas 13.0 waits for each product where it is rounded alone (NotAccumulator).
-Operand PtxPrinter::RoundBFloat(const Operand& value) {
+PtxOperand PtxPrinter::RoundBFloat(const PtxOperand& value) {
   return text_.Value("cvt.rn.bf16x2.f32", Width::k32, {value, Float(0)});
 }
 
 // The bits, in the low byte, of the fp8 number nearest to an f32.
-Operand PtxPrinter::PackFp8(const Operand& value, DType dtype) {
+PtxOperand PtxPrinter::PackFp8(const PtxOperand& value, DType dtype) {
   const bool e4m3 = dtype == DType::kF8E4M3;
   const int mantissa = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
-  const auto of = [&](const char* op, const Operand& a, int64_t b) {
+  const auto of = [&](const char* op, const PtxOperand& a, int64_t b) {
     return text_.Value(op, Width::k32, {a, Integer(b)});
   };
-  const Operand sign = of("and.b32", of("shr.u32", value, 24), 0x80);
-  const Operand magnitude = of("and.b32", value, 0x7fffffff);
+  const PtxOperand sign = of("and.b32", of("shr.u32", value, 24), 0x80);
+  const PtxOperand magnitude = of("and.b32", value, 0x7fffffff);
   // Normal numbers: cut the mantissa, to even, and move the bias of the exponent.
   const int cut = 23 - mantissa;
-  const Operand last = of("and.b32", of("shr.u32", magnitude, cut), 1);
-  const Operand rounded = text_.Value(
+  const PtxOperand last = of("and.b32", of("shr.u32", magnitude, cut), 1);
+  const PtxOperand rounded = text_.Value(
       "add.s32", Width::k32, {magnitude, of("add.s32", last, (int64_t{1} << (cut - 1)) - 1)});
-  const Operand normal =
+  const PtxOperand normal =
       of("sub.s32", of("shr.u32", rounded, cut), int64_t{127 - bias} << mantissa);
   // Subnormal ones: adding a number whose last place is their step lets the addition round.
   const int64_t magic = int64_t{127 + 1 - bias + cut} << 23;
-  const Operand shifter{Operand::Kind::kFloat, Width::k32, static_cast<uint64_t>(magic)};
-  const Operand subnormal =
+  const PtxOperand shifter{PtxOperand::Kind::kFloat, Width::k32, static_cast<uint64_t>(magic)};
+  const PtxOperand subnormal =
       of("sub.s32", text_.Value("add.rn.f32", Width::k32, {magnitude, shifter}), magic);
-  const Operand is_small = text_.Value(
-      "setp.lt.u32", Width::kPred, {magnitude, Integer(int64_t{127 + 1 - bias} << 23)});
-  const Operand finite = Select(is_small, subnormal, normal);
+  const PtxOperand is_small =
+      text_.Value("setp.lt.u32", Width::kPred, {magnitude, Integer(int64_t{127 + 1 - bias} << 23)});
+  const PtxOperand finite = Select(is_small, subnormal, normal);
   // Too large: infinity, or the largest number where there is none.
-  const Operand capped = of("min.u32", finite, e4m3 ? 0x7e : 0x7c);
-  const Operand is_nan = text_.Value("setp.nan.f32", Width::kPred, {value, value});
+  const PtxOperand capped = of("min.u32", finite, e4m3 ? 0x7e : 0x7c);
+  const PtxOperand is_nan = text_.Value("setp.nan.f32", Width::kPred, {value, value});
   return Select(is_nan, Integer(e4m3 ? 0x7f : 0x7e),
                 text_.Value("or.b32", Width::k32, {sign, capped}));
 }
 
-Operand PtxPrinter::UnpackFp8(const Operand& bits, DType dtype) {
+PtxOperand PtxPrinter::UnpackFp8(const PtxOperand& bits, DType dtype) {
   const bool e4m3 = dtype == DType::kF8E4M3;
   const int mantissa = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
-  const auto of = [&](const char* op, const Operand& a, int64_t b) {
+  const auto of = [&](const char* op, const PtxOperand& a, int64_t b) {
     return text_.Value(op, Width::k32, {a, Integer(b)});
   };
-  const auto is = [&](const char* op, const Operand& a, int64_t b) {
+  const auto is = [&](const char* op, const PtxOperand& a, int64_t b) {
     return text_.Value(op, Width::kPred, {a, Integer(b)});
   };
-  const Operand sign = of("shl.b32", of("and.b32", bits, 0x80), 24);
-  const Operand magnitude = of("and.b32", bits, 0x7f);
-  const Operand normal =
+  const PtxOperand sign = of("shl.b32", of("and.b32", bits, 0x80), 24);
+  const PtxOperand magnitude = of("and.b32", bits, 0x7f);
+  const PtxOperand normal =
       of("add.s32", of("shl.b32", magnitude, 23 - mantissa), int64_t{127 - bias} << 23);
   // Subnormal: the integer times its step.
-  const Operand subnormal =
-      text_.Value("mul.rn.f32", Width::k32,
-                  {text_.Value("cvt.rn.f32.u32", Width::k32, {magnitude}),
-                   Float(std::ldexp(1.0, 1 - bias - mantissa))});
-  Operand out = Select(is("setp.lt.u32", magnitude, int64_t{1} << mantissa), subnormal, normal);
-  const Operand nan = Integer(0x7fc00000);
+  const PtxOperand subnormal = text_.Value("mul.rn.f32", Width::k32,
+                                           {text_.Value("cvt.rn.f32.u32", Width::k32, {magnitude}),
+                                            Float(std::ldexp(1.0, 1 - bias - mantissa))});
+  PtxOperand out = Select(is("setp.lt.u32", magnitude, int64_t{1} << mantissa), subnormal, normal);
+  const PtxOperand nan = Integer(0x7fc00000);
   if (e4m3) {
     out = Select(is("setp.eq.u32", magnitude, 0x7f), nan, out);
   } else {
@@ -132,7 +131,7 @@ Operand PtxPrinter::UnpackFp8(const Operand& bits, DType dtype) {
   return text_.Value("or.b32", Width::k32, {out, sign});
 }
 
-Operand PtxPrinter::Round(const Operand& value, DType dtype) {
+PtxOperand PtxPrinter::Round(const PtxOperand& value, DType dtype) {
   if (value.IsConstant() && IsSmallFloat(dtype)) return Float(RoundTo(dtype, NumberOf(value)));
   switch (dtype) {
     case DType::kF16:
@@ -145,7 +144,7 @@ Operand PtxPrinter::Round(const Operand& value, DType dtype) {
   }
 }
 
-Operand PtxPrinter::FromMemory(const Operand& bits, DType dtype) {
+PtxOperand PtxPrinter::FromMemory(const PtxOperand& bits, DType dtype) {
   switch (dtype) {
     case DType::kBool: return text_.Value("setp.ne.u32", Width::kPred, {bits, Integer(0)});
     case DType::kF16:
@@ -158,7 +157,7 @@ Operand PtxPrinter::FromMemory(const Operand& bits, DType dtype) {
   }
 }
 
-Operand PtxPrinter::ToMemory(const Operand& value, DType dtype) {
+PtxOperand PtxPrinter::ToMemory(const PtxOperand& value, DType dtype) {
   if (ByteWidth(dtype) >= 4) return value;
   if (value.IsConstant()) return MemoryBits(value, dtype);
   switch (dtype) {
@@ -173,7 +172,7 @@ Operand PtxPrinter::ToMemory(const Operand& value, DType dtype) {
   }
 }
 
-Operand PtxPrinter::Cast(const Operand& value, DType from, DType to) {
+PtxOperand PtxPrinter::Cast(const PtxOperand& value, DType from, DType to) {
   if (from == to) return value;
   const Width width = WidthOf(to);
   const auto convert = [&](const char* how, DType type) {
@@ -187,7 +186,7 @@ Operand PtxPrinter::Cast(const Operand& value, DType from, DType to) {
   if (IsBool(to)) return Compare(Op::kCmpNe, value, Const(from, 0), from);
   if (IsFloat(from)) {
     if (IsInt(to)) {
-      Operand whole = convert("rzi.", to);
+      PtxOperand whole = convert("rzi.", to);
       if (ByteWidth(to) < 4) {  // beyond the range the nearest end of it
         const char* const type = IsSigned(to) ? "s32" : "u32";
         whole = text_.Value(absl::StrCat("min.", type), width, {whole, Integer(IntMax(to))});
@@ -195,8 +194,8 @@ Operand PtxPrinter::Cast(const Operand& value, DType from, DType to) {
       }
       // PTX says that a NaN is 0 only from f32 to 32 bits.
       if (from != DType::kF64 && width == Width::k32) return whole;
-      const Operand is_nan = text_.Value(absl::StrCat("setp.nan.", RegisterType(from)),
-                                         Width::kPred, {value, value});
+      const PtxOperand is_nan =
+          text_.Value(absl::StrCat("setp.nan.", RegisterType(from)), Width::kPred, {value, value});
       return Select(is_nan, Integer(0, width), whole);
     }
     if (to == DType::kF64) return convert("", to);
@@ -210,24 +209,23 @@ Operand PtxPrinter::Cast(const Operand& value, DType from, DType to) {
   }
   if (value.IsConstant()) return Integer(WrapTo(to, static_cast<int64_t>(value.bits)), width);
   if (ByteWidth(from) == 8)
-    return width == Width::k64
-               ? value
-               : Wrapped(text_.Value("cvt.u32.u64", Width::k32, {value}), to);
+    return width == Width::k64 ? value
+                               : Wrapped(text_.Value("cvt.u32.u64", Width::k32, {value}), to);
   if (width == Width::k64)
     return text_.Value(IsSigned(from) ? "cvt.s64.s32" : "cvt.u64.u32", width, {value});
   const bool fits = IntMin(from) >= IntMin(to) && IntMax(from) <= IntMax(to);
   return fits ? value : Wrapped(value, to);
 }
 
-Operand PtxPrinter::Bitcast(const Operand& value, DType from, DType to) {
+PtxOperand PtxPrinter::Bitcast(const PtxOperand& value, DType from, DType to) {
   if (from == to) return value;
   if (value.IsConstant() && ByteWidth(from) >= 4) {
-    Operand bits = Bits(value);
-    if (IsFloat(to)) bits.kind = Operand::Kind::kFloat;
+    PtxOperand bits = Bits(value);
+    if (IsFloat(to)) bits.kind = PtxOperand::Kind::kFloat;
     if (to == DType::kF32) bits.bits &= UINT32_MAX;
     return bits;
   }
-  Operand bits = ToMemory(value, from);
+  PtxOperand bits = ToMemory(value, from);
   // A signed integer fills its register with its sign.
   if (IsSigned(from)) bits = Wrapped(bits, BitsOf(from));
   return FromMemory(bits, to);
@@ -239,8 +237,7 @@ PtxPrinter::Values PtxPrinter::BitcastLanes(ValueId n) {
   const DType from = at(i.src[0]).dtype;
   const int lanes = at(i.src[0]).lanes, width = ByteWidth(from), out_width = ByteWidth(i.dtype);
   Values out;
-  if (const auto packed = packed_.find(i.src[0]);
-      packed != packed_.end() && i.dtype == DType::kU32)
+  if (const auto packed = packed_.find(i.src[0]); packed != packed_.end() && i.dtype == DType::kU32)
     return packed->second;
   if (width == out_width) {
     for (int lane = 0; lane < i.lanes; ++lane)
@@ -252,17 +249,16 @@ PtxPrinter::Values PtxPrinter::BitcastLanes(ValueId n) {
   for (int lane = 0; lane < i.lanes; ++lane) {
     if (width > out_width) {
       const int ratio = width / out_width, shift = 8 * out_width * (lane % ratio);
-      Operand bits = Bitcast(Lane(i.src[0], lane / ratio), from, BitsOf(from));
+      PtxOperand bits = Bitcast(Lane(i.src[0], lane / ratio), from, BitsOf(from));
       if (shift > 0)
-        bits = text_.Value(width == 8 ? "shr.u64" : "shr.u32", whole_width,
-                           {bits, Integer(shift)});
+        bits = text_.Value(width == 8 ? "shr.u64" : "shr.u32", whole_width, {bits, Integer(shift)});
       out.push_back(Bitcast(Cast(bits, BitsOf(from), BitsOf(i.dtype)), BitsOf(i.dtype), i.dtype));
       continue;
     }
     const int ratio = out_width / width;
-    Operand bits = Integer(0, whole_width);
+    PtxOperand bits = Integer(0, whole_width);
     for (int part = 0; part < ratio && lane * ratio + part < lanes; ++part) {
-      Operand piece = Bitcast(Lane(i.src[0], lane * ratio + part), from, BitsOf(from));
+      PtxOperand piece = Bitcast(Lane(i.src[0], lane * ratio + part), from, BitsOf(from));
       piece = Cast(piece, BitsOf(from), BitsOf(i.dtype));
       if (part > 0)
         piece = text_.Value(absl::StrCat("shl.", bits_name), whole_width,

@@ -19,7 +19,8 @@ void PtxPrinter::Copy(ValueId n) {
   const int width = ByteWidth(at(i.src[0]).dtype);
   for (int64_t k = 0; k < i.imm[0];) {
     const auto lane = static_cast<int>(k);
-    int64_t aligned = std::min(AlignOf(i.src[0], i.src[1], lane), AlignOf(i.src[2], i.src[3], lane));
+    int64_t aligned =
+        std::min(AlignOf(i.src[0], i.src[1], lane), AlignOf(i.src[2], i.src[3], lane));
     if (i.imm[1] == 1) {  // both indices are multiples of the count
       const int64_t least = (i.imm[0] | k) * width;
       aligned = std::max(aligned, least & -least);
@@ -40,12 +41,11 @@ void PtxPrinter::Copy(ValueId n) {
 // instruction is told how many bytes to read; it fills the rest with zeros.
 void PtxPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
   const Instruction& i = at(n);
-  const Address to =
-      i.imm[2] != 0 ? SwizzledTarget(n, lane) : AddressOf(i.src[0], i.src[1], lane);
+  const Address to = i.imm[2] != 0 ? SwizzledTarget(n, lane) : AddressOf(i.src[0], i.src[1], lane);
   const Address from = AddressOf(i.src[2], i.src[3], lane);
   const char* const op = bytes == kAccessBytesMax ? "cp.async.cg" : "cp.async.ca";
   if (i.src.size() < 5) return text_.Line(op, ".shared.global ", to, ", ", from, ", ", bytes);
-  const Operand read = Select(Lane(i.src[4], 0), Integer(bytes), Integer(0));
+  const PtxOperand read = Select(Lane(i.src[4], 0), Integer(bytes), Integer(0));
   text_.Line(op, ".shared.global ", to, ", ", from, ", ", bytes, ", ", read);
 }
 
@@ -55,17 +55,16 @@ void PtxPrinter::CopyAtOnce(ValueId n, int lane) {
   const ValueId buffer = i.src[2];
   const int bits = 8 * ByteWidth(at(buffer).dtype);
   const bool is_read_only = !written_[static_cast<size_t>(at(buffer).imm[0])];
-  const Address to =
-      i.imm[2] != 0 ? SwizzledTarget(n, lane) : AddressOf(i.src[0], i.src[1], lane);
+  const Address to = i.imm[2] != 0 ? SwizzledTarget(n, lane) : AddressOf(i.src[0], i.src[1], lane);
   const Address from = AddressOf(buffer, i.src[3], lane);
-  const Operand value = text_.New(Width::k32);
-  Operand condition;
+  const PtxOperand value = text_.New(Width::k32);
+  PtxOperand condition;
   if (i.src.size() == 5) {
     condition = InRegister(Lane(i.src[4], 0));
     text_.Set("mov.b32", value, {Integer(0)});
   }
-  text_.GuardedLine(condition, "ld.global", is_read_only ? ".nc" : "", ".u", bits, " ", value,
-                    ", ", from);
+  text_.GuardedLine(condition, "ld.global", is_read_only ? ".nc" : "", ".u", bits, " ", value, ", ",
+                    from);
   text_.Line("st.shared.b", bits, " ", to, ", ", value);
 }
 
@@ -84,7 +83,7 @@ Address PtxPrinter::SwizzledAddress(ValueId memory, ValueId index, int lane) {
   constexpr int64_t kPattern = program::kSwizzleAlign, kRow = 128;
   const int64_t width = ByteWidth(at(memory).dtype);
   Address address = BaseOf(memory);
-  const Operand base = InRegister(address.base);
+  const PtxOperand base = InRegister(address.base);
   if (at(index).lanes > 1)
     return {Plus(Swizzled(Scaled(Low(index, lane), width)), base), address.offset};
   SwizzledParts parts = PartsOf(index, width);
@@ -111,9 +110,9 @@ Address PtxPrinter::SwizzledAddress(ValueId memory, ValueId index, int lane) {
     parts.pieces.clear();
   }
   const int64_t within = meet ? 0 : rest & (kRow - 1);
-  Operand rows = Integer(0), whole = Integer(0);
+  PtxOperand rows = Integer(0), whole = Integer(0);
   for (const ValueId part : parts.rows) rows = Plus(rows, Low(part, 0));
-  Operand place = Swizzled(Plus(Scaled(rows, width), Integer(rest - within)));
+  PtxOperand place = Swizzled(Plus(Scaled(rows, width), Integer(rest - within)));
   for (const ValueId part : parts.whole) whole = Plus(whole, Low(part, 0));
   whole = Plus(base, Scaled(whole, width));
   const bool is_aligned = has_block_memory_ && address.offset % kRow == 0;
@@ -160,18 +159,18 @@ Address PtxPrinter::SwizzledTarget(ValueId copy, int lane) {
   return SwizzledAddress(at(copy).src[0], at(copy).src[1], lane);
 }
 
-Operand PtxPrinter::Swizzled(const Operand& place) {
+PtxOperand PtxPrinter::Swizzled(const PtxOperand& place) {
   constexpr int kShift = 3;
   constexpr int64_t kMixed = 0x70;
   if (place.IsConstant()) {
     const auto bits = static_cast<int64_t>(place.bits);
     return Integer(bits ^ (bits >> kShift & kMixed));
   }
-  const Operand row = text_.Value("shr.u32", Width::k32, {place, Integer(kShift)});
+  const PtxOperand row = text_.Value("shr.u32", Width::k32, {place, Integer(kShift)});
   return Mixed(place, text_.Value("and.b32", Width::k32, {row, Integer(kMixed)}));
 }
 
-Operand PtxPrinter::Plus(const Operand& a, const Operand& b) {
+PtxOperand PtxPrinter::Plus(const PtxOperand& a, const PtxOperand& b) {
   if (a.IsConstant() && b.IsConstant())
     return Integer(static_cast<int32_t>(static_cast<uint32_t>(a.bits + b.bits)));
   if (a.IsConstant()) return Plus(b, a);
@@ -179,14 +178,14 @@ Operand PtxPrinter::Plus(const Operand& a, const Operand& b) {
   return text_.Value("add.s32", Width::k32, {a, b});
 }
 
-Operand PtxPrinter::Mixed(const Operand& a, const Operand& b) {
+PtxOperand PtxPrinter::Mixed(const PtxOperand& a, const PtxOperand& b) {
   if (a.IsConstant() && b.IsConstant()) return Integer(static_cast<int64_t>(a.bits ^ b.bits));
   if (a.IsConstant()) return Mixed(b, a);
   if (b == Integer(0)) return a;
   return text_.Value("xor.b32", Width::k32, {a, b});
 }
 
-Operand PtxPrinter::Scaled(const Operand& number, int64_t factor) {
+PtxOperand PtxPrinter::Scaled(const PtxOperand& number, int64_t factor) {
   if (number.IsConstant())
     return Integer(static_cast<int32_t>(number.bits * static_cast<uint64_t>(factor)));
   if (factor == 1) return number;

@@ -12,14 +12,14 @@ namespace outboard::render {
 // integers using multiplication", Granlund and Montgomery, 1994). With l = ceil(log2 divisor) and
 // multiplier m = floor(2^(N+l) / divisor) + 1, floor(a / divisor) = floor(a * m / 2^(N+l)) for all
 // a below 2^N.
-Operand PtxPrinter::DivideByConstant(Op op, const Operand& a, uint64_t divisor, Width width,
-                                     ConstantDivision kind) {
+PtxOperand PtxPrinter::DivideByConstant(Op op, const PtxOperand& a, uint64_t divisor, Width width,
+                                        ConstantDivision kind) {
   using Wide = unsigned __int128;
   const int bits = width == Width::k64 ? 64 : 32;
   const std::string u = absl::StrCat("u", bits), s = absl::StrCat("s", bits),
                     b = absl::StrCat("b", bits);
-  const auto of = [&](const char* what, const std::string& type, const Operand& x,
-                      const Operand& y) {
+  const auto of = [&](const char* what, const std::string& type, const PtxOperand& x,
+                      const PtxOperand& y) {
     return text_.Value(absl::StrCat(what, type), width, {x, y});
   };
   const auto number = [&](uint64_t value) {
@@ -28,22 +28,21 @@ Operand PtxPrinter::DivideByConstant(Op op, const Operand& a, uint64_t divisor, 
   const int log = std::bit_width(divisor - 1);
   const bool divides = op == Op::kIDiv, is_signed = kind == ConstantDivision::kSigned;
   if (divisor == 1) return divides ? a : number(0);
-  Operand quotient;
+  PtxOperand quotient;
   if (std::has_single_bit(divisor)) {
     if (!is_signed)
       return divides ? of("shr.", u, a, Integer(log)) : of("and.", b, a, number(divisor - 1));
     // Towards zero: a negative dividend is raised by divisor - 1 before.
-    const Operand sign = of("shr.", s, a, Integer(bits - 1));
-    const Operand raised = of("add.", s, a, of("shr.", u, sign, Integer(bits - log)));
-    if (!divides)
-      return of("sub.", s, a, of("and.", b, raised, number(~(divisor - 1))));
+    const PtxOperand sign = of("shr.", s, a, Integer(bits - 1));
+    const PtxOperand raised = of("add.", s, a, of("shr.", u, sign, Integer(bits - log)));
+    if (!divides) return of("sub.", s, a, of("and.", b, raised, number(~(divisor - 1))));
     return of("shr.", s, raised, Integer(log));
   }
   if (kind == ConstantDivision::kUnsigned) {
     // N = bits: the multiplier has one bit more, whose product is added without a carry.
     const auto m = static_cast<uint64_t>((((Wide{1} << log) - divisor) << bits) / divisor + 1);
-    const Operand high = of("mul.hi.", u, a, number(m));
-    const Operand half = of("shr.", u, of("sub.", s, a, high), Integer(1));
+    const PtxOperand high = of("mul.hi.", u, a, number(m));
+    const PtxOperand half = of("shr.", u, of("sub.", s, a, high), Integer(1));
     quotient = of("shr.", u, of("add.", s, half, high), Integer(log - 1));
   } else {
     const auto m = static_cast<uint64_t>((Wide{1} << (bits - 1 + log)) / divisor + 1);
@@ -60,8 +59,8 @@ Operand PtxPrinter::DivideByConstant(Op op, const Operand& a, uint64_t divisor, 
   return text_.Value(absl::StrCat("mad.lo.", s), width, {quotient, number(0 - divisor), a});
 }
 
-Operand PtxPrinter::Divide(Op op, const Operand& a, const Operand& b, DType type,
-                           const ValueBounds& of_a, const ValueBounds& of_b) {
+PtxOperand PtxPrinter::Divide(Op op, const PtxOperand& a, const PtxOperand& b, DType type,
+                              const ValueBounds& of_a, const ValueBounds& of_b) {
   const Width width = WidthOf(type);
   const bool divides = op == Op::kIDiv, is_signed = IsSigned(type);
   const bool known = type != DType::kU64;
@@ -77,20 +76,18 @@ Operand PtxPrinter::Divide(Op op, const Operand& a, const Operand& b, DType type
   const std::string bits = width == Width::k64 ? "64" : "32";
   const bool positive = known && of_b.min > 0;
   const bool with_sign = is_signed && !(not_negative && positive);
-  const Operand zero = Integer(0, width);
-  const Operand plain =
-      text_.Value(absl::StrCat(divides ? "div." : "rem.", with_sign ? "s" : "u", bits), width,
-                  {a, b});
+  const PtxOperand zero = Integer(0, width);
+  const PtxOperand plain = text_.Value(
+      absl::StrCat(divides ? "div." : "rem.", with_sign ? "s" : "u", bits), width, {a, b});
   if (positive) return plain;
-  Operand result = plain;
+  PtxOperand result = plain;
   const auto is = [&](int64_t number) {
-    return text_.Value(absl::StrCat("setp.eq.s", bits), Width::kPred,
-                       {b, Integer(number, width)});
+    return text_.Value(absl::StrCat("setp.eq.s", bits), Width::kPred, {b, Integer(number, width)});
   };
   if (is_signed)
-    result = Select(
-        is(-1), divides ? text_.Value(absl::StrCat("sub.s", bits), width, {zero, a}) : zero,
-        result);
+    result =
+        Select(is(-1), divides ? text_.Value(absl::StrCat("sub.s", bits), width, {zero, a}) : zero,
+               result);
   return Wrapped(Select(is(0), divides ? zero : a, result), type);
 }
 

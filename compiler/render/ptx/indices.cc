@@ -34,13 +34,12 @@ bool PtxPrinter::IsComputedSmall(ValueId n) const {
     default: return false;
   }
   return at(i.src.back()).dtype == DType::kI64 &&
-         std::ranges::all_of(i.src,
-                             [&](ValueId s) { return IsBool(at(s).dtype) || IsSmall(s); });
+         std::ranges::all_of(i.src, [&](ValueId s) { return IsBool(at(s).dtype) || IsSmall(s); });
 }
 
-Operand PtxPrinter::SmallArithmetic(ValueId n, int lane) {
+PtxOperand PtxPrinter::SmallArithmetic(ValueId n, int lane) {
   const Instruction& i = at(n);
-  absl::InlinedVector<Operand, 3> args;
+  absl::InlinedVector<PtxOperand, 3> args;
   for (const ValueId s : i.src) args.push_back(AsPrinted(s, lane));
   if (i.op == Op::kIDiv || i.op == Op::kMod)
     return Divide(i.op, args[0], args[1], DType::kI32, bounds_[static_cast<size_t>(i.src[0])],
@@ -48,13 +47,13 @@ Operand PtxPrinter::SmallArithmetic(ValueId n, int lane) {
   return Alu(i.op, DType::kI32, args);
 }
 
-Operand PtxPrinter::Lane(ValueId n, int lane) {
-  const Operand& value = AsPrinted(n, lane);
+PtxOperand PtxPrinter::Lane(ValueId n, int lane) {
+  const PtxOperand& value = AsPrinted(n, lane);
   return IsSmall(n) ? Cast(value, DType::kI32, DType::kI64) : value;
 }
 
-Operand PtxPrinter::Low(ValueId n, int lane) {
-  const Operand& value = AsPrinted(n, lane);
+PtxOperand PtxPrinter::Low(ValueId n, int lane) {
+  const PtxOperand& value = AsPrinted(n, lane);
   return value.width == Width::k64 ? Cast(value, DType::kU64, DType::kU32) : value;
 }
 

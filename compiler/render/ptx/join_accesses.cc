@@ -112,8 +112,8 @@ class Joiner {
     }
     if (joined || !single) return;
     const int64_t width = ByteWidth(at(place.memory).dtype);
-    const int64_t most = std::min(divisors_[static_cast<size_t>(i.src[1])],
-                                  kAccessBytesMax / width);
+    const int64_t most =
+        std::min(divisors_[static_cast<size_t>(i.src[1])], kAccessBytesMax / width);
     if (most < 2) return;
     if (open_.size() == kOpenMax) Close(0);
     open_.push_back({place, stores, mask, otherwise, most, {n}, {}});
@@ -201,8 +201,6 @@ class Joiner {
 
 }  // namespace
 
-program::Program JoinAccesses(const program::Program& program) {
-  return Joiner(program).Joined();
-}
+program::Program JoinAccesses(const program::Program& program) { return Joiner(program).Joined(); }
 
 }  // namespace outboard::render

@@ -46,8 +46,7 @@ void PtxPrinter::FindTakenApart() {
       const bool is_fragment = i.code == Code::kMma && s < 2;
       const bool is_bits = i.code == Code::kBitcast && i.dtype == DType::kU32;
       const bool is_stored = i.code == Code::kStore && s == 2 && !IsPrivate(i.src[0]);
-      if (!is_fragment && !is_bits && !is_stored)
-        taken_apart_[static_cast<size_t>(source)] = true;
+      if (!is_fragment && !is_bits && !is_stored) taken_apart_[static_cast<size_t>(source)] = true;
     }
   }
 }
@@ -59,15 +58,15 @@ PtxPrinter::Values PtxPrinter::TakenApart(ValueId n, Values registers) {
   Values out;
   if (packed == 1) return registers;
   for (int lane = 0; lane < i.lanes; ++lane)
-    out.push_back(taken_apart_[static_cast<size_t>(n)]
-                      ? Unpacked(registers[static_cast<size_t>(lane / packed)], lane % packed,
-                                 i.dtype)
-                      : Operand());
+    out.push_back(
+        taken_apart_[static_cast<size_t>(n)]
+            ? Unpacked(registers[static_cast<size_t>(lane / packed)], lane % packed, i.dtype)
+            : PtxOperand());
   packed_[n] = std::move(registers);
   return out;
 }
 
-Operand PtxPrinter::Packed(ValueId n, int lane) {
+PtxOperand PtxPrinter::Packed(ValueId n, int lane) {
   const DType type = at(n).dtype;
   const int packed = program::MmaPacked(type);
   if (const auto it = packed_.find(n); it != packed_.end())
@@ -102,16 +101,15 @@ PtxPrinter::Values PtxPrinter::NarrowToPairs(ValueId n) {
   const char* const op = i.dtype == DType::kBF16 ? "cvt.rn.bf16x2.f32" : "cvt.rn.f16x2.f32";
   Values pairs;
   for (int lane = 0; lane < i.lanes; lane += 2)
-    pairs.push_back(text_.Value(op, Width::k32,
-                                {InRegister(Lane(i.src[0], lane + 1)),
-                                 InRegister(Lane(i.src[0], lane))}));
+    pairs.push_back(text_.Value(
+        op, Width::k32, {InRegister(Lane(i.src[0], lane + 1)), InRegister(Lane(i.src[0], lane))}));
   return TakenApart(n, std::move(pairs));
 }
 
 PtxPrinter::Values PtxPrinter::LoadMatrices(ValueId n) {
   const Instruction& i = at(n);
-  const Address address = i.imm[0] == 2 ? SwizzledAddress(i.src[0], i.src[1], 0)
-                                        : AddressOf(i.src[0], i.src[1]);
+  const Address address =
+      i.imm[0] == 2 ? SwizzledAddress(i.src[0], i.src[1], 0) : AddressOf(i.src[0], i.src[1]);
   Values registers;
   for (int matrix = 0; matrix < kMatrices; ++matrix) registers.push_back(text_.New(Width::k32));
   text_.Line("ldmatrix.sync.aligned.m8n8.x4", i.imm[0] == 1 ? ".trans" : "", ".shared.b16 ",
@@ -124,21 +122,21 @@ PtxPrinter::Values PtxPrinter::Shuffle(ValueId n) {
   const Instruction& i = at(n);
   const int64_t threads = std::min<int64_t>(program_.Extent(program::Grid::kThread), kWarpThreads);
   const int64_t members = (int64_t{1} << threads) - 1;
-  const auto exchanged = [&](const Operand& bits) {
+  const auto exchanged = [&](const PtxOperand& bits) {
     return text_.Value("shfl.sync.bfly.b32", Width::k32,
                        {bits, Integer(i.imm[0]), Integer(kWarpThreads - 1), Integer(members)});
   };
   if (IsBool(i.dtype)) {
-    const Operand bits =
-        text_.Value("selp.b32", Width::k32, {Integer(1), Integer(0), InRegister(Lane(i.src[0], 0))});
+    const PtxOperand bits = text_.Value("selp.b32", Width::k32,
+                                        {Integer(1), Integer(0), InRegister(Lane(i.src[0], 0))});
     return {text_.Value("setp.ne.b32", Width::kPred, {exchanged(bits), Integer(0)})};
   }
-  const Operand value = InRegister(IsSmall(n) ? AsPrinted(i.src[0], 0) : Lane(i.src[0], 0));
+  const PtxOperand value = InRegister(IsSmall(n) ? AsPrinted(i.src[0], 0) : Lane(i.src[0], 0));
   if (value.width != Width::k64) return {exchanged(value)};
-  const Operand low = text_.New(Width::k32), high = text_.New(Width::k32);
+  const PtxOperand low = text_.New(Width::k32), high = text_.New(Width::k32);
   text_.Line("mov.b64 ", ListOf({low, high}), ", ", value);
-  const Operand whole = text_.New(Width::k64);
-  const Operand other_low = exchanged(low), other_high = exchanged(high);
+  const PtxOperand whole = text_.New(Width::k64);
+  const PtxOperand other_low = exchanged(low), other_high = exchanged(high);
   text_.Line("mov.b64 ", whole, ", ", ListOf({other_low, other_high}));
   return {whole};
 }

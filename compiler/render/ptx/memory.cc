@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kWordBytes = 4;
 
-bool IsOff(const Operand& condition) { return condition.IsConstant() && condition.bits == 0; }
+bool IsOff(const PtxOperand& condition) { return condition.IsConstant() && condition.bits == 0; }
 
 }  // namespace
 
@@ -30,8 +30,8 @@ Address PtxPrinter::BaseOf(ValueId memory) const {
   return shared_bases_.at(memory);
 }
 
-Operand PtxPrinter::Index(ValueId index, int lane) {
-  Operand element = AsPrinted(index, lane);
+PtxOperand PtxPrinter::Index(ValueId index, int lane) {
+  PtxOperand element = AsPrinted(index, lane);
   if (at(index).lanes > 1 || lane == 0) return element;
   if (!element.IsConstant())
     return Alu(Op::kAdd, PrintedType(index), {{element, Integer(lane, element.width)}});
@@ -39,19 +39,19 @@ Operand PtxPrinter::Index(ValueId index, int lane) {
   return element;
 }
 
-Address PtxPrinter::Behind(const Address& base, const Operand& index, int64_t bytes,
+Address PtxPrinter::Behind(const Address& base, const PtxOperand& index, int64_t bytes,
                            bool is_signed) {
   if (index.IsConstant())
     return {base.base, base.offset + static_cast<int64_t>(index.bits) * bytes};
-  const Operand first = InRegister(base.base);
-  const Operand width = Integer(bytes);
+  const PtxOperand first = InRegister(base.base);
+  const PtxOperand width = Integer(bytes);
   if (first.width == Width::k32) {
-    const Operand low =
+    const PtxOperand low =
         index.width == Width::k64 ? Cast(index, DType::kU64, DType::kU32) : index;
     return {text_.Value("mad.lo.s32", Width::k32, {low, width, first}), base.offset};
   }
   // A product and a sum: of MAD the assembler makes more instructions (sm_90, ptxas 13.0).
-  const Operand place =
+  const PtxOperand place =
       index.width == Width::k64
           ? text_.Value("mul.lo.s64", Width::k64, {index, Integer(bytes, Width::k64)})
           : text_.Value(is_signed ? "mul.wide.s32" : "mul.wide.u32", Width::k64, {index, width});
@@ -71,7 +71,7 @@ Address PtxPrinter::AddressOf(ValueId memory, ValueId index, int lane) {
   return NearAddress(memory, first, address);
 }
 
-Operand PtxPrinter::Plain(const Address& address) {
+PtxOperand PtxPrinter::Plain(const Address& address) {
   if (address.offset == 0) return InRegister(address.base);
   const Width width = address.base.width;
   return text_.Value(width == Width::k64 ? "add.s64" : "add.s32", width,
@@ -97,12 +97,12 @@ int PtxPrinter::Together(ValueId memory, ValueId index, int begin, int end) cons
 // ---- loads and stores
 
 void PtxPrinter::Guarded(ValueId mask, int lanes,
-                         absl::FunctionRef<void(int, int, const Operand&)> body) {
+                         absl::FunctionRef<void(int, int, const PtxOperand&)> body) {
   for (int begin = 0; begin < lanes;) {
-    const Operand condition = mask < 0 ? Operand() : Lane(mask, begin);
+    const PtxOperand condition = mask < 0 ? PtxOperand() : Lane(mask, begin);
     int end = begin + 1;
     while (end < lanes && (mask < 0 || Lane(mask, end) == condition)) ++end;
-    body(begin, end, condition.IsConstant() && !IsOff(condition) ? Operand() : condition);
+    body(begin, end, condition.IsConstant() && !IsOff(condition) ? PtxOperand() : condition);
     begin = end;
   }
 }
@@ -111,14 +111,14 @@ PtxPrinter::Values PtxPrinter::Load(ValueId n) {
   const Instruction& i = at(n);
   Values out;
   Guarded(i.src.size() == 4 ? i.src[2] : -1, i.lanes,
-          [&](int begin, int end, const Operand& condition) {
+          [&](int begin, int end, const PtxOperand& condition) {
             if (!IsOff(condition)) return LoadLanes(n, begin, end, condition, out);
             for (int lane = begin; lane < end; ++lane) out.push_back(Lane(i.src[3], lane));
           });
   return out;
 }
 
-void PtxPrinter::LoadLanes(ValueId load, int begin, int end, const Operand& condition,
+void PtxPrinter::LoadLanes(ValueId load, int begin, int end, const PtxOperand& condition,
                            Values& out) {
   const Instruction& i = at(load);
   const ValueId memory = i.src[0], index = i.src[1];
@@ -134,7 +134,7 @@ void PtxPrinter::LoadLanes(ValueId load, int begin, int end, const Operand& cond
     Values loaded;
     for (int word = 0; word < words; ++word) {
       loaded.push_back(text_.New(width == 8 ? Width::k64 : Width::k32));
-      if (condition.kind == Operand::Kind::kNone) continue;
+      if (condition.kind == PtxOperand::Kind::kNone) continue;
       const int each = count / words;
       text_.Set(width == 8 ? "mov.b64" : "mov.b32", loaded.back(),
                 {PackedWord(i.src[3], lane + word * each, each, dtype)});
@@ -148,10 +148,10 @@ void PtxPrinter::LoadLanes(ValueId load, int begin, int end, const Operand& cond
       type = absl::StrCat(words == 1 ? "" : absl::StrCat("v", words, "."), bits < 32 ? "u" : "b",
                           bits);
     }
-    text_.GuardedLine(condition, space, type, " ",
-                      words == 1 ? Joined(loaded[0]) : ListOf(loaded), ", ", address);
+    text_.GuardedLine(condition, space, type, " ", words == 1 ? Joined(loaded[0]) : ListOf(loaded),
+                      ", ", address);
     for (int k = 0; k < count; ++k) {
-      const Operand& word = loaded[static_cast<size_t>(k * words / count)];
+      const PtxOperand& word = loaded[static_cast<size_t>(k * words / count)];
       const int each = count / words;
       if (each > 1) {
         out.push_back(Unpacked(word, k % each, dtype));
@@ -164,24 +164,23 @@ void PtxPrinter::LoadLanes(ValueId load, int begin, int end, const Operand& cond
 }
 
 // The value of element `k` of a word, or of what is smaller than one.
-Operand PtxPrinter::Unpacked(const Operand& word, int k, DType dtype) {
+PtxOperand PtxPrinter::Unpacked(const PtxOperand& word, int k, DType dtype) {
   const int bits = 8 * ByteWidth(dtype);
   if (dtype == DType::kBF16)
     return k == 0 ? text_.Value("shl.b32", Width::k32, {word, Integer(bits)})
                   : text_.Value("and.b32", Width::k32, {word, Integer(-0x10000)});
-  const Operand element =
-      text_.Value(IsSigned(dtype) ? "bfe.s32" : "bfe.u32", Width::k32,
-                  {word, Integer(bits * k), Integer(bits)});
+  const PtxOperand element = text_.Value(IsSigned(dtype) ? "bfe.s32" : "bfe.u32", Width::k32,
+                                         {word, Integer(bits * k), Integer(bits)});
   return IsInt(dtype) ? element : FromMemory(element, dtype);
 }
 
 // Lanes of a value from `lane` on, as they lie together in a register.
-Operand PtxPrinter::PackedWord(ValueId value, int lane, int count, DType dtype) {
+PtxOperand PtxPrinter::PackedWord(ValueId value, int lane, int count, DType dtype) {
   const int width = ByteWidth(dtype);
   if (width >= kWordBytes) return Lane(value, lane);
   const int packed = kWordBytes / width, place = lane % packed;
   if (const auto known = packed_.find(value); known != packed_.end() && place + count <= packed) {
-    const Operand& word = known->second[static_cast<size_t>(lane / packed)];
+    const PtxOperand& word = known->second[static_cast<size_t>(lane / packed)];
     if (place == 0) return word;
     return text_.Value("shr.u32", Width::k32, {word, Integer(8 * width * place)});
   }
@@ -192,7 +191,7 @@ Operand PtxPrinter::PackedWord(ValueId value, int lane, int count, DType dtype) 
     return true;
   }();
   if (count == 2 && !constant) {
-    const Operand low = Lane(value, lane), high = Lane(value, lane + 1);
+    const PtxOperand low = Lane(value, lane), high = Lane(value, lane + 1);
     if (dtype == DType::kBF16)
       return text_.Value("prmt.b32", Width::k32, {Bits(low), Bits(high), Integer(0x7632)});
     if (dtype == DType::kF16)
@@ -207,24 +206,24 @@ Operand PtxPrinter::PackedWord(ValueId value, int lane, int count, DType dtype) 
     }
     return Integer(static_cast<int32_t>(all));
   }
-  Operand word = ToMemory(Lane(value, lane), dtype);
+  PtxOperand word = ToMemory(Lane(value, lane), dtype);
   for (int k = 1; k < count; ++k)
-    word = text_.Value("bfi.b32", Width::k32,
-                       {ToMemory(Lane(value, lane + k), dtype), word, Integer(8 * width * k),
-                        Integer(8 * width)});
+    word = text_.Value(
+        "bfi.b32", Width::k32,
+        {ToMemory(Lane(value, lane + k), dtype), word, Integer(8 * width * k), Integer(8 * width)});
   return word;
 }
 
 void PtxPrinter::Store(ValueId n) {
   const Instruction& i = at(n);
   Guarded(i.src.size() == 4 ? i.src[3] : -1, at(i.src[2]).lanes,
-          [&](int begin, int end, const Operand& condition) {
+          [&](int begin, int end, const PtxOperand& condition) {
             if (!IsOff(condition)) StoreLanes(i, begin, end, condition);
           });
 }
 
 void PtxPrinter::StoreLanes(const Instruction& store, int begin, int end,
-                            const Operand& condition) {
+                            const PtxOperand& condition) {
   const ValueId memory = store.src[0], index = store.src[1], value = store.src[2];
   const bool swizzled = store.imm[0] != 0;
   const DType dtype = at(memory).dtype;

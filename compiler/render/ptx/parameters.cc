@@ -20,8 +20,7 @@ std::string PtxPrinter::Parameters() const {
       add(".align ", kAddressBytes, " .b8 buffers[",
           program_.copies * program_.buffer_count * kAddressBytes, "]");
     if (program_.reads_vars()) add(".u64 vars");
-    if (maps > 0)
-      add(".align ", kMapAlign, " .b8 maps[", program_.copies * maps * kMapBytes, "]");
+    if (maps > 0) add(".align ", kMapAlign, " .b8 maps[", program_.copies * maps * kMapBytes, "]");
     return text;
   }
   for (int slot = 0; slot < program_.buffer_count; ++slot) add(".u64 buffer", slot);
@@ -33,7 +32,7 @@ std::string PtxPrinter::Parameters() const {
 
 void PtxPrinter::LoadParameters() {
   const auto load = [&](const std::string& name) {
-    const Operand address = text_.New(Width::k64);
+    const PtxOperand address = text_.New(Width::k64);
     text_.Line("ld.param.b64 ", address, ", [", name, "]");
     return address;
   };
@@ -42,7 +41,7 @@ void PtxPrinter::LoadParameters() {
     buffers_.push_back(load(absl::StrCat("buffer", slot)));
   if (program_.reads_vars()) vars_ = load("vars");
   for (size_t map = 0; map < program_.maps.size(); ++map) {
-    const Operand place = text_.New(Width::k64);
+    const PtxOperand place = text_.New(Width::k64);
     text_.Line("mov.b64 ", place, ", map", map);
     maps_.push_back(text_.Value("cvta.param.u64", Width::k64, {place}));
   }
@@ -51,15 +50,15 @@ void PtxPrinter::LoadParameters() {
 // Of a kernel in several copies (compiler/copies.h): those of the copy that the block's number
 // along the grid's third axis says. They are read where they lie.
 void PtxPrinter::LoadParametersOfCopy() {
-  const Operand copy = text_.New(Width::k32);
+  const PtxOperand copy = text_.New(Width::k32);
   text_.Line("mov.u32 ", copy, ", %ctaid.z");
   const auto first_of_copy = [&](const char* name, int64_t bytes) {
-    const Operand table = text_.New(Width::k64);
+    const PtxOperand table = text_.New(Width::k64);
     text_.Line("mov.b64 ", table, ", ", name);
     return text_.Value("mad.wide.u32", Width::k64, {copy, Integer(bytes), table});
   };
   if (program_.buffer_count > 0) {
-    const Operand first = first_of_copy("buffers", program_.buffer_count * kAddressBytes);
+    const PtxOperand first = first_of_copy("buffers", program_.buffer_count * kAddressBytes);
     for (int slot = 0; slot < program_.buffer_count; ++slot) {
       buffers_.push_back(text_.New(Width::k64));
       text_.Line("ld.param.b64 ", buffers_.back(), ", ", Address{first, slot * kAddressBytes});
@@ -71,7 +70,7 @@ void PtxPrinter::LoadParametersOfCopy() {
   }
   const auto maps = static_cast<int64_t>(program_.maps.size());
   if (maps == 0) return;
-  const Operand first =
+  const PtxOperand first =
       text_.Value("cvta.param.u64", Width::k64, {first_of_copy("maps", maps * kMapBytes)});
   maps_.push_back(first);
   for (int64_t map = 1; map < maps; ++map)

@@ -54,20 +54,19 @@ PtxPrinter::Values PtxPrinter::LoadPrivate(ValueId n) {
   const auto count = static_cast<int64_t>(elements.size());
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
-    const Operand index = Index(i.src[1], lane);
-    Operand value;
+    const PtxOperand index = Index(i.src[1], lane);
+    PtxOperand value;
     if (index.IsConstant()) {
       // A lane that is off may be beyond the end.
       const auto element = static_cast<int64_t>(index.bits);
       const bool inside = element >= 0 && element < count;
-      const Operand held =
-          inside ? elements[static_cast<size_t>(element)] : Const(i.dtype, 0);
+      const PtxOperand held = inside ? elements[static_cast<size_t>(element)] : Const(i.dtype, 0);
       value = i.src.size() == 4 ? Select(Lane(i.src[2], lane), held, Lane(i.src[3], lane)) : held;
       if (inside && value == held && !StaysUntilUsed(n, element))
         value = text_.Value(MoveOf(value.width), value.width, {value});
     } else {
       value = text_.Value(MoveOf(elements[0].width), elements[0].width, {elements[0]});
-      const Operand is_element = text_.New(Width::kPred);
+      const PtxOperand is_element = text_.New(Width::kPred);
       for (int64_t k = 1; k < count; ++k) {
         CompareIndex(is_element, index, k);
         text_.Set(MoveOf(value.width), value, {elements[static_cast<size_t>(k)]}, is_element);
@@ -83,26 +82,27 @@ void PtxPrinter::StorePrivate(ValueId n) {
   const Instruction& i = at(n);
   const Elements& elements = privates_.at(i.src[0]);
   for (int lane = 0; lane < at(i.src[2]).lanes; ++lane) {
-    const Operand index = Index(i.src[1], lane), value = Lane(i.src[2], lane);
-    const Operand mask = i.src.size() == 4 ? Lane(i.src[3], lane) : Operand();
+    const PtxOperand index = Index(i.src[1], lane), value = Lane(i.src[2], lane);
+    const PtxOperand mask = i.src.size() == 4 ? Lane(i.src[3], lane) : PtxOperand();
     if (mask.IsConstant() && mask.bits == 0) continue;
-    const Operand guard = mask.IsConstant() ? Operand() : mask;
+    const PtxOperand guard = mask.IsConstant() ? PtxOperand() : mask;
     const char* const move = MoveOf(elements[0].width);
     if (index.IsConstant()) {
       if (index.bits < elements.size()) text_.Set(move, elements[index.bits], {value}, guard);
       continue;
     }
-    const Operand is_element = text_.New(Width::kPred);
+    const PtxOperand is_element = text_.New(Width::kPred);
     for (size_t k = 0; k < elements.size(); ++k) {
       CompareIndex(is_element, index, static_cast<int64_t>(k));
-      if (guard.kind != Operand::Kind::kNone)
+      if (guard.kind != PtxOperand::Kind::kNone)
         text_.Set("and.pred", is_element, {is_element, guard});
       text_.Set(move, elements[k], {value}, is_element);
     }
   }
 }
 
-void PtxPrinter::CompareIndex(const Operand& predicate, const Operand& index, int64_t element) {
+void PtxPrinter::CompareIndex(const PtxOperand& predicate, const PtxOperand& index,
+                              int64_t element) {
   text_.Set(index.width == Width::k64 ? "setp.eq.s64" : "setp.eq.s32", predicate,
             {index, Integer(element, index.width)});
 }

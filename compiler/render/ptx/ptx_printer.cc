@@ -25,8 +25,7 @@ bool Has(const program::Program& program, Code code) {
 }
 
 bool IsHopper(const program::Program& program) {
-  return std::ranges::any_of(program.code,
-                             [](const auto& i) { return program::IsHopper(i.code); });
+  return std::ranges::any_of(program.code, [](const auto& i) { return program::IsHopper(i.code); });
 }
 
 bool IsPrivateAlloc(const program::Instruction& i) {
@@ -52,7 +51,8 @@ bool WaitsInLoop(const program::Program& program) {
     if (i.code == Code::kLoop) ++loops;
     if (i.code == Code::kEnd) --loops;
     waits = waits || (i.code == Code::kBarrier && loops > 0);
-    if (IsPrivateAlloc(i)) held += i.imm[1] * std::max<int64_t>(1, ByteWidth(i.dtype) / kRegisterBytes);
+    if (IsPrivateAlloc(i))
+      held += i.imm[1] * std::max<int64_t>(1, ByteWidth(i.dtype) / kRegisterBytes);
   }
   return waits && held <= kRegisters / (2 * program.Extent(Grid::kThread));
 }
@@ -64,8 +64,8 @@ bool NeedsAllRegisters(const program::Program& program) {
   int64_t held = 0;
   for (const auto& i : program.code)
     if (IsPrivateAlloc(i)) held += i.imm[1];
-  return Has(program, Code::kMma) && held >= kSums &&
-         program.Extent(Grid::kThread) >= kThreads && !ComputesScores(program);
+  return Has(program, Code::kMma) && held >= kSums && program.Extent(Grid::kThread) >= kThreads &&
+         !ComputesScores(program);
 }
 
 bool IsByUnit(const program::Instruction& i) {
@@ -74,8 +74,7 @@ bool IsByUnit(const program::Instruction& i) {
 
 }  // namespace
 
-PtxPrinter::PtxPrinter(const program::Program& program, const Target& target,
-                       const GridShape& grid)
+PtxPrinter::PtxPrinter(const program::Program& program, const Target& target, const GridShape& grid)
     : program_(program),
       target_(target),
       grid_(grid),
@@ -133,8 +132,8 @@ absl::Status PtxPrinter::Supports() const {
 absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   OB_RETURN_IF_ERROR(Supports());
   // From sm_90 on a graph may start a kernel when all blocks of the one in front of it run
-  // (docs/decisions/115-uploads-beside-work.md). All it does comes after the wait; the launch behind
-  // it may start then.
+  // (docs/decisions/115-uploads-beside-work.md). All it does comes after the wait; the launch
+  // behind it may start then.
   if (target_.arch.starts_with("sm_9")) {
     text_.Line("griddepcontrol.wait");
     text_.Line("griddepcontrol.launch_dependents");
@@ -179,7 +178,7 @@ void PtxPrinter::OpenMemories() {
   }
   // What a block has without asking may be declared as arrays. More must not: the assembler refuses
   // it, and launches ask for it.
-  Operand all;  // memory of the block
+  PtxOperand all;  // memory of the block
   has_block_memory_ = IsHopper(program_) || program_.shared_bytes() > target_.shared_bytes;
   if (has_block_memory_) {
     absl::StrAppend(&shared_, ".extern .shared .align ", program::kSwizzleAlign,
@@ -193,13 +192,13 @@ void PtxPrinter::OpenMemories() {
     if (IsPrivateAlloc(i)) {
       Elements& elements = privates_[n];
       for (int64_t k = 0; k < i.imm[1]; ++k) elements.push_back(text_.New(WidthOf(i.dtype)));
-    } else if (all.kind != Operand::Kind::kNone) {
+    } else if (all.kind != PtxOperand::Kind::kNone) {
       shared_bases_[n] = {all, program_.SharedOffset(n)};
     } else {
       constexpr int kSharedAlign = 16;  // of the widest access
       absl::StrAppend(&shared_, ".shared .align ", kSharedAlign, " .b8 shared", n, "[",
                       i.imm[1] * ByteWidth(i.dtype), "];\n");
-      const Operand base = text_.New(Width::k32);
+      const PtxOperand base = text_.New(Width::k32);
       text_.Line("mov.b32 ", base, ", shared", n);
       shared_bases_[n] = {base, 0};
     }
@@ -209,14 +208,13 @@ void PtxPrinter::OpenMemories() {
 // Before anything else: what follows relies on the number being one of the program's.
 void PtxPrinter::LeaveBehindGrid() {
   if (grid_.rows == 1) return;
-  const Operand row = text_.New(Width::k32), column = text_.New(Width::k32);
+  const PtxOperand row = text_.New(Width::k32), column = text_.New(Width::k32);
   text_.Line("mov.u32 ", row, ", %ctaid.y");
   text_.Line("mov.u32 ", column, ", %ctaid.x");
-  const Operand first = text_.Value("cvt.u64.u32", Width::k64, {column});
+  const PtxOperand first = text_.Value("cvt.u64.u32", Width::k64, {column});
   block_ = text_.Value("mad.wide.u32", Width::k64, {row, Integer(grid_.columns), first});
-  const Operand behind =
-      text_.Value("setp.ge.u64", Width::kPred,
-                  {block_, Integer(program_.Extent(Grid::kBlock), Width::k64)});
+  const PtxOperand behind = text_.Value(
+      "setp.ge.u64", Width::kPred, {block_, Integer(program_.Extent(Grid::kBlock), Width::k64)});
   text_.GuardedLine(behind, "ret");
 }
 
@@ -242,13 +240,13 @@ void PtxPrinter::Print(ValueId n) {
   }
 }
 
-Operand PtxPrinter::Special(ValueId n) {
+PtxOperand PtxPrinter::Special(ValueId n) {
   const Instruction& i = at(n);
   if (i.imm[1] == 1) return Integer(0);
   const auto axis = static_cast<Grid>(i.imm[0]);
   if (axis == Grid::kBlock && grid_.rows > 1)
     return IsSmall(n) ? text_.Value("cvt.u32.u64", Width::k32, {block_}) : block_;
-  const Operand number = text_.New(Width::k32);
+  const PtxOperand number = text_.New(Width::k32);
   text_.Line("mov.u32 ", number, axis == Grid::kBlock ? ", %ctaid.x" : ", %tid.x");
   return number;
 }
@@ -257,11 +255,10 @@ PtxPrinter::Values PtxPrinter::Compute(ValueId n) {
   const Instruction& i = at(n);
   Values out;
   switch (i.code) {
-    case Code::kConst:
-      return {IsSmall(n) ? Integer(i.imm[0]) : Const(i.dtype, i.imm[0])};
+    case Code::kConst: return {IsSmall(n) ? Integer(i.imm[0]) : Const(i.dtype, i.imm[0])};
     case Code::kVar: {
       const Width width = IsSmall(n) ? Width::k32 : Width::k64;
-      const Operand value = text_.New(width);
+      const PtxOperand value = text_.New(width);
       text_.Line("ld.global.nc.b", width == Width::k32 ? 32 : 64, " ", value, ", ",
                  Address{vars_, i.imm[0] * static_cast<int64_t>(sizeof(int64_t))});
       return {value};

@@ -5,8 +5,8 @@
 // Values in registers: bool is a predicate; integers of up to 32 bits are a register of 32 bits
 // that holds the number, extended by its sign; an i64 whose bounds fit in 32 bits is one, too
 // (indices.cc); f32 and f64 are as such, and every smaller float is the f32 of the same value: it
-// is widened when loaded, each operation is done in f32 and rounded back. Threads have no vectors: a
-// value of several lanes is as many registers.
+// is widened when loaded, each operation is done in f32 and rounded back. Threads have no vectors:
+// a value of several lanes is as many registers.
 //
 // A private memory is one register for each element; an index that is no constant selects among
 // them. A thread's stack is memory behind all caches, and is not used.
@@ -42,8 +42,8 @@ class PtxPrinter {
  private:
   using ValueId = program::ValueId;
   using Instruction = program::Instruction;
-  using Values = absl::InlinedVector<Operand, 2>;  // one for each lane, or one that all have
-  using Elements = std::vector<Operand>;           // registers of a private memory
+  using Values = absl::InlinedVector<PtxOperand, 2>;  // one for each lane, or one that all have
+  using Elements = std::vector<PtxOperand>;           // registers of a private memory
 
   // ---- the kernel (ptx_printer.cc)
   absl::Status Supports() const;
@@ -52,7 +52,7 @@ class PtxPrinter {
   void LeaveBehindGrid();  // blocks of a grid in rows that the program does not have
   void Print(ValueId n);
   Values Compute(ValueId n);
-  Operand Special(ValueId n);
+  PtxOperand Special(ValueId n);
   const Instruction& at(ValueId n) const { return program_.code[static_cast<size_t>(n)]; }
 
   // ---- parameters (parameters.cc)
@@ -62,58 +62,58 @@ class PtxPrinter {
 
   // ---- values
   // The value of a lane: of an i64 always 64 bits.
-  Operand Lane(ValueId n, int lane);
+  PtxOperand Lane(ValueId n, int lane);
   // The lower 32 bits of an integer.
-  Operand Low(ValueId n, int lane);
+  PtxOperand Low(ValueId n, int lane);
   // As it was computed: an i64 that IsSmall has 32 bits.
-  const Operand& AsPrinted(ValueId n, int lane) const {
+  const PtxOperand& AsPrinted(ValueId n, int lane) const {
     const Values& lanes = values_[static_cast<size_t>(n)];
     return lanes[lanes.size() == 1 ? 0 : static_cast<size_t>(lane)];
   }
   DType PrintedType(ValueId n) const { return IsSmall(n) ? DType::kI32 : at(n).dtype; }
   static Width WidthOf(DType dtype);  // of the register of a value
   // The same in a register, for instructions that take no constant there.
-  Operand InRegister(const Operand& operand);
+  PtxOperand InRegister(const PtxOperand& operand);
 
   // ---- arithmetic (alu.cc), which means what docs/semantics.md says. `type` is that of the
   // operands, of the last one for WHERE
   Values Arithmetic(ValueId n);
-  Operand Alu(Op op, DType type, absl::Span<const Operand> args);
-  Operand Shift(Op op, const Operand& a, const Operand& b, DType type);
-  Operand Max(const Operand& a, const Operand& b, DType type);
-  Operand Compare(Op op, const Operand& a, const Operand& b, DType type);
-  Operand Logic(Op op, const Operand& a, const Operand& b);  // of bools
-  Operand Select(const Operand& condition, const Operand& a, const Operand& b);
-  Operand Threefry(const Operand& counter, const Operand& key);
-  Operand Wrapped(const Operand& value, DType type);  // of an integer of 8 or 16 bits
+  PtxOperand Alu(Op op, DType type, absl::Span<const PtxOperand> args);
+  PtxOperand Shift(Op op, const PtxOperand& a, const PtxOperand& b, DType type);
+  PtxOperand Max(const PtxOperand& a, const PtxOperand& b, DType type);
+  PtxOperand Compare(Op op, const PtxOperand& a, const PtxOperand& b, DType type);
+  PtxOperand Logic(Op op, const PtxOperand& a, const PtxOperand& b);  // of bools
+  PtxOperand Select(const PtxOperand& condition, const PtxOperand& a, const PtxOperand& b);
+  PtxOperand Threefry(const PtxOperand& counter, const PtxOperand& key);
+  PtxOperand Wrapped(const PtxOperand& value, DType type);  // of an integer of 8 or 16 bits
 
   // ---- quotients (divide.cc)
-  Operand Divide(Op op, const Operand& a, const Operand& b, DType type, const ValueBounds& of_a,
-                 const ValueBounds& of_b);
+  PtxOperand Divide(Op op, const PtxOperand& a, const PtxOperand& b, DType type,
+                    const ValueBounds& of_a, const ValueBounds& of_b);
   // What is known of a dividend: its sign bit is 0, it has none, or it may be negative.
   enum class ConstantDivision { kNotNegative, kUnsigned, kSigned };
-  Operand DivideByConstant(Op op, const Operand& a, uint64_t divisor, Width width,
-                           ConstantDivision kind);
+  PtxOperand DivideByConstant(Op op, const PtxOperand& a, uint64_t divisor, Width width,
+                              ConstantDivision kind);
 
   // ---- conversions (convert.cc)
-  Operand Const(DType dtype, int64_t bits);  // as of Op::kConst
-  Operand Cast(const Operand& value, DType from, DType to);
-  Operand Bitcast(const Operand& value, DType from, DType to);
+  PtxOperand Const(DType dtype, int64_t bits);  // as of Op::kConst
+  PtxOperand Cast(const PtxOperand& value, DType from, DType to);
+  PtxOperand Bitcast(const PtxOperand& value, DType from, DType to);
   // From and to the bits that lie in memory, which are the low ones of a register of 32 bits, or
   // all of one of 64. What is above them is 0 before, and anything after.
-  Operand FromMemory(const Operand& bits, DType dtype);
-  Operand ToMemory(const Operand& value, DType dtype);
-  Operand Round(const Operand& value, DType dtype);
-  Operand RoundBFloat(const Operand& value);
-  Operand NarrowToOdd(const Operand& value);
-  Operand PackFp8(const Operand& value, DType dtype);
-  Operand UnpackFp8(const Operand& bits, DType dtype);
+  PtxOperand FromMemory(const PtxOperand& bits, DType dtype);
+  PtxOperand ToMemory(const PtxOperand& value, DType dtype);
+  PtxOperand Round(const PtxOperand& value, DType dtype);
+  PtxOperand RoundBFloat(const PtxOperand& value);
+  PtxOperand NarrowToOdd(const PtxOperand& value);
+  PtxOperand PackFp8(const PtxOperand& value, DType dtype);
+  PtxOperand UnpackFp8(const PtxOperand& bits, DType dtype);
   Values BitcastLanes(ValueId n);
 
   // ---- indices of 32 bits (indices.cc)
   bool IsSmall(ValueId n) const;  // an i64 that fits in 32 bits, and is printed so
   bool IsComputedSmall(ValueId n) const;
-  Operand SmallArithmetic(ValueId n, int lane);
+  PtxOperand SmallArithmetic(ValueId n, int lane);
 
   // ---- addresses of elements (addresses.cc)
   Address ElementAddress(ValueId memory, ValueId index);
@@ -131,9 +131,10 @@ class PtxPrinter {
   Address AddressOf(ValueId memory, ValueId index, int lane = 0);
   Address BaseOf(ValueId memory) const;
   // `index` elements of so many bytes behind `base`.
-  Address Behind(const Address& base, const Operand& index, int64_t bytes, bool is_signed);
-  Operand Plain(const Address& address);  // in a register, for instructions that add nothing to it
-  Operand Index(ValueId index, int lane);
+  Address Behind(const Address& base, const PtxOperand& index, int64_t bytes, bool is_signed);
+  PtxOperand Plain(
+      const Address& address);  // in a register, for instructions that add nothing to it
+  PtxOperand Index(ValueId index, int lane);
   // A power of two that divides the address, up to kAccessBytesMax.
   int64_t AlignOf(ValueId memory, ValueId index, int lane) const;
   static constexpr int kAccessBytesMax = 16;
@@ -142,14 +143,14 @@ class PtxPrinter {
   int Together(ValueId memory, ValueId index, int begin, int end) const;
   Values Load(ValueId n);
   void Store(ValueId n);
-  void LoadLanes(ValueId load, int begin, int end, const Operand& condition, Values& out);
-  void StoreLanes(const Instruction& store, int begin, int end, const Operand& condition);
-  Operand Unpacked(const Operand& word, int k, DType dtype);
-  Operand PackedWord(ValueId value, int lane, int count, DType dtype);
+  void LoadLanes(ValueId load, int begin, int end, const PtxOperand& condition, Values& out);
+  void StoreLanes(const Instruction& store, int begin, int end, const PtxOperand& condition);
+  PtxOperand Unpacked(const PtxOperand& word, int k, DType dtype);
+  PtxOperand PackedWord(ValueId value, int lane, int count, DType dtype);
   // Lanes whose masks are one value are accessed together; calls `body` with their range. The
   // condition is none where all are on.
   void Guarded(ValueId mask, int lanes,
-               absl::FunctionRef<void(int begin, int end, const Operand& condition)> body);
+               absl::FunctionRef<void(int begin, int end, const PtxOperand& condition)> body);
 
   // ---- private memory (private_memory.cc)
   Values LoadPrivate(ValueId n);
@@ -157,7 +158,7 @@ class PtxPrinter {
   void FindChanges();
   // Whether nobody writes what the load has read until its value was used for the last time.
   bool StaysUntilUsed(ValueId load, int64_t element) const;
-  void CompareIndex(const Operand& predicate, const Operand& index, int64_t element);
+  void CompareIndex(const PtxOperand& predicate, const PtxOperand& index, int64_t element);
 
   // ---- who uses what (uses.cc)
   // The values that printing an instruction reads.
@@ -175,14 +176,14 @@ class PtxPrinter {
   // ---- loops and branches (scopes.cc)
   void OpenLoop(ValueId n);
   void CloseLoop();
-  void OpenIf(const Operand& condition);
+  void OpenIf(const PtxOperand& condition);
   void CloseIf();
   void CloseScope();  // and forgets the addresses that were found in it
   // Whether the assembler must not unroll it.
   bool IsKeptRolled(ValueId loop) const;
 
   // ---- matrix units and what warps exchange (matrix.cc)
-  Operand Packed(ValueId n, int lane);  // lanes from this one on that fill 32 bits
+  PtxOperand Packed(ValueId n, int lane);  // lanes from this one on that fill 32 bits
   Values MatrixProduct(ValueId n);
   Values LoadMatrices(ValueId n);
   Values NarrowToPairs(ValueId n);
@@ -205,22 +206,22 @@ class PtxPrinter {
     std::vector<ValueId> whole, rows, pieces;  // multiples of a pattern, of a row, and others
   };
   SwizzledParts PartsOf(ValueId index, int64_t width) const;
-  Operand Swizzled(const Operand& place);
+  PtxOperand Swizzled(const PtxOperand& place);
   // Of 32 bits; constants are folded.
-  Operand Plus(const Operand& a, const Operand& b);
-  Operand Mixed(const Operand& a, const Operand& b);
-  Operand Scaled(const Operand& number, int64_t factor);
+  PtxOperand Plus(const PtxOperand& a, const PtxOperand& b);
+  PtxOperand Mixed(const PtxOperand& a, const PtxOperand& b);
+  PtxOperand Scaled(const PtxOperand& number, int64_t factor);
 
   // ---- sm_90a (boxes.cc, warpgroups.cc)
   void PrintHopper(ValueId n);
   void PrintBarrier(ValueId n);
   void BoxCopy(ValueId n);
-  Operand ClusterAddress(const Address& own, ValueId rank);
+  PtxOperand ClusterAddress(const Address& own, ValueId rank);
   Values LoadOfCluster(ValueId n);
   void GroupProduct(ValueId n);
-  Operand MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
+  PtxOperand MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
   bool IsAccumulator(ValueId value) const;  // of WGMMA
-  Operand NotAccumulator(const Operand& value);
+  PtxOperand NotAccumulator(const PtxOperand& value);
 
   const program::Program& program_;
   const Target& target_;
@@ -230,17 +231,17 @@ class PtxPrinter {
   const bool divides_registers_;  // among its warpgroups (MAXREGISTERS)
 
   PtxText text_;
-  std::string shared_;            // declarations of memory of the block
-  bool has_block_memory_ = false;  // in one piece, whose size the launch sets
-  std::vector<Operand> buffers_;  // addresses by slot
-  std::vector<bool> written_;     // buffers, by slot
-  Operand block_;                 // its number, of 64 bits, in a grid of several rows
-  Operand vars_;                  // the address of the VARs
-  std::vector<Operand> maps_;     // addresses by number
-  std::vector<Values> values_;    // by instruction
+  std::string shared_;               // declarations of memory of the block
+  bool has_block_memory_ = false;    // in one piece, whose size the launch sets
+  std::vector<PtxOperand> buffers_;  // addresses by slot
+  std::vector<bool> written_;        // buffers, by slot
+  PtxOperand block_;                 // its number, of 64 bits, in a grid of several rows
+  PtxOperand vars_;                  // the address of the VARs
+  std::vector<PtxOperand> maps_;     // addresses by number
+  std::vector<Values> values_;       // by instruction
   absl::flat_hash_map<ValueId, Address> shared_bases_;  // of memory of the block
   absl::flat_hash_map<ValueId, Elements> privates_;
-  absl::flat_hash_set<ValueId> accumulators_;  // of these, those of WGMMA
+  absl::flat_hash_set<ValueId> accumulators_;    // of these, those of WGMMA
   absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
   std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
 
@@ -251,9 +252,9 @@ class PtxPrinter {
   std::vector<AddressKey> known_addresses_;
 
   struct Scope {
-    int begin = 0, end = 0;  // labels; 0: a loop of one pass
-    Operand counter, limit;  // of a loop
-    size_t known = 0;        // of known_addresses_
+    int begin = 0, end = 0;     // labels; 0: a loop of one pass
+    PtxOperand counter, limit;  // of a loop
+    size_t known = 0;           // of known_addresses_
   };
   std::vector<Scope> scopes_;
   std::vector<ValueId> loops_;  // that are open

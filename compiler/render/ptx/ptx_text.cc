@@ -2,7 +2,6 @@
 
 #include <bit>
 
-
 namespace outboard::render {
 namespace {
 
@@ -16,13 +15,15 @@ const RegisterClass& ClassOf(Width width) { return kClasses[static_cast<size_t>(
 
 }  // namespace
 
-void Append(std::string& text, const Operand& operand) {
+void Append(std::string& text, const PtxOperand& operand) {
   const uint64_t bits = operand.bits;
   switch (operand.kind) {
-    case Operand::Kind::kNone: text += '_'; return;
-    case Operand::Kind::kRegister: absl::StrAppend(&text, ClassOf(operand.width).name, bits); return;
-    case Operand::Kind::kInteger: absl::StrAppend(&text, static_cast<int64_t>(bits)); return;
-    case Operand::Kind::kFloat:
+    case PtxOperand::Kind::kNone: text += '_'; return;
+    case PtxOperand::Kind::kRegister:
+      absl::StrAppend(&text, ClassOf(operand.width).name, bits);
+      return;
+    case PtxOperand::Kind::kInteger: absl::StrAppend(&text, static_cast<int64_t>(bits)); return;
+    case PtxOperand::Kind::kFloat:
       if (operand.width == Width::k64) {
         absl::StrAppend(&text, "0d", absl::Hex(bits, absl::kZeroPad16));
       } else {
@@ -39,9 +40,9 @@ void Append(std::string& text, const Address& address) {
   text += ']';
 }
 
-std::string ListOf(absl::Span<const Operand> operands) {
+std::string ListOf(absl::Span<const PtxOperand> operands) {
   std::string text = "{";
-  for (const Operand& operand : operands) {
+  for (const PtxOperand& operand : operands) {
     if (text.size() > 1) text += ", ";
     Append(text, operand);
   }
@@ -49,34 +50,34 @@ std::string ListOf(absl::Span<const Operand> operands) {
   return text;
 }
 
-Operand Float(double value, Width width) {
+PtxOperand Float(double value, Width width) {
   const uint64_t bits = width == Width::k64 ? std::bit_cast<uint64_t>(value)
                                             : std::bit_cast<uint32_t>(static_cast<float>(value));
-  return {Operand::Kind::kFloat, width, bits};
+  return {PtxOperand::Kind::kFloat, width, bits};
 }
 
-Operand Bits(Operand operand) {
-  if (operand.kind != Operand::Kind::kFloat) return operand;
-  operand.kind = Operand::Kind::kInteger;
+PtxOperand Bits(PtxOperand operand) {
+  if (operand.kind != PtxOperand::Kind::kFloat) return operand;
+  operand.kind = PtxOperand::Kind::kInteger;
   if (operand.width == Width::k32)
     operand.bits = static_cast<uint64_t>(int64_t{static_cast<int32_t>(operand.bits)});
   return operand;
 }
 
-void PtxText::Guard(const Operand& guard) {
+void PtxText::Guard(const PtxOperand& guard) {
   lines_ += '\t';
-  if (guard.kind == Operand::Kind::kNone) return;
+  if (guard.kind == PtxOperand::Kind::kNone) return;
   lines_ += '@';
   Append(lines_, guard);
   lines_ += ' ';
 }
 
-void PtxText::Set(absl::string_view op, const Operand& result, std::initializer_list<Operand> args,
-                  const Operand& guard) {
+void PtxText::Set(absl::string_view op, const PtxOperand& result,
+                  std::initializer_list<PtxOperand> args, const PtxOperand& guard) {
   Guard(guard);
   absl::StrAppend(&lines_, op, " ");
   Append(lines_, result);
-  for (const Operand& arg : args) {
+  for (const PtxOperand& arg : args) {
     lines_ += ", ";
     Append(lines_, arg);
   }

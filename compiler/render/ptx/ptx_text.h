@@ -1,8 +1,8 @@
 // The lines of one kernel in PTX, and its registers.
 //
-// Registers have a width and no type: PTX lets an instruction of any type use them, so that the bits
-// of a float are an integer without an instruction between. There are as many as are asked for, and
-// one may be assigned more than once: the driver's assembler allocates.
+// Registers have a width and no type: PTX lets an instruction of any type use them, so that the
+// bits of a float are an integer without an instruction between. There are as many as are asked
+// for, and one may be assigned more than once: the driver's assembler allocates.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ enum class Width : uint8_t { kPred, k16, k32, k64 };
 inline constexpr int kWidths = 4;
 
 // What an instruction reads or writes: a register or a constant.
-struct Operand {
+struct PtxOperand {
   enum class Kind : uint8_t {
     kNone,
     kRegister,  // bits: its number
@@ -32,25 +32,25 @@ struct Operand {
   uint64_t bits = 0;
 
   bool IsConstant() const { return kind == Kind::kInteger || kind == Kind::kFloat; }
-  bool operator==(const Operand&) const = default;
+  bool operator==(const PtxOperand&) const = default;
 };
 
-inline Operand Integer(int64_t value, Width width = Width::k32) {
-  return {Operand::Kind::kInteger, width, static_cast<uint64_t>(value)};
+inline PtxOperand Integer(int64_t value, Width width = Width::k32) {
+  return {PtxOperand::Kind::kInteger, width, static_cast<uint64_t>(value)};
 }
 // `value` as a float of 32 or 64 bits.
-Operand Float(double value, Width width = Width::k32);
+PtxOperand Float(double value, Width width = Width::k32);
 // A constant as an instruction on bits takes it.
-Operand Bits(Operand operand);
+PtxOperand Bits(PtxOperand operand);
 
 // The operand of a load or store: "[%rd3+16]".
 struct Address {
-  Operand base;
+  PtxOperand base;
   int64_t offset = 0;  // in bytes
 };
 
 // Adds a part of an instruction as it is written; `number` is text, too.
-void Append(std::string& text, const Operand& operand);
+void Append(std::string& text, const PtxOperand& operand);
 void Append(std::string& text, const Address& address);
 inline void Append(std::string& text, const absl::AlphaNum& number) {
   absl::StrAppend(&text, number);
@@ -63,30 +63,30 @@ std::string Joined(const Parts&... parts) {
   return text;
 }
 // "{%r1, %r2}".
-std::string ListOf(absl::Span<const Operand> operands);
+std::string ListOf(absl::Span<const PtxOperand> operands);
 
 class PtxText {
  public:
-  Operand New(Width width) {
-    return {Operand::Kind::kRegister, width, ++counts_[static_cast<size_t>(width)]};
+  PtxOperand New(Width width) {
+    return {PtxOperand::Kind::kRegister, width, ++counts_[static_cast<size_t>(width)]};
   }
 
   // The result of "op result, args...", in a new register.
-  Operand Value(absl::string_view op, Width width, std::initializer_list<Operand> args) {
-    const Operand result = New(width);
+  PtxOperand Value(absl::string_view op, Width width, std::initializer_list<PtxOperand> args) {
+    const PtxOperand result = New(width);
     Set(op, result, args);
     return result;
   }
   // The same in a register that there is. With a guard, where that predicate is true.
-  void Set(absl::string_view op, const Operand& result, std::initializer_list<Operand> args,
-           const Operand& guard = {});
+  void Set(absl::string_view op, const PtxOperand& result, std::initializer_list<PtxOperand> args,
+           const PtxOperand& guard = {});
   // An instruction as it is written, without its end: "bar.sync 0".
   template <typename... Parts>
   void Line(const Parts&... parts) {
     GuardedLine({}, parts...);
   }
   template <typename... Parts>
-  void GuardedLine(const Operand& guard, const Parts&... parts) {
+  void GuardedLine(const PtxOperand& guard, const Parts&... parts) {
     Guard(guard);
     (Append(lines_, parts), ...);
     lines_ += ";\n";
@@ -96,8 +96,8 @@ class PtxText {
   void PutLabel(int label) { absl::StrAppend(&lines_, "L", label, ":\n"); }
   void Pragma(absl::string_view what) { absl::StrAppend(&lines_, "\t.pragma \"", what, "\";\n"); }
   void Jump(int label) { Line("bra L", label); }
-  void JumpIf(const Operand& predicate, int label) { GuardedLine(predicate, "bra L", label); }
-  void JumpUnless(const Operand& predicate, int label) {
+  void JumpIf(const PtxOperand& predicate, int label) { GuardedLine(predicate, "bra L", label); }
+  void JumpUnless(const PtxOperand& predicate, int label) {
     lines_ += "\t@!";
     Append(lines_, predicate);
     absl::StrAppend(&lines_, " bra L", label, ";\n");
@@ -108,7 +108,7 @@ class PtxText {
   const std::string& lines() const { return lines_; }
 
  private:
-  void Guard(const Operand& guard);
+  void Guard(const PtxOperand& guard);
 
   std::string lines_;
   std::array<uint64_t, kWidths> counts_ = {};

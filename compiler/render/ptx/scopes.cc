@@ -25,7 +25,7 @@ void PtxPrinter::OpenLoop(ValueId n) {
     if (small && IsSmall(i.src[0])) {
       scope.limit = text_.Value("min.s32", width, {AsPrinted(i.src[0], 0), scope.limit});
     } else {
-      const auto bound = [&](const char* op, const Operand& limit, int64_t by) {
+      const auto bound = [&](const char* op, const PtxOperand& limit, int64_t by) {
         return text_.Value(op, Width::k64, {limit, Integer(by, Width::k64)});
       };
       scope.limit = bound("max.s64", bound("min.s64", Lane(i.src[0], 0), i.imm[0]), 0);
@@ -57,7 +57,7 @@ void PtxPrinter::CloseLoop() {
   text_.PutLabel(scope.end);
 }
 
-void PtxPrinter::OpenIf(const Operand& condition) {
+void PtxPrinter::OpenIf(const PtxOperand& condition) {
   const Scope scope{.end = text_.NewLabel(), .known = known_addresses_.size()};
   if (!condition.IsConstant()) {
     text_.JumpUnless(condition, scope.end);
@@ -82,14 +82,16 @@ void PtxPrinter::CloseScope() {
 }
 
 // Where warpgroups divide registers, few are left beside the sums: loads of several passes together
-// would spill.
+// would spill. Threads that wait for each other in each pass compute a tile in it, which the
+// program has unrolled as far as registers allow.
 bool PtxPrinter::IsKeptRolled(ValueId loop) const {
-  if (!divides_registers_) return false;
   int depth = 0;
   for (auto i = program_.code.begin() + loop; i != program_.code.end(); ++i) {
     if (i->code == Code::kLoop) ++depth;
     if (i->code == Code::kEnd && --depth == 0) return false;
-    if (i->code == Code::kLoad && at(i->src[0]).code == Code::kBuffer) return true;
+    if (i->code == Code::kBarrier) return true;
+    if (divides_registers_ && i->code == Code::kLoad && at(i->src[0]).code == Code::kBuffer)
+      return true;
   }
   return false;
 }

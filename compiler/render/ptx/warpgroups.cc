@@ -1,5 +1,5 @@
-// Products of warpgroups (wgmma; PTX ISA, chapter 9.7). Accumulators, and an a that is in registers,
-// are the registers of private memories, which nothing else moves.
+// Products of warpgroups (wgmma; PTX ISA, chapter 9.7). Accumulators, and an a that is in
+// registers, are the registers of private memories, which nothing else moves.
 #include <algorithm>
 #include <string>
 
@@ -35,16 +35,16 @@ const char* GroupTypeName(DType dtype) {
 
 // Constants are added to the descriptor, not to the address: operands of the products of one stage
 // then differ by one addition. Addresses are below 2^18, so that nothing overflows its field.
-Operand PtxPrinter::MatrixDescriptor(ValueId memory, ValueId index, int64_t leading) {
+PtxOperand PtxPrinter::MatrixDescriptor(ValueId memory, ValueId index, int64_t leading) {
   const int64_t width = ByteWidth(at(memory).dtype);
   const int64_t beyond = std::max<int64_t>(leading * width / kUnit, 1) << kLeadingShift;
   Address address = AddressOf(memory, index);
   const int64_t units = address.offset / kUnit;
   address.offset %= kUnit;
-  const Operand first =
+  const PtxOperand first =
       text_.Value("shr.u32", Width::k32, {InRegister(Plain(address)), Integer(kUnitShift)});
-  const Operand low = Plus(first, Integer(beyond + units));
-  const Operand descriptor = text_.New(Width::k64);
+  const PtxOperand low = Plus(first, Integer(beyond + units));
+  const PtxOperand descriptor = text_.New(Width::k64);
   text_.Line("mov.b64 ", descriptor, ", ", ListOf({low, Integer(kSwizzle128 | kStride)}));
   return descriptor;
 }
@@ -63,18 +63,21 @@ void PtxPrinter::GroupProduct(ValueId n) {
   } else {
     a = Joined(MatrixDescriptor(i.src[1], i.src[2], i.imm[1]));
   }
-  const Operand b = MatrixDescriptor(i.src[3], i.src[4], i.imm[2]);
+  const PtxOperand b = MatrixDescriptor(i.src[3], i.src[4], i.imm[2]);
   // Whether the sums are added to is a predicate, here a constant.
-  const Operand adds = text_.New(Width::kPred);
+  const PtxOperand adds = text_.New(Width::kPred);
   text_.Line(i.imm[3] != 0 ? "setp.ne.u32 " : "setp.eq.u32 ", adds, ", 0, 0");
   // Operands of 16 bits alone may lie by columns, so only these say whether they do; registers do
   // not.
   std::string turned;
   if (width == 2)
-    turned = absl::StrCat(in_registers ? "" : i.imm[1] != 0 ? ", 1" : ", 0",
+    turned = absl::StrCat(in_registers    ? ""
+                          : i.imm[1] != 0 ? ", 1"
+                                          : ", 0",
                           i.imm[2] != 0 ? ", 1" : ", 0");
   text_.Line("wgmma.mma_async.sync.aligned.m64n", columns, "k", program::WgmmaDepth(width), ".f32.",
-             type, ".", type, " ", ListOf(privates_.at(i.src[0])), ", ", a, ", ", b, ", ", adds, ", 1, 1", turned);
+             type, ".", type, " ", ListOf(privates_.at(i.src[0])), ", ", a, ", ", b, ", ", adds,
+             ", 1, 1", turned);
 }
 
 bool PtxPrinter::IsAccumulator(ValueId value) const {
@@ -84,7 +87,7 @@ bool PtxPrinter::IsAccumulator(ValueId value) const {
 
 // Where a conversion to f16 reads an accumulator in a loop, ptxas 13.0 waits for each product
 // ("serialized"), wherever the wait for them is. Behind a product by 1 it does not.
-Operand PtxPrinter::NotAccumulator(const Operand& value) {
+PtxOperand PtxPrinter::NotAccumulator(const PtxOperand& value) {
   return text_.Value("mul.rn.f32", Width::k32, {value, Float(1)});
 }
 

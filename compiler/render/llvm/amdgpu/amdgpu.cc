@@ -94,8 +94,8 @@ class AmdgpuPrinter final : public GpuPrinter {
     Value* lane = b_.CreateIntrinsic(llvm::Intrinsic::amdgcn_mbcnt_lo, {},
                                      {b_.getInt32(UINT32_MAX), b_.getInt32(0)});
     if (wave_threads_ == 64)
-      lane = b_.CreateIntrinsic(llvm::Intrinsic::amdgcn_mbcnt_hi, {},
-                                {b_.getInt32(UINT32_MAX), lane});
+      lane =
+          b_.CreateIntrinsic(llvm::Intrinsic::amdgcn_mbcnt_hi, {}, {b_.getInt32(UINT32_MAX), lane});
     Value* const other = b_.CreateXor(lane, b_.getInt32(static_cast<uint32_t>(i.imm[0])));
     Value* const address = b_.CreateShl(other, uint64_t{2});  // in bytes
     return {Exchanged(Lane(i.src[0], 0), [&](Value* bits) {
@@ -110,8 +110,8 @@ class AmdgpuPrinter final : public GpuPrinter {
     const Instruction& i = at(n);
     const bool half = i.dtype == DType::kF16;
     llvm::Type* const element = half ? b_.getHalfTy() : b_.getInt16Ty();
-    Value* all = llvm::PoisonValue::get(
-        llvm::FixedVectorType::get(element, static_cast<unsigned>(i.lanes)));
+    Value* all =
+        llvm::PoisonValue::get(llvm::FixedVectorType::get(element, static_cast<unsigned>(i.lanes)));
     for (int lane = 0; lane < i.lanes; ++lane) {
       Value* const bits = alu_.Bitcast(Lane(n, lane), i.dtype, DType::kU16);
       all = b_.CreateInsertElement(all, half ? b_.CreateBitCast(bits, element) : bits,
@@ -227,8 +227,8 @@ absl::StatusOr<std::unique_ptr<AmdgpuRenderer>> MakeAmdgpuRenderer(Target target
     return absl::InvalidArgumentError("a target of another kind than AMD's GPUs");
   const Processor* const processor = FindProcessor(target.arch);
   if (processor == nullptr)
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no code for GPUs of kind \"", target.arch, "\"; there is for gfx942 and gfx1100"));
+    return absl::InvalidArgumentError(absl::StrCat("no code for GPUs of kind \"", target.arch,
+                                                   "\"; there is for gfx942 and gfx1100"));
   InitializeOnce();
   std::string error;
   const llvm::Target* const found = llvm::TargetRegistry::lookupTarget(kTriple, error);
