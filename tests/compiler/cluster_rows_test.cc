@@ -1,7 +1,7 @@
 // Rows that no block keeps in registers, by the blocks of a cluster
 // (docs/decisions/195-rows-by-clusters.md): what their kernels compute in the interpreter of
-// programs and on the PTX machine, the sectors that it counts, the mistakes that both find, and what
-// NVIDIA's assembler says of their registers.
+// programs and on the PTX machine, the sectors that it counts, the mistakes that both find, and
+// what NVIDIA's assembler says of their registers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,8 +63,9 @@ std::string TextOf(const Case& c) {
                       c.in_place ? ", in place" : "");
 }
 
-// 1,024 threads of each block, or 512 of twice as many where all of 32 values and a border do not fit
-// 64 registers. GPT-2's vocabulary, and as it is padded; Llama 3's; powers of two, up to what eight blocks keep.
+// 1,024 threads of each block, or 512 of twice as many where all of 32 values and a border do not
+// fit 64 registers. GPT-2's vocabulary, and as it is padded; Llama 3's; powers of two, up to what
+// eight blocks keep.
 constexpr Case kCases[] = {
     {RowFunction::kSoftmax, DType::kF32, 50257, 2, 1024},
     {RowFunction::kSoftmax, DType::kF32, 50304, 2, 1024},

@@ -1,6 +1,6 @@
-// Products by warpgroups, and rows by clusters, on the CUDA device, over the driver of tests/gpu: views of buffers are
-// made when addresses are known, in launches one by one and in graphs, and anew where an address
-// changed.
+// Products by warpgroups, and rows by clusters, on the CUDA device, over the driver of tests/gpu:
+// views of buffers are made when addresses are known, in launches one by one and in graphs, and
+// anew where an address changed.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

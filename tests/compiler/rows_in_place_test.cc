@@ -244,11 +244,12 @@ Buffers LongWanted(const Rows& r, const Buffers& start) {
   for (int64_t row = 0; row < r.outer * r.rows; ++row) {
     char* const x = out[0].data() + row * r.length * width;
     double most = -INFINITY, sum = 0;
-    for (int64_t j = 0; j < r.length; ++j) most = std::max(most, LoadFloat(r.dtype, x + j * width));
-    for (int64_t j = 0; j < r.length; ++j) sum += std::exp(LoadFloat(r.dtype, x + j * width) - most);
+    const auto at = [&](int64_t j) { return LoadFloat(r.dtype, x + j * width); };
+    for (int64_t j = 0; j < r.length; ++j) most = std::max(most, at(j));
+    for (int64_t j = 0; j < r.length; ++j) sum += std::exp(at(j) - most);
     const int64_t label = LoadInt(DType::kI64, start[2].data() + row * ByteWidth(DType::kI64));
     for (int64_t j = 0; j < r.length; ++j) {
-      const double value = std::exp(LoadFloat(r.dtype, x + j * width) - most) / sum;
+      const double value = std::exp(at(j) - most) / sum;
       StoreFloat(r.dtype, RoundTo(r.dtype, value - (label == j ? 1 : 0)), x + j * width);
     }
     StoreFloat(DType::kF32, RoundTo(DType::kF32, sum), out[1].data() + row * 4);

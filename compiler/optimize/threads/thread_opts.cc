@@ -5,8 +5,8 @@
 //   matrices             memory; the largest tile of which there is one for each multiprocessor
 //   along memory         (sums, norms, softmax over rows) a row is divided among the threads of a
 //                        warp or block. What a thread has of it is written out where it fits its
-//                        registers, so that a row is read once, and outputs lie in the same threads;
-//                        a long one among the threads of a cluster's blocks
+//                        registers, so that a row is read once, and outputs lie in the same
+//                        threads; a long one among the threads of a cluster's blocks
 //   across memory        (sums over rows) neighbours along memory, warps along the reduction
 #include "compiler/optimize/threads/thread_opts.h"
 
@@ -426,8 +426,8 @@ class ThreadChooser {
     return times > 1;
   }
   // How many values of a row lie between the first bytes of two sectors, if rows begin anywhere and
-  // vectors are short: warps then read whole sectors. Else 1; with vectors of 16 bytes one sector of
-  // 17 is more than needed, of every other row.
+  // vectors are short: warps then read whole sectors. Else 1; with vectors of 16 bytes one sector
+  // of 17 is more than needed, of every other row.
   int64_t AlignmentOf(int along, int64_t lanes) {
     constexpr int64_t kLongRow = 8192;
     if (cluster_max_ == 1 || Extent(along) < kLongRow || Points(Deps()) < 2) return 1;
