@@ -295,6 +295,55 @@ TEST(RowsInPlace, LongRowsAreReadOnce) {
   }
 }
 
+// x + y - max x over x, where rows of y are longer: the loop of what is stored may be aligned for
+// either, and that of the reduction for x.
+TEST(RowsInPlace, RowsAlignedForAnotherArray) {
+  constexpr int64_t kCount = 3, kLength = 8193, kOther = 8196;
+  const Target target = CudaTarget("sm_90a", 132);
+  for (const bool y_first : {false, true}) {
+    SCOPED_TRACE(y_first);
+    Graph g;
+    const UOp *row = test::Range(g, 0, kCount), *j = test::Range(g, 1, kLength),
+              *k = ReduceRange(g, 2, kLength);
+    const auto x = [&](const UOp* column) {
+      return LoadAt(g, 0, DType::kF32, kCount * kLength,
+                    RowMajor(g, {row, column}, {kCount, kLength}));
+    };
+    const UOp* const y = LoadAt(g, 1, DType::kF32, kCount * kOther,
+                                RowMajor(g, {row, j}, {kCount, kOther}));
+    const UOp* const most = Fold(g, Op::kMax, x(k), {k});
+    const UOp* const sum = y_first ? Add(g, y, x(j)) : Add(g, x(j), y);
+    const UOp* const sink =
+        Sink(g, {StoreAt(g, 0, kCount * kLength, RowMajor(g, {row, j}, {kCount, kLength}),
+                         Add(g, sum, Alu(g, Op::kNeg, most)))});
+    for (const char* opts :
+         {"LANE:1:32 WARP:1:32 ALIGN:1:8 SHARE:2:1024 ALIGN:2:8 UNROLL:2:9 UPCAST:1:9 GRID:0:1",
+          ""}) {
+      const auto compiled = CompileKernel(
+          sink, {.target = target,
+                 .opts = *opts == 0 ? std::nullopt
+                                    : std::optional(*codegen::ParseOpts(opts))});
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      const Buffers start = RandomBuffers(sink, 1);
+      Buffers got = start;
+      const absl::Status ran = RunOnPtxMachine(*compiled, got);
+      ASSERT_TRUE(ran.ok()) << ran;
+      const auto number = [](const Buffers& buffers, size_t slot, int64_t at) {
+        return LoadFloat(DType::kF32, buffers[slot].data() + at * 4);
+      };
+      for (int64_t r = 0; r < kCount; ++r) {
+        double max = -INFINITY;
+        for (int64_t c = 0; c < kLength; ++c)
+          max = std::max(max, number(start, 0, r * kLength + c));
+        for (int64_t c = 0; c < kLength; ++c)
+          ASSERT_EQ(number(got, 0, r * kLength + c),
+                    number(start, 0, r * kLength + c) + number(start, 1, r * kOther + c) - max)
+              << opts << " row " << r << " column " << c;
+      }
+    }
+  }
+}
+
 // What threads have of it in the one reduction and in the other is not the same, or comes in steps.
 TEST(RowsInPlace, OtherRowsAreNotKept) {
   const Target target = CudaTarget("sm_90", 132);

@@ -253,6 +253,7 @@ void Lowering::JoinBlocks(const Joining& joining, const Reduction& sums,
   const std::vector<int> points = TiledRanges(sums.group->deps);
   const int64_t rest = int64_t{1} << std::popcount(joining.rest), first = left_elements_;
   left_elements_ += joining.left_elements() * static_cast<int64_t>(totals.size());
+  OB_CHECK(left_elements_ <= b_.at(left_).imm[1]);  // each group is joined where it is written once
   const auto place = [&](size_t n) {
     const ValueId result =
         b_.Plus(PlaceIn(sums.points), b_.Int(static_cast<int64_t>(n) * joining.points));
