@@ -289,8 +289,8 @@ TEST(ClusterRows, OptsThatAreLegal) {
       {"CLUSTER:0:2 LANE:1:32 WARP:1:8 SHARE:2:256 SHARE:3:256", false},
   };
   for (const auto& [text, legal] : cases) {
-    const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(sink),
-                                            *codegen::ParseOpts(text), Hopper());
+    const auto planned =
+        codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), *codegen::ParseOpts(text), Hopper());
     EXPECT_EQ(planned.ok(), legal) << text << ": " << planned.status();
     EXPECT_FALSE(codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), *codegen::ParseOpts(text),
                                     CudaTarget("sm_90", 132))
@@ -486,12 +486,12 @@ std::vector<Mistake> Mistakes() {
           {"a block leaves while another reads its memory",
            Changing(Code::kClusterSync, 2, Drop),
            {Fault::kMisuse}},
-          {"a block beyond the cluster", Changing(Code::kClusterLoad, 1,
-                                                  [](program::ProgramBuilder& b,
-                                                     program::Instruction& i) {
-                                                    i.src[2] = b.Int(2);
-                                                    return true;
-                                                  }),
+          {"a block beyond the cluster",
+           Changing(Code::kClusterLoad, 1,
+                    [](program::ProgramBuilder& b, program::Instruction& i) {
+                      i.src[2] = b.Int(2);
+                      return true;
+                    }),
            {Fault::kOutOfRange}}};
 }
 
@@ -520,8 +520,8 @@ TEST(ClusterRows, PlantedMistakesAreFound) {
     }
     EXPECT_TRUE(found);
   }
-  const absl::Status status = program::CheckProgram(
-      Edited(*program, Changing(Code::kClusterSync, 2, Drop)), "test");
+  const absl::Status status =
+      program::CheckProgram(Edited(*program, Changing(Code::kClusterSync, 2, Drop)), "test");
   EXPECT_TRUE(absl::StrContains(status.message(), "no CLUSTERSYNC comes after")) << status;
 }
 

@@ -123,9 +123,9 @@ TEST_F(HopperDevice, RowsByClustersAreLaunched) {
   ASSERT_EQ(device_->Launch(**kernel, AddressesOf(buffers), {}), absl::OkStatus());
   ASSERT_EQ(device_->Synchronize(), absl::OkStatus());
   Buffers got = start;
-  ASSERT_EQ(device_->Download(buffers[0].address(), static_cast<int64_t>(got[0].size()),
-                              got[0].data()),
-            absl::OkStatus());
+  ASSERT_EQ(
+      device_->Download(buffers[0].address(), static_cast<int64_t>(got[0].size()), got[0].data()),
+      absl::OkStatus());
   ExpectRows(rows, got, RowsOf(rows, start), 1e-4, /*absolute=*/false);
 }
 

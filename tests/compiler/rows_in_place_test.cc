@@ -51,8 +51,8 @@ const UOp* LossGradient(Graph& g, const Rows& r, int64_t x) {
   const UOp* const label = LoadAt(g, 2, DType::kI64, rows, row);
   const UOp* const hot = Alu(g, Op::kCmpEq, label, j);
   const auto number = [&](double value) { return ConstFloat(g, DType::kF32, value); };
-  const UOp* const gradient = Add(g, Alu(g, Op::kFDiv, exponential(j), sum),
-                                  Where(g, hot, number(-1), number(0)));
+  const UOp* const gradient =
+      Add(g, Alu(g, Op::kFDiv, exponential(j), sum), Where(g, hot, number(-1), number(0)));
   return Sink(g, {StoreAt(g, 0, elements, RowMajor(g, {row, j}, {rows, r.length}),
                           Cast(g, gradient, r.dtype)),
                   StoreAt(g, 1, rows, row, sum)});
@@ -129,10 +129,10 @@ TEST(RowsInPlace, OptsOfAGpu) {
        {OptsCase{"LANE:1:32 WARP:1:4 SHARE:2:128 SHARE:3:128 GRID:0:1", true},
         {"VECTOR:1:2 LANE:1:32 WARP:1:2 VECTOR:2:2 SHARE:2:64 VECTOR:3:2 SHARE:3:64 GRID:0:1",
          true},
-        {"LANE:0:32 GRID:0:1", true},                             // a row is one thread's
-        {"LANE:1:32 WARP:1:4 GRID:0:1", false},                   // all compute the sums
-        {"LANE:1:32 WARP:1:4 SHARE:2:128 GRID:0:1", false},       // or one of them
-        {"LANE:1:32 SHARE:2:32 SHARE:3:32 GRID:0:1", false},      // no barrier in a warp
+        {"LANE:0:32 GRID:0:1", true},                         // a row is one thread's
+        {"LANE:1:32 WARP:1:4 GRID:0:1", false},               // all compute the sums
+        {"LANE:1:32 WARP:1:4 SHARE:2:128 GRID:0:1", false},   // or one of them
+        {"LANE:1:32 SHARE:2:32 SHARE:3:32 GRID:0:1", false},  // no barrier in a warp
         {"LANE:1:32 WARP:1:4 SHARE:2:128 SHARE:3:128 GRID:0:2", false}})
     ExpectLegal(c, target);
 }
@@ -142,8 +142,7 @@ TEST(RowsInPlace, OptsOfAGpu) {
 TEST(RowsInPlace, TheChoiceStaysTheSame) {
   const auto chosen = [](const Rows& r, int64_t x, const Target& target) {
     Graph g;
-    return codegen::OptsToString(
-        codegen::HeuristicOpts(Analyzed(LossGradient(g, r, x)), target));
+    return codegen::OptsToString(codegen::HeuristicOpts(Analyzed(LossGradient(g, r, x)), target));
   };
   for (const Target& target : {TestTarget(), CudaTarget("sm_90a", 132), AmdTarget("gfx942", 304)}) {
     for (const Rows& r : {Rows{8, 1024, 50257}, Rows{1, 512, 4096}}) {
@@ -260,8 +259,11 @@ Buffers LongWanted(const Rows& r, const Buffers& start) {
 // By one block, and by the blocks of a cluster: no thread stores over what another one still reads,
 // and each reads its part of a row once.
 TEST(RowsInPlace, LongRowsAreReadOnce) {
-  for (const Rows& r : {Rows{1, 2, 8192}, {1, 2, 20'003}, {1, 2, 32'768, DType::kBF16},
-                        {1, 3, 50'257}, {1, 2, 50'304, DType::kBF16}}) {
+  for (const Rows& r : {Rows{1, 2, 8192},
+                        {1, 2, 20'003},
+                        {1, 2, 32'768, DType::kBF16},
+                        {1, 3, 50'257},
+                        {1, 2, 50'304, DType::kBF16}}) {
     SCOPED_TRACE(testing::Message() << r.rows << " x " << r.length << " " << Name(r.dtype));
     const Target target = CudaTarget("sm_90a", 132);
     Graph g;
@@ -309,8 +311,8 @@ TEST(RowsInPlace, RowsAlignedForAnotherArray) {
       return LoadAt(g, 0, DType::kF32, kCount * kLength,
                     RowMajor(g, {row, column}, {kCount, kLength}));
     };
-    const UOp* const y = LoadAt(g, 1, DType::kF32, kCount * kOther,
-                                RowMajor(g, {row, j}, {kCount, kOther}));
+    const UOp* const y =
+        LoadAt(g, 1, DType::kF32, kCount * kOther, RowMajor(g, {row, j}, {kCount, kOther}));
     const UOp* const most = Fold(g, Op::kMax, x(k), {k});
     const UOp* const sum = y_first ? Add(g, y, x(j)) : Add(g, x(j), y);
     const UOp* const sink =
@@ -321,8 +323,7 @@ TEST(RowsInPlace, RowsAlignedForAnotherArray) {
           ""}) {
       const auto compiled = CompileKernel(
           sink, {.target = target,
-                 .opts = *opts == 0 ? std::nullopt
-                                    : std::optional(*codegen::ParseOpts(opts))});
+                 .opts = *opts == 0 ? std::nullopt : std::optional(*codegen::ParseOpts(opts))});
       ASSERT_TRUE(compiled.ok()) << compiled.status();
       const Buffers start = RandomBuffers(sink, 1);
       Buffers got = start;
@@ -347,14 +348,14 @@ TEST(RowsInPlace, RowsAlignedForAnotherArray) {
 // What threads have of it in the one reduction and in the other is not the same, or comes in steps.
 TEST(RowsInPlace, OtherRowsAreNotKept) {
   const Target target = CudaTarget("sm_90", 132);
-  for (const auto& [opts, kept] : {std::pair<const char*, size_t>{
-                                       "LANE:1:32 WARP:1:4 UPCAST:1:4 SHARE:2:128 UNROLL:2:4 "
+  for (const auto& [opts, kept] :
+       {std::pair<const char*, size_t>{"LANE:1:32 WARP:1:4 UPCAST:1:4 SHARE:2:128 UNROLL:2:4 "
                                        "SHARE:3:128 UNROLL:3:4 GRID:0:1",
                                        1},
-                                   {"LANE:1:32 WARP:1:4 SHARE:2:128 SHARE:3:128 GRID:0:1", 0},
-                                   {"LANE:1:32 WARP:1:4 UPCAST:1:4 SHARE:2:128 UNROLL:2:4 "
-                                    "VECTOR:3:4 SHARE:3:128 GRID:0:1",
-                                    0}}) {
+        {"LANE:1:32 WARP:1:4 SHARE:2:128 SHARE:3:128 GRID:0:1", 0},
+        {"LANE:1:32 WARP:1:4 UPCAST:1:4 SHARE:2:128 UNROLL:2:4 "
+         "VECTOR:3:4 SHARE:3:128 GRID:0:1",
+         0}}) {
     Graph g;
     const Rows r = {1, 40, 512};
     const auto planned = codegen::ApplyOpts(Analyzed(LossGradient(g, r, kInPlace)),

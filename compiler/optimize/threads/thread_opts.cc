@@ -134,9 +134,7 @@ class ThreadChooser {
   }
   int64_t StepOf(int range) const { return TileOf(range).step; }
   // How many of them there are, with what an aligned one has before the range.
-  int64_t StepsOf(int range) const {
-    return Ceil(TileOf(range).span(), StepOf(range));
-  }
+  int64_t StepsOf(int range) const { return Ceil(TileOf(range).span(), StepOf(range)); }
 
   // ---- the kernel
   void FindMain() {

@@ -158,8 +158,7 @@ void Lowering::JoinResults(int index, const Reduction& sums) {
     const Op op = ReduceOf(node).op();
     totals.push_back(b_.Alloc(Space::kPrivate, SumType(node->dtype), sums.elements));
     Statement(TiledRanges(sums.group->deps), [&] {
-      b_.Store(totals.back(), PlaceIn(sums.points),
-               JoinLanes(op, Folded(sums, n), joining.lanes));
+      b_.Store(totals.back(), PlaceIn(sums.points), JoinLanes(op, Folded(sums, n), joining.lanes));
     });
   }
   if (joining.warps != 0) JoinThroughMemory(joining, sums, totals);
@@ -260,11 +259,10 @@ void Lowering::JoinBlocks(const Joining& joining, const Reduction& sums,
     return b_.Plus(b_.Plus(b_.Times(result, rest), ThreadNumber(joining.rest)), b_.Int(first));
   };
   Enter();
-  const ValueId branch = b_.If(b_.Alu(
-      Op::kCmpEq, DType::kBool, {ThreadNumber(joining.lanes | joining.warps), b_.Int(0)}));
+  const ValueId branch = b_.If(
+      b_.Alu(Op::kCmpEq, DType::kBool, {ThreadNumber(joining.lanes | joining.warps), b_.Int(0)}));
   for (size_t n = 0; n < totals.size(); ++n)
-    Statement(points,
-              [&] { b_.Store(left_, place(n), b_.Load(totals[n], PlaceIn(sums.points))); });
+    Statement(points, [&] { b_.Store(left_, place(n), b_.Load(totals[n], PlaceIn(sums.points))); });
   b_.EndIf(branch);
   Leave();
   b_.Do(Code::kClusterSync);
@@ -319,8 +317,7 @@ void Lowering::ReadCopies(const Reduction& sums) {
 
 // The elements of the next step are loaded before this one is computed, and wait in registers.
 bool Lowering::LoopWithCopiesAhead(const Reduction& sums) {
-  if (sums.plan.loops.size() != 1 || sums.plan.loops[0].step == 1 || !CopiesFor(sums))
-    return false;
+  if (sums.plan.loops.size() != 1 || sums.plan.loops[0].step == 1 || !CopiesFor(sums)) return false;
   std::vector<size_t> copies;
   for (size_t i = 0; i < copies_.size(); ++i)
     if (plan_->copies[i].group == sums.index) {

@@ -169,8 +169,8 @@ class Lowering {
   // Opens a branch around the code that follows, for a block's tile of a product, of which nothing
   // may lie below the ends of ranges; -1: no range ends early. The batch is bound; `row` and
   // `column` are the tile's first ones, multiples of its size.
-  ValueId IfBelowEnds(const codegen::MmaProduct& product, ValueId row, int64_t rows,
-                      ValueId column, int64_t columns);
+  ValueId IfBelowEnds(const codegen::MmaProduct& product, ValueId row, int64_t rows, ValueId column,
+                      int64_t columns);
   ValueId ReachesBelowEnds(const std::vector<int>& ranges, ValueId first, int64_t size);
 
   // Opens branches around the code that follows, for ranges that end before their extent.
@@ -456,10 +456,10 @@ class Lowering {
   std::vector<int> tiled_;        // bound ones that are tiled, in the order of their loops
   // By range, inside a statement: its value, its value less the tile's base, and its piece.
   std::vector<ValueId> value_, local_, piece_;
-  std::vector<ValueId> place_;   // its place among the thread's own values
-  std::vector<ValueId> raw_;     // where it is cut: of its first lane, as it was before
+  std::vector<ValueId> place_;      // its place among the thread's own values
+  std::vector<ValueId> raw_;        // where it is cut: of its first lane, as it was before
   std::vector<Tile::Edges> edges_;  // by range: of the point, or of all of what is bound
-  std::vector<Lanes> lanes_of_;  // by range, inside a statement: of its pieces
+  std::vector<Lanes> lanes_of_;     // by range, inside a statement: of its pieces
   Lanes lanes_;
   RangeSet mapped_ = 0;               // ranges whose value differs between blocks or threads
   bool blocks_ = false;               // a plan of blocks of threads
@@ -472,7 +472,7 @@ class Lowering {
   // By load of them: the row, and the range along it.
   absl::flat_hash_map<const UOp*, std::pair<size_t, int>> of_kept_;
   absl::flat_hash_map<const UOp*, size_t> copied_;  // what is read from there now
-  int64_t threads_ = 1;  // of a block
+  int64_t threads_ = 1;                             // of a block
   ValueId thread_ = -1;
   ValueId rank_ = -1;                         // of the block in its cluster
   ValueId left_ = -1;                         // what blocks of a cluster leave for each other
