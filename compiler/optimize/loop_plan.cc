@@ -70,8 +70,8 @@ Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked
   return tile;
 }
 
-Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t threads,
-                int64_t outer, int64_t align) {
+Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t threads, int64_t outer,
+                int64_t align) {
   Tile tile = PlainTile(range, extent);
   tile.threads = threads;
   tile.align = align;
@@ -98,7 +98,7 @@ Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t thr
 
 Tile::Edges Tile::EdgesOf(const Piece& piece) const {
   const int64_t first = trips * step + piece.offset;
-  return {first < align - 1, first + (threads - 1) * run + piece.lanes > extent};
+  return {first<align - 1, first + (threads - 1) * run + piece.lanes> extent};
 }
 
 int Tile::lanes() const {

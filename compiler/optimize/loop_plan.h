@@ -184,8 +184,8 @@ Tile ScalarTile(int range, int64_t extent, int64_t count);
 Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked);
 // `inner` vectors of `lanes` next to each other, as many for each of `threads` threads, all of it
 // `outer` times. The extent is a multiple of `lanes`. With `align` > 1, see Tile.
-Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t threads,
-                int64_t outer, int64_t align = 1);
+Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t threads, int64_t outer,
+                int64_t align = 1);
 
 std::string PlanToString(const LoopNest& kernel, const LoopPlan& plan);
 

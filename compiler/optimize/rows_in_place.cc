@@ -53,13 +53,14 @@ std::vector<size_t> GroupsOfRows(const LoopNest& kernel,
   return groups;
 }
 
-// The one range of a load along which threads or steps of a reduction lie: its own one of a
-// reduction, or the last output range that no group of the row depends on; -1: there are others.
+// The one range of a load that is not among those that number rows; -1: there are others.
 int AlongRow(const LoopNest& kernel, const UOp* load, RangeSet rows) {
   const RangeSet along = kernel.DepsOf(load) & ~rows;
   return std::popcount(along) == 1 ? std::countr_zero(along) : -1;
 }
 
+// The tile of a range, the bits of the number of threads that divide it, and its group (-1: an
+// output range).
 const Tile* TileAlong(const LoopNest& kernel, const LoopPlan& plan, int range, uint64_t* threads,
                       int* group) {
   *group = -1;
@@ -88,17 +89,29 @@ bool SameTiles(const Tile& a, const Tile& b) {
          a.align == b.align && same(a.main, b.main) && same(a.rest, b.rest);
 }
 
+bool SameForms(const Affine& a, const Affine& b) {
+  return a.constant == b.constant && a.terms == b.terms;
+}
+
+// What an index adds to its place along a range.
+Affine OutsideOf(AffineForms& forms, const UOp* index, const UOp* range) {
+  Affine form = forms.Of(index);
+  std::erase_if(form.terms, [&](const auto& term) { return term.first == range; });
+  return form;
+}
+
 // Where a load of a row is, and by whom.
 struct ReadOfRow {
   const Tile* tile = nullptr;
   uint64_t threads = 0;
-  int group = -1;        // that the range along the row is of
-  uint64_t step = 0;     // along the row
-  Affine outside;        // what is added to that
+  int group = -1;     // that the range along the row is of
+  uint64_t step = 0;  // along the row
+  Affine outside;     // what is added to that
+  Affine aligned;     // the same of what the tile is aligned for
 
   bool IsLike(const ReadOfRow& other) const {
     return threads == other.threads && step == other.step && SameTiles(*tile, *other.tile) &&
-           outside.constant == other.outside.constant && outside.terms == other.outside.terms;
+           SameForms(outside, other.outside) && SameForms(aligned, other.aligned);
   }
 };
 
@@ -109,9 +122,10 @@ std::optional<ReadOfRow> FindRead(const LoopNest& kernel, const LoopPlan& plan, 
   read.tile = TileAlong(kernel, plan, range, &read.threads, &read.group);
   if (read.tile == nullptr || read.tile->blocks() != 1) return std::nullopt;
   const UOp* const own = kernel.ranges[static_cast<size_t>(range)].node;
-  read.outside = forms.Of(load->src[0]->src[1]);
-  read.step = read.outside.CoefficientOf(own);
-  std::erase_if(read.outside.terms, [&](const auto& term) { return term.first == own; });
+  const UOp* const index = load->src[0]->src[1];
+  read.step = forms.Of(index).CoefficientOf(own);
+  read.outside = OutsideOf(forms, index, own);
+  if (read.tile->align > 1) read.aligned = OutsideOf(forms, read.tile->aligned, own);
   for (const auto& [term, coefficient] : read.outside.terms)
     if ((kernel.DepsOf(term) & ~rows) != 0) return std::nullopt;
   if (read.group >= 0) {

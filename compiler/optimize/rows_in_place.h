@@ -28,8 +28,8 @@ absl::Status CheckRowsInPlace(const LoopNest& kernel, const LoopPlan& plan);
 // read once, into registers, before the first reduction that needs it. Others, too, are read once,
 // but loads of what a kernel stores are not merged by themselves.
 struct KeptRow {
-  size_t group = 0;                                // the first that reads it
-  int range = -1;                                  // along the row, in that group
+  size_t group = 0;                               // the first that reads it
+  int range = -1;                                 // along the row, in that group
   std::vector<std::pair<const UOp*, int>> loads;  // with the range along the row of each
 };
 // In the order of groups. None for plans without blocks of threads.

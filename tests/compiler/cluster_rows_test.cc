@@ -1,7 +1,7 @@
 // Rows that no block keeps in registers, by the blocks of a cluster
 // (docs/decisions/195-rows-by-clusters.md): what their kernels compute in the interpreter of
-// programs and on the PTX machine, the sectors that it counts, the mistakes that both find, and what
-// NVIDIA's assembler says of their registers.
+// programs and on the PTX machine, the sectors that it counts, the mistakes that both find, and
+// what NVIDIA's assembler says of their registers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,8 +63,9 @@ std::string TextOf(const Case& c) {
                       c.in_place ? ", in place" : "");
 }
 
-// 1,024 threads of each block, or 512 of twice as many where all of 32 values and a border do not fit
-// 64 registers. GPT-2's vocabulary, and as it is padded; Llama 3's; powers of two, up to what eight blocks keep.
+// 1,024 threads of each block, or 512 of twice as many where all of 32 values and a border do not
+// fit 64 registers. GPT-2's vocabulary, and as it is padded; Llama 3's; powers of two, up to what
+// eight blocks keep.
 constexpr Case kCases[] = {
     {RowFunction::kSoftmax, DType::kF32, 50257, 2, 1024},
     {RowFunction::kSoftmax, DType::kF32, 50304, 2, 1024},
@@ -288,8 +289,8 @@ TEST(ClusterRows, OptsThatAreLegal) {
       {"CLUSTER:0:2 LANE:1:32 WARP:1:8 SHARE:2:256 SHARE:3:256", false},
   };
   for (const auto& [text, legal] : cases) {
-    const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(sink),
-                                            *codegen::ParseOpts(text), Hopper());
+    const auto planned =
+        codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), *codegen::ParseOpts(text), Hopper());
     EXPECT_EQ(planned.ok(), legal) << text << ": " << planned.status();
     EXPECT_FALSE(codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), *codegen::ParseOpts(text),
                                     CudaTarget("sm_90", 132))
@@ -485,12 +486,12 @@ std::vector<Mistake> Mistakes() {
           {"a block leaves while another reads its memory",
            Changing(Code::kClusterSync, 2, Drop),
            {Fault::kMisuse}},
-          {"a block beyond the cluster", Changing(Code::kClusterLoad, 1,
-                                                  [](program::ProgramBuilder& b,
-                                                     program::Instruction& i) {
-                                                    i.src[2] = b.Int(2);
-                                                    return true;
-                                                  }),
+          {"a block beyond the cluster",
+           Changing(Code::kClusterLoad, 1,
+                    [](program::ProgramBuilder& b, program::Instruction& i) {
+                      i.src[2] = b.Int(2);
+                      return true;
+                    }),
            {Fault::kOutOfRange}}};
 }
 
@@ -519,8 +520,8 @@ TEST(ClusterRows, PlantedMistakesAreFound) {
     }
     EXPECT_TRUE(found);
   }
-  const absl::Status status = program::CheckProgram(
-      Edited(*program, Changing(Code::kClusterSync, 2, Drop)), "test");
+  const absl::Status status =
+      program::CheckProgram(Edited(*program, Changing(Code::kClusterSync, 2, Drop)), "test");
   EXPECT_TRUE(absl::StrContains(status.message(), "no CLUSTERSYNC comes after")) << status;
 }
 

@@ -1,6 +1,6 @@
-// Products by warpgroups, and rows by clusters, on the CUDA device, over the driver of tests/gpu: views of buffers are
-// made when addresses are known, in launches one by one and in graphs, and anew where an address
-// changed.
+// Products by warpgroups, and rows by clusters, on the CUDA device, over the driver of tests/gpu:
+// views of buffers are made when addresses are known, in launches one by one and in graphs, and
+// anew where an address changed.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -123,9 +123,9 @@ TEST_F(HopperDevice, RowsByClustersAreLaunched) {
   ASSERT_EQ(device_->Launch(**kernel, AddressesOf(buffers), {}), absl::OkStatus());
   ASSERT_EQ(device_->Synchronize(), absl::OkStatus());
   Buffers got = start;
-  ASSERT_EQ(device_->Download(buffers[0].address(), static_cast<int64_t>(got[0].size()),
-                              got[0].data()),
-            absl::OkStatus());
+  ASSERT_EQ(
+      device_->Download(buffers[0].address(), static_cast<int64_t>(got[0].size()), got[0].data()),
+      absl::OkStatus());
   ExpectRows(rows, got, RowsOf(rows, start), 1e-4, /*absolute=*/false);
 }
 

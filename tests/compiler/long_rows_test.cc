@@ -66,8 +66,8 @@ TEST(LongRows, FitTheRegistersOfTheirThreads) {
     for (const Case& c : kCases) {
       SCOPED_TRACE(c.what);
       Graph g;
-      const auto compiled = CompileKernel(MakeRowKernel(g, c.kernel()),
-                                          {.target = CudaTarget(arch, 132)});
+      const auto compiled =
+          CompileKernel(MakeRowKernel(g, c.kernel()), {.target = CudaTarget(arch, 132)});
       ASSERT_TRUE(compiled.ok()) << compiled.status();
       const auto assembled = AssembleKernel(ptxas, compiled->object, arch);
       ASSERT_TRUE(assembled.ok()) << assembled.status();

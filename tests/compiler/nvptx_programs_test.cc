@@ -82,8 +82,9 @@ TEST_P(NvptxPrograms, EveryKernel_IsPtxThatIsAssembled) {
         ms[ms.size() / 2], ms.back());
 }
 
-// What a step of a model with GPT-2's vocabulary does with its logits: kernels that need each row of
-// them several times have it in a cluster of blocks, from a sector's first byte, and spill nothing.
+// What a step of a model with GPT-2's vocabulary does with its logits: kernels that need each row
+// of them several times have it in a cluster of blocks, from a sector's first byte, and spill
+// nothing.
 TEST(NvptxLogits, OfALargeVocabularyAreReadByClusters) {
   constexpr int64_t kVocabulary = 50257, kContext = 64, kBatch = 8;
   const Target target = CudaTarget("sm_90a", /*multiprocessors=*/132);

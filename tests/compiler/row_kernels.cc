@@ -25,9 +25,7 @@ struct RowBuilder {
   const UOp* const l = ReduceRange(g, 3, kernel.columns);
 
   int64_t elements() const { return kernel.rows * kernel.columns; }
-  const UOp* Place(const UOp* at) {
-    return RowMajor(g, {row, at}, {kernel.rows, kernel.columns});
-  }
+  const UOp* Place(const UOp* at) { return RowMajor(g, {row, at}, {kernel.rows, kernel.columns}); }
   const UOp* Number(double value) { return ConstFloat(g, DType::kF32, value); }
   const UOp* X(const UOp* at) {
     const int64_t slot = kernel.in_place ? 0 : 1;

@@ -34,8 +34,8 @@ Buffers RowsOf(const RowKernel& kernel, const Buffers& start);
 
 // Whether slot 0 is within `tolerance` of what is wanted, by the larger of 1 and each number's size
 // where `absolute`, else by its size.
-void ExpectRows(const RowKernel& kernel, const Buffers& got, const Buffers& want,
-                double tolerance, bool absolute);
+void ExpectRows(const RowKernel& kernel, const Buffers& got, const Buffers& want, double tolerance,
+                bool absolute);
 
 // Bytes of rows that are read once and of what is stored, and of scales and biases for each row.
 uint64_t LeastBytes(const RowKernel& kernel);

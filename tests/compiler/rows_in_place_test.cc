@@ -51,8 +51,8 @@ const UOp* LossGradient(Graph& g, const Rows& r, int64_t x) {
   const UOp* const label = LoadAt(g, 2, DType::kI64, rows, row);
   const UOp* const hot = Alu(g, Op::kCmpEq, label, j);
   const auto number = [&](double value) { return ConstFloat(g, DType::kF32, value); };
-  const UOp* const gradient = Add(g, Alu(g, Op::kFDiv, exponential(j), sum),
-                                  Where(g, hot, number(-1), number(0)));
+  const UOp* const gradient =
+      Add(g, Alu(g, Op::kFDiv, exponential(j), sum), Where(g, hot, number(-1), number(0)));
   return Sink(g, {StoreAt(g, 0, elements, RowMajor(g, {row, j}, {rows, r.length}),
                           Cast(g, gradient, r.dtype)),
                   StoreAt(g, 1, rows, row, sum)});
@@ -129,10 +129,10 @@ TEST(RowsInPlace, OptsOfAGpu) {
        {OptsCase{"LANE:1:32 WARP:1:4 SHARE:2:128 SHARE:3:128 GRID:0:1", true},
         {"VECTOR:1:2 LANE:1:32 WARP:1:2 VECTOR:2:2 SHARE:2:64 VECTOR:3:2 SHARE:3:64 GRID:0:1",
          true},
-        {"LANE:0:32 GRID:0:1", true},                             // a row is one thread's
-        {"LANE:1:32 WARP:1:4 GRID:0:1", false},                   // all compute the sums
-        {"LANE:1:32 WARP:1:4 SHARE:2:128 GRID:0:1", false},       // or one of them
-        {"LANE:1:32 SHARE:2:32 SHARE:3:32 GRID:0:1", false},      // no barrier in a warp
+        {"LANE:0:32 GRID:0:1", true},                         // a row is one thread's
+        {"LANE:1:32 WARP:1:4 GRID:0:1", false},               // all compute the sums
+        {"LANE:1:32 WARP:1:4 SHARE:2:128 GRID:0:1", false},   // or one of them
+        {"LANE:1:32 SHARE:2:32 SHARE:3:32 GRID:0:1", false},  // no barrier in a warp
         {"LANE:1:32 WARP:1:4 SHARE:2:128 SHARE:3:128 GRID:0:2", false}})
     ExpectLegal(c, target);
 }
@@ -142,8 +142,7 @@ TEST(RowsInPlace, OptsOfAGpu) {
 TEST(RowsInPlace, TheChoiceStaysTheSame) {
   const auto chosen = [](const Rows& r, int64_t x, const Target& target) {
     Graph g;
-    return codegen::OptsToString(
-        codegen::HeuristicOpts(Analyzed(LossGradient(g, r, x)), target));
+    return codegen::OptsToString(codegen::HeuristicOpts(Analyzed(LossGradient(g, r, x)), target));
   };
   for (const Target& target : {TestTarget(), CudaTarget("sm_90a", 132), AmdTarget("gfx942", 304)}) {
     for (const Rows& r : {Rows{8, 1024, 50257}, Rows{1, 512, 4096}}) {
@@ -244,11 +243,12 @@ Buffers LongWanted(const Rows& r, const Buffers& start) {
   for (int64_t row = 0; row < r.outer * r.rows; ++row) {
     char* const x = out[0].data() + row * r.length * width;
     double most = -INFINITY, sum = 0;
-    for (int64_t j = 0; j < r.length; ++j) most = std::max(most, LoadFloat(r.dtype, x + j * width));
-    for (int64_t j = 0; j < r.length; ++j) sum += std::exp(LoadFloat(r.dtype, x + j * width) - most);
+    const auto at = [&](int64_t j) { return LoadFloat(r.dtype, x + j * width); };
+    for (int64_t j = 0; j < r.length; ++j) most = std::max(most, at(j));
+    for (int64_t j = 0; j < r.length; ++j) sum += std::exp(at(j) - most);
     const int64_t label = LoadInt(DType::kI64, start[2].data() + row * ByteWidth(DType::kI64));
     for (int64_t j = 0; j < r.length; ++j) {
-      const double value = std::exp(LoadFloat(r.dtype, x + j * width) - most) / sum;
+      const double value = std::exp(at(j) - most) / sum;
       StoreFloat(r.dtype, RoundTo(r.dtype, value - (label == j ? 1 : 0)), x + j * width);
     }
     StoreFloat(DType::kF32, RoundTo(DType::kF32, sum), out[1].data() + row * 4);
@@ -259,8 +259,11 @@ Buffers LongWanted(const Rows& r, const Buffers& start) {
 // By one block, and by the blocks of a cluster: no thread stores over what another one still reads,
 // and each reads its part of a row once.
 TEST(RowsInPlace, LongRowsAreReadOnce) {
-  for (const Rows& r : {Rows{1, 2, 8192}, {1, 2, 20'003}, {1, 2, 32'768, DType::kBF16},
-                        {1, 3, 50'257}, {1, 2, 50'304, DType::kBF16}}) {
+  for (const Rows& r : {Rows{1, 2, 8192},
+                        {1, 2, 20'003},
+                        {1, 2, 32'768, DType::kBF16},
+                        {1, 3, 50'257},
+                        {1, 2, 50'304, DType::kBF16}}) {
     SCOPED_TRACE(testing::Message() << r.rows << " x " << r.length << " " << Name(r.dtype));
     const Target target = CudaTarget("sm_90a", 132);
     Graph g;
@@ -294,17 +297,65 @@ TEST(RowsInPlace, LongRowsAreReadOnce) {
   }
 }
 
+// x + y - max x over x, where rows of y are longer: the loop of what is stored may be aligned for
+// either, and that of the reduction for x.
+TEST(RowsInPlace, RowsAlignedForAnotherArray) {
+  constexpr int64_t kCount = 3, kLength = 8193, kOther = 8196;
+  const Target target = CudaTarget("sm_90a", 132);
+  for (const bool y_first : {false, true}) {
+    SCOPED_TRACE(y_first);
+    Graph g;
+    const UOp *row = test::Range(g, 0, kCount), *j = test::Range(g, 1, kLength),
+              *k = ReduceRange(g, 2, kLength);
+    const auto x = [&](const UOp* column) {
+      return LoadAt(g, 0, DType::kF32, kCount * kLength,
+                    RowMajor(g, {row, column}, {kCount, kLength}));
+    };
+    const UOp* const y =
+        LoadAt(g, 1, DType::kF32, kCount * kOther, RowMajor(g, {row, j}, {kCount, kOther}));
+    const UOp* const most = Fold(g, Op::kMax, x(k), {k});
+    const UOp* const sum = y_first ? Add(g, y, x(j)) : Add(g, x(j), y);
+    const UOp* const sink =
+        Sink(g, {StoreAt(g, 0, kCount * kLength, RowMajor(g, {row, j}, {kCount, kLength}),
+                         Add(g, sum, Alu(g, Op::kNeg, most)))});
+    for (const char* opts :
+         {"LANE:1:32 WARP:1:32 ALIGN:1:8 SHARE:2:1024 ALIGN:2:8 UNROLL:2:9 UPCAST:1:9 GRID:0:1",
+          ""}) {
+      const auto compiled = CompileKernel(
+          sink, {.target = target,
+                 .opts = *opts == 0 ? std::nullopt : std::optional(*codegen::ParseOpts(opts))});
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      const Buffers start = RandomBuffers(sink, 1);
+      Buffers got = start;
+      const absl::Status ran = RunOnPtxMachine(*compiled, got);
+      ASSERT_TRUE(ran.ok()) << ran;
+      const auto number = [](const Buffers& buffers, size_t slot, int64_t at) {
+        return LoadFloat(DType::kF32, buffers[slot].data() + at * 4);
+      };
+      for (int64_t r = 0; r < kCount; ++r) {
+        double max = -INFINITY;
+        for (int64_t c = 0; c < kLength; ++c)
+          max = std::max(max, number(start, 0, r * kLength + c));
+        for (int64_t c = 0; c < kLength; ++c)
+          ASSERT_EQ(number(got, 0, r * kLength + c),
+                    number(start, 0, r * kLength + c) + number(start, 1, r * kOther + c) - max)
+              << opts << " row " << r << " column " << c;
+      }
+    }
+  }
+}
+
 // What threads have of it in the one reduction and in the other is not the same, or comes in steps.
 TEST(RowsInPlace, OtherRowsAreNotKept) {
   const Target target = CudaTarget("sm_90", 132);
-  for (const auto& [opts, kept] : {std::pair<const char*, size_t>{
-                                       "LANE:1:32 WARP:1:4 UPCAST:1:4 SHARE:2:128 UNROLL:2:4 "
+  for (const auto& [opts, kept] :
+       {std::pair<const char*, size_t>{"LANE:1:32 WARP:1:4 UPCAST:1:4 SHARE:2:128 UNROLL:2:4 "
                                        "SHARE:3:128 UNROLL:3:4 GRID:0:1",
                                        1},
-                                   {"LANE:1:32 WARP:1:4 SHARE:2:128 SHARE:3:128 GRID:0:1", 0},
-                                   {"LANE:1:32 WARP:1:4 UPCAST:1:4 SHARE:2:128 UNROLL:2:4 "
-                                    "VECTOR:3:4 SHARE:3:128 GRID:0:1",
-                                    0}}) {
+        {"LANE:1:32 WARP:1:4 SHARE:2:128 SHARE:3:128 GRID:0:1", 0},
+        {"LANE:1:32 WARP:1:4 UPCAST:1:4 SHARE:2:128 UNROLL:2:4 "
+         "VECTOR:3:4 SHARE:3:128 GRID:0:1",
+         0}}) {
     Graph g;
     const Rows r = {1, 40, 512};
     const auto planned = codegen::ApplyOpts(Analyzed(LossGradient(g, r, kInPlace)),

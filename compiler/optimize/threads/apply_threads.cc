@@ -231,8 +231,8 @@ absl::Status ThreadPlanner::Align(int group, int range, int64_t count) {
     const Affine& form = forms.Of(index);
     bool linear = form.CoefficientOf(own) == 1 && form.constant % lanes == 0;
     for (const auto& [term, coefficient] : form.terms)
-      linear = linear && (term == own || ((kernel_.DepsOf(term) & ~outside) == 0 &&
-                                          coefficient % lanes == 0));
+      linear = linear && (term == own ||
+                          ((kernel_.DepsOf(term) & ~outside) == 0 && coefficient % lanes == 0));
     double elements = 1;
     for (RangeSet deps = kernel_.DepsOf(index); deps != 0; deps &= deps - 1)
       elements *= static_cast<double>(kernel_.ranges[std::countr_zero(deps)].extent);
@@ -436,9 +436,7 @@ int64_t Joining::elements() const {
   return warps == 0 ? 0 : points << (std::popcount(warps) + std::popcount(rest));
 }
 
-int64_t Joining::left_elements() const {
-  return blocks == 0 ? 0 : points << std::popcount(rest);
-}
+int64_t Joining::left_elements() const { return blocks == 0 ? 0 : points << std::popcount(rest); }
 
 int64_t ClusterJoinElements(const LoopNest& kernel, const LoopPlan& plan) {
   int64_t elements = 0;

@@ -76,11 +76,11 @@ class ThreadPlanner {
 
 // Where the results of threads that divide a reduction (SHARE) meet.
 struct Joining {
-  uint64_t lanes = 0;  // bits of a thread's number, within a warp: joined by halves
-  uint64_t warps = 0;  // the others of a block: joined through its memory
+  uint64_t lanes = 0;   // bits of a thread's number, within a warp: joined by halves
+  uint64_t warps = 0;   // the others of a block: joined through its memory
   uint64_t blocks = 0;  // of a cluster: joined through the memory of each of them
-  uint64_t rest = 0;   // of threads with other results
-  int64_t points = 1;  // results of a thread, for each of the reductions
+  uint64_t rest = 0;    // of threads with other results
+  int64_t points = 1;   // results of a thread, for each of the reductions
   // Elements of the block's memory for each reduction; 0 where no memory is needed.
   int64_t elements() const;
   // Those of what the blocks of a cluster leave for each other.

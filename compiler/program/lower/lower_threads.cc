@@ -167,8 +167,7 @@ void Lowering::JoinResults(int index, const Reduction& sums) {
     const Op op = ReduceOf(node).op();
     totals.push_back(b_.Alloc(Space::kPrivate, SumType(node->dtype), sums.elements));
     Statement(TiledRanges(sums.group->deps), [&] {
-      b_.Store(totals.back(), PlaceIn(sums.points),
-               JoinLanes(op, Folded(sums, n), joining.lanes));
+      b_.Store(totals.back(), PlaceIn(sums.points), JoinLanes(op, Folded(sums, n), joining.lanes));
     });
   }
   if (joining.warps != 0) JoinThroughMemory(joining, sums, totals);
@@ -262,17 +261,17 @@ void Lowering::JoinBlocks(const Joining& joining, const Reduction& sums,
   const std::vector<int> points = TiledRanges(sums.group->deps);
   const int64_t rest = int64_t{1} << std::popcount(joining.rest), first = left_elements_;
   left_elements_ += joining.left_elements() * static_cast<int64_t>(totals.size());
+  OB_CHECK(left_elements_ <= b_.at(left_).imm[1]);  // each group is joined where it is written once
   const auto place = [&](size_t n) {
     const ValueId result =
         b_.Plus(PlaceIn(sums.points), b_.Int(static_cast<int64_t>(n) * joining.points));
     return b_.Plus(b_.Plus(b_.Times(result, rest), ThreadNumber(joining.rest)), b_.Int(first));
   };
   Enter();
-  const ValueId branch = b_.If(b_.Alu(
-      Op::kCmpEq, DType::kBool, {ThreadNumber(joining.lanes | joining.warps), b_.Int(0)}));
+  const ValueId branch = b_.If(
+      b_.Alu(Op::kCmpEq, DType::kBool, {ThreadNumber(joining.lanes | joining.warps), b_.Int(0)}));
   for (size_t n = 0; n < totals.size(); ++n)
-    Statement(points,
-              [&] { b_.Store(left_, place(n), b_.Load(totals[n], PlaceIn(sums.points))); });
+    Statement(points, [&] { b_.Store(left_, place(n), b_.Load(totals[n], PlaceIn(sums.points))); });
   b_.EndIf(branch);
   Leave();
   b_.Do(Code::kClusterSync);
@@ -380,8 +379,7 @@ ValueId Lowering::PlaceInTile(int range) {
 
 // The elements of the next step are loaded before this one is computed, and wait in registers.
 bool Lowering::LoopWithCopiesAhead(const Reduction& sums) {
-  if (sums.plan.loops.size() != 1 || sums.plan.loops[0].step == 1 || !CopiesFor(sums))
-    return false;
+  if (sums.plan.loops.size() != 1 || sums.plan.loops[0].step == 1 || !CopiesFor(sums)) return false;
   std::vector<size_t> copies;
   for (size_t i = 0; i < copies_.size(); ++i)
     if (plan_->copies[i].group == sums.index) {

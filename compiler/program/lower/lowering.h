@@ -170,8 +170,8 @@ class Lowering {
   // Opens a branch around the code that follows, for a block's tile of a product, of which nothing
   // may lie below the ends of ranges; -1: no range ends early. The batch is bound; `row` and
   // `column` are the tile's first ones, multiples of its size.
-  ValueId IfBelowEnds(const codegen::MmaProduct& product, ValueId row, int64_t rows,
-                      ValueId column, int64_t columns);
+  ValueId IfBelowEnds(const codegen::MmaProduct& product, ValueId row, int64_t rows, ValueId column,
+                      int64_t columns);
   ValueId ReachesBelowEnds(const std::vector<int>& ranges, ValueId first, int64_t size);
 
   // Opens branches around the code that follows, for ranges that end before their extent.
@@ -462,10 +462,10 @@ class Lowering {
   std::vector<int> tiled_;        // bound ones that are tiled, in the order of their loops
   // By range, inside a statement: its value, its value less the tile's base, and its piece.
   std::vector<ValueId> value_, local_, piece_;
-  std::vector<ValueId> place_;   // its place among the thread's own values
-  std::vector<ValueId> raw_;     // where it is cut: of its first lane, as it was before
+  std::vector<ValueId> place_;      // its place among the thread's own values
+  std::vector<ValueId> raw_;        // where it is cut: of its first lane, as it was before
   std::vector<Tile::Edges> edges_;  // by range: of the point, or of all of what is bound
-  std::vector<Lanes> lanes_of_;  // by range, inside a statement: of its pieces
+  std::vector<Lanes> lanes_of_;     // by range, inside a statement: of its pieces
   Lanes lanes_;
   RangeSet mapped_ = 0;               // ranges whose value differs between blocks or threads
   bool blocks_ = false;               // a plan of blocks of threads
