@@ -81,7 +81,8 @@ PtxPrinter::PtxPrinter(const program::Program& program, const Target& target, co
       bounds_(BoundsOf(program)),
       divisors_(DivisorsOf(program)),
       divides_registers_(Has(program, Code::kMaxRegisters)),
-      values_(program.code.size()) {}
+      values_(program.code.size()),
+      is_in_branch_(program.code.size()) {}
 
 absl::Status PtxPrinter::Supports() const {
   const auto none_for = [&](const std::string& what) {
@@ -228,14 +229,22 @@ void PtxPrinter::Print(ValueId n) {
     case Code::kWait: return Await(n);
     case Code::kLoop: return OpenLoop(n);
     case Code::kEnd: return CloseLoop();
-    case Code::kIf: return OpenIf(Lane(i.src[0], 0));
+    case Code::kIf: {
+      OpenIf(Lane(i.src[0], 0));
+      const auto values = in_branches_.find(n);
+      if (values == in_branches_.end()) return;
+      for (const ValueId value : values->second)
+        values_[static_cast<size_t>(value)] = Compute(value);
+      return;
+    }
     case Code::kEndIf: return CloseIf();
     case Code::kStore: return IsPrivate(i.src[0]) ? StorePrivate(n) : Store(n);
     case Code::kCopy: return Copy(n);
     case Code::kBarrier: return text_.Line("bar.sync 0");
     default:
       if (program::IsHopper(i.code) && !program::HasValue(i.code)) return PrintHopper(n);
-      if (IsUsed(n)) values_[static_cast<size_t>(n)] = Compute(n);
+      if (IsUsed(n) && !is_in_branch_[static_cast<size_t>(n)])
+        values_[static_cast<size_t>(n)] = Compute(n);
       return;
   }
 }

@@ -264,6 +264,10 @@ class PtxPrinter {
     int64_t first = 0, last = 0;  // elements
   };
   absl::flat_hash_map<ValueId, std::vector<Change>> changes_;  // of private memories, in order
+  static constexpr ValueId kOutside = -1;                      // of all scopes
+  // By IF: values from outside that are printed at its begin. And which these are.
+  absl::flat_hash_map<ValueId, std::vector<ValueId>> in_branches_;
+  std::vector<bool> is_in_branch_;
   std::vector<ValueId> last_uses_;  // of values, loops counted whole; -1: none
 };
 

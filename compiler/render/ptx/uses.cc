@@ -107,11 +107,27 @@ absl::InlinedVector<PtxPrinter::ValueId, 4> PtxPrinter::SourcesOf(ValueId n) con
   return sources;
 }
 
+// A value that only a branch uses is printed in it: who leaves the branch out does not compute it.
 void PtxPrinter::FindUses() {
+  const auto count = static_cast<ValueId>(program_.code.size());
   last_uses_.assign(program_.code.size(), -1);
+  std::vector<ValueId> parents(program_.code.size(), kOutside);  // of loops and branches
+  std::vector<ValueId> scopes = {kOutside};
+  for (ValueId n = 0; n < count; ++n) {
+    const Code code = at(n).code;
+    if (code == Code::kEnd || code == Code::kEndIf) scopes.pop_back();
+    if (code != Code::kLoop && code != Code::kIf) continue;
+    parents[static_cast<size_t>(n)] = scopes.back();
+    scopes.push_back(n);
+  }
+  const auto parent = [&](ValueId scope) { return parents[static_cast<size_t>(scope)]; };
+  constexpr ValueId kNowhere = -2;
+  std::vector<ValueId> used_in(program_.code.size(), kNowhere);  // the scope around all uses
   std::vector<ValueId> open, ends;  // loops around an instruction, the outermost first
-  for (auto n = static_cast<ValueId>(program_.code.size()) - 1; n >= 0; --n) {
+  for (auto n = count - 1; n >= 0; --n) {
     const Instruction& i = at(n);
+    if (i.code == Code::kEnd || i.code == Code::kEndIf) scopes.push_back(i.src[0]);
+    if (i.code == Code::kLoop || i.code == Code::kIf) scopes.pop_back();
     if (i.code == Code::kEnd) {
       open.push_back(i.src[0]);
       ends.push_back(n);
@@ -120,7 +136,18 @@ void PtxPrinter::FindUses() {
       ends.pop_back();
     }
     if (!IsUsed(n)) continue;
-    const ValueId own = PassesOn(i) ? std::max(n, last_uses_[static_cast<size_t>(n)]) : n;
+    ValueId scope = scopes.back(), place = n;
+    if (program::IsPure(i.code) && i.code != Code::kBuffer && i.code != Code::kMap) {
+      // Into branches, but into no loop.
+      ValueId inner = used_in[static_cast<size_t>(n)];
+      for (ValueId around = inner; around != scope; around = parent(around))
+        if (at(around).code == Code::kLoop) inner = parent(around);
+      if (inner != scope) {
+        scope = place = inner;
+        in_branches_[inner].push_back(n);
+      }
+    }
+    const ValueId own = PassesOn(i) ? std::max(place, last_uses_[static_cast<size_t>(n)]) : place;
     for (const ValueId source : SourcesOf(n)) {
       // What a loop uses it uses in its last pass, too.
       const auto loop = std::ranges::upper_bound(open, source);
@@ -128,7 +155,15 @@ void PtxPrinter::FindUses() {
           loop == open.end() ? own : std::max(own, ends[static_cast<size_t>(loop - open.begin())]);
       ValueId& known = last_uses_[static_cast<size_t>(source)];
       known = std::max(known, last);
+      ValueId& around = used_in[static_cast<size_t>(source)];
+      if (around == kNowhere) around = scope;
+      for (ValueId other = scope; around != other;)
+        (around > other ? around : other) = parent(std::max(around, other));
     }
+  }
+  for (auto& [branch, values] : in_branches_) {
+    std::ranges::reverse(values);
+    for (const ValueId value : values) is_in_branch_[static_cast<size_t>(value)] = true;
   }
 }
 
