@@ -82,7 +82,7 @@ PtxPrinter::PtxPrinter(const program::Program& program, const Target& target, co
       divisors_(DivisorsOf(program)),
       divides_registers_(Has(program, Code::kMaxRegisters)),
       values_(program.code.size()),
-      is_in_branch_(program.code.size()) {}
+      is_moved_(program.code.size()) {}
 
 absl::Status PtxPrinter::Supports() const {
   const auto none_for = [&](const std::string& what) {
@@ -228,22 +228,15 @@ void PtxPrinter::Print(ValueId n) {
     case Code::kCommit:
     case Code::kWait: return Await(n);
     case Code::kLoop: return OpenLoop(n);
-    case Code::kEnd: return CloseLoop();
-    case Code::kIf: {
-      OpenIf(Lane(i.src[0], 0));
-      const auto values = in_branches_.find(n);
-      if (values == in_branches_.end()) return;
-      for (const ValueId value : values->second)
-        values_[static_cast<size_t>(value)] = Compute(value);
-      return;
-    }
+    case Code::kEnd: CloseLoop(); return PrintMoved(n);
+    case Code::kIf: OpenIf(Lane(i.src[0], 0)); return PrintMoved(n);
     case Code::kEndIf: return CloseIf();
     case Code::kStore: return IsPrivate(i.src[0]) ? StorePrivate(n) : Store(n);
     case Code::kCopy: return Copy(n);
     case Code::kBarrier: return text_.Line("bar.sync 0");
     default:
       if (program::IsHopper(i.code) && !program::HasValue(i.code)) return PrintHopper(n);
-      if (IsUsed(n) && !is_in_branch_[static_cast<size_t>(n)])
+      if (IsUsed(n) && !is_moved_[static_cast<size_t>(n)])
         values_[static_cast<size_t>(n)] = Compute(n);
       return;
   }
@@ -258,6 +251,12 @@ PtxOperand PtxPrinter::Special(ValueId n) {
   const PtxOperand number = text_.New(Width::k32);
   text_.Line("mov.u32 ", number, axis == Grid::kBlock ? ", %ctaid.x" : ", %tid.x");
   return number;
+}
+
+void PtxPrinter::PrintMoved(ValueId place) {
+  const auto values = moved_to_.find(place);
+  if (values == moved_to_.end()) return;
+  for (const ValueId value : values->second) values_[static_cast<size_t>(value)] = Compute(value);
 }
 
 PtxPrinter::Values PtxPrinter::Compute(ValueId n) {

@@ -51,6 +51,7 @@ class PtxPrinter {
   void OpenMemories();
   void LeaveBehindGrid();  // blocks of a grid in rows that the program does not have
   void Print(ValueId n);
+  void PrintMoved(ValueId place);
   Values Compute(ValueId n);
   PtxOperand Special(ValueId n);
   const Instruction& at(ValueId n) const { return program_.code[static_cast<size_t>(n)]; }
@@ -265,9 +266,10 @@ class PtxPrinter {
   };
   absl::flat_hash_map<ValueId, std::vector<Change>> changes_;  // of private memories, in order
   static constexpr ValueId kOutside = -1;                      // of all scopes
-  // By IF: values from outside that are printed at its begin. And which these are.
-  absl::flat_hash_map<ValueId, std::vector<ValueId>> in_branches_;
-  std::vector<bool> is_in_branch_;
+  // Values that are printed later than where they are: by IF, at its begin, and by END, behind the
+  // loop. And which these are.
+  absl::flat_hash_map<ValueId, std::vector<ValueId>> moved_to_;
+  std::vector<bool> is_moved_;
   std::vector<ValueId> last_uses_;  // of values, loops counted whole; -1: none
 };
 

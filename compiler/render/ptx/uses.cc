@@ -108,6 +108,7 @@ absl::InlinedVector<PtxPrinter::ValueId, 4> PtxPrinter::SourcesOf(ValueId n) con
 }
 
 // A value that only a branch uses is printed in it: who leaves the branch out does not compute it.
+// One that is used first behind a loop is printed there: it takes no register while the loop runs.
 void PtxPrinter::FindUses() {
   const auto count = static_cast<ValueId>(program_.code.size());
   last_uses_.assign(program_.code.size(), -1);
@@ -123,12 +124,21 @@ void PtxPrinter::FindUses() {
   const auto parent = [&](ValueId scope) { return parents[static_cast<size_t>(scope)]; };
   constexpr ValueId kNowhere = -2;
   std::vector<ValueId> used_in(program_.code.size(), kNowhere);  // the scope around all uses
+  std::vector<ValueId> first_uses(program_.code.size(), count);  // where they are printed
+  absl::flat_hash_map<ValueId, std::vector<ValueId>> loops_in;   // their ends by scope, last first
+  // The end of the last loop of that scope that comes between a value and its first use; -1: none.
+  const auto loop_before_use = [&](ValueId n, ValueId scope) {
+    for (const ValueId end : loops_in[scope])
+      if (end <= first_uses[static_cast<size_t>(n)]) return end;
+    return ValueId{-1};
+  };
   std::vector<ValueId> open, ends;  // loops around an instruction, the outermost first
   for (auto n = count - 1; n >= 0; --n) {
     const Instruction& i = at(n);
     if (i.code == Code::kEnd || i.code == Code::kEndIf) scopes.push_back(i.src[0]);
     if (i.code == Code::kLoop || i.code == Code::kIf) scopes.pop_back();
     if (i.code == Code::kEnd) {
+      if (at(i.src[0]).imm[0] != 1) loops_in[parent(i.src[0])].push_back(n);
       open.push_back(i.src[0]);
       ends.push_back(n);
     } else if (i.code == Code::kLoop) {
@@ -144,7 +154,10 @@ void PtxPrinter::FindUses() {
         if (at(around).code == Code::kLoop) inner = parent(around);
       if (inner != scope) {
         scope = place = inner;
-        in_branches_[inner].push_back(n);
+        moved_to_[place].push_back(n);
+      } else if (const ValueId end = loop_before_use(n, scope); end >= 0) {
+        place = end;
+        moved_to_[place].push_back(n);
       }
     }
     const ValueId own = PassesOn(i) ? std::max(place, last_uses_[static_cast<size_t>(n)]) : place;
@@ -155,15 +168,17 @@ void PtxPrinter::FindUses() {
           loop == open.end() ? own : std::max(own, ends[static_cast<size_t>(loop - open.begin())]);
       ValueId& known = last_uses_[static_cast<size_t>(source)];
       known = std::max(known, last);
+      ValueId& first = first_uses[static_cast<size_t>(source)];
+      first = std::min(first, place);
       ValueId& around = used_in[static_cast<size_t>(source)];
       if (around == kNowhere) around = scope;
       for (ValueId other = scope; around != other;)
         (around > other ? around : other) = parent(std::max(around, other));
     }
   }
-  for (auto& [branch, values] : in_branches_) {
+  for (auto& [place, values] : moved_to_) {
     std::ranges::reverse(values);
-    for (const ValueId value : values) is_in_branch_[static_cast<size_t>(value)] = true;
+    for (const ValueId value : values) is_moved_[static_cast<size_t>(value)] = true;
   }
 }
 
