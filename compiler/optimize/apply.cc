@@ -19,8 +19,8 @@
 namespace outboard::codegen {
 namespace {
 
-// What masks leave visible whatever VARs are. What VARs hide is left out on GPUs alone
-// (compiler/program/online): no kernel with panels on a processor has such a mask, so no test would.
+// What masks leave visible whatever VARs are. Steps that VARs hide are left out on GPUs alone
+// (compiler/program/online): no test reaches a processor's kernel that could do it.
 VisibleSteps WithoutVars(VisibleSteps visible, const LoopNest& kernel) {
   const auto of_vars = [](const RowForm& form) {
     return !form.scalars.empty() || form.divisor != 1;

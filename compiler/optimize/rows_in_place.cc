@@ -123,6 +123,8 @@ std::optional<ReadOfRow> FindRead(const LoopNest& kernel, const LoopPlan& plan, 
   if (read.tile == nullptr || read.tile->blocks() != 1) return std::nullopt;
   const UOp* const own = kernel.ranges[static_cast<size_t>(range)].node;
   const UOp* const index = load->src[0]->src[1];
+  // A loop that may end before its first step keeps nothing.
+  if (kernel.ranges[static_cast<size_t>(range)].end() != nullptr) return std::nullopt;
   read.step = forms.Of(index).CoefficientOf(own);
   read.outside = OutsideOf(forms, index, own);
   if (read.tile->align > 1) read.aligned = OutsideOf(forms, read.tile->aligned, own);

@@ -272,7 +272,8 @@ absl::StatusOr<std::optional<CutGraph>> Prepared(Graph& graph, const UOp* sink,
     if (cut.sink == before) return std::nullopt;
     cut.sink = Simplify(graph, cut.sink);
   }
-  OB_ASSIGN_OR_RETURN(cut.sink, SplitReductions(graph, cut.sink, target, parts_of_sum));
+  OB_ASSIGN_OR_RETURN(cut.sink, SplitReductions(graph, cut.sink, target, parts_of_sum,
+                                                keys_in_parts));
   OB_ASSIGN_OR_RETURN(cut, WithoutCopies(graph, std::move(cut)));
   cut.sink = pass.Made(WithDistinctResults(graph, cut.sink));
   return std::optional<CutGraph>(std::move(cut));

@@ -13,7 +13,9 @@
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/ir/accessors.h"
+#include "compiler/ir/build.h"
 #include "compiler/reference/interpret.h"
+#include "compiler/schedule/keys/key_parts.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/schedule_options.h"
 #include "tests/compiler/decoded_attention.h"
@@ -125,6 +127,52 @@ TEST(DecodeParts, KeysThatAVarCounts) {
 TEST(DecodeParts, KeysOfAFixedNumber) {
   CheckLengths({}, {0});
   CheckLengths({.keys = 1000}, {0});
+}
+
+// A sum of no keys is 0, which a quotient of two such sums is not: where a VAR may be 0 there are no
+// parts.
+TEST(DecodeParts, NoPartsOfNoKeys) {
+  Decoded d{.length_least = 0};
+  d.length = 1;
+  const Decoding decoding(d, "sm_90a");
+  for (const int64_t length : {0, 5}) {
+    SCOPED_TRACE(length);
+    d.length = length;
+    Graph graph;
+    const DecodedGraph bound = d.Record(graph);
+    const std::vector<HostTensor> params = RandomFloats(bound.sink);
+    const std::vector<double> want =
+        FloatsOf(ValueOrDie(Interpret(bound.sink, params, bound.bindings))[0]);
+    const std::string result = decoding.Run(params, VarsOf(bound));
+    const auto* const got = reinterpret_cast<const float*>(result.data());
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], 1e-2 * (1 + std::abs(want[i]))) << i;
+  }
+}
+
+// The sum that exponentials are divided by is that of their own row, or this is no softmax.
+TEST(DecodeParts, OnlyOfASoftmax) {
+  enum class Sum { kOfTheRow, kOfAnotherRow };
+  for (const Sum of : {Sum::kOfTheRow, Sum::kOfAnotherRow}) {
+    Graph g;
+    const UOp* const x = BufferNode(g, 0, DType::kF32, {Dim(8), Dim(8), Dim(1024)});
+    const UOp* const v = BufferNode(g, 1, DType::kF32, {Dim(8), Dim(1024), Dim(64)});
+    const UOp* const max = Expand(g, Reduce(g, Op::kMax, x, {2}), x->shape);
+    const UOp* const e = Alu(g, Op::kExp, Add(g, x, Alu(g, Op::kNeg, max)));
+    const UOp* sum = Reduce(g, Op::kAdd, e, {2});
+    if (of == Sum::kOfAnotherRow) sum = Permute(g, sum, {1, 0, 2});
+    const UOp* const weights = Alu(g, Op::kFDiv, e, Expand(g, sum, x->shape));
+    const Shape all = {Dim(8), Dim(8), Dim(1024), Dim(64)};
+    const auto wide = [&](const UOp* node, const Shape& ones) {
+      return Expand(g, Reshape(g, node, ones), all);
+    };
+    const UOp* const product = Mul(g, wide(weights, {Dim(8), Dim(8), Dim(1024), Dim(1)}),
+                                   wide(v, {Dim(8), Dim(1), Dim(1024), Dim(64)}));
+    const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, product, {2})});
+    const UOp* const divided =
+        ValueOrDie(schedule::DivideKeys(g, sink, CudaTarget("sm_90a", kMultiprocessors)));
+    EXPECT_EQ(divided != sink, of == Sum::kOfTheRow);
+  }
 }
 
 TEST(DecodeParts, GroupsAndMasks) {

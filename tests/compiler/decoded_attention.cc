@@ -22,8 +22,8 @@ DecodedGraph Decoded::Record(Graph& graph) const {
   Tensor k = input({heads, keys, width});
   Tensor v = input({heads, keys, width});
   Tensor visible = Tensor::arange(keys) % 3 > 0;
-  if (length > 0) {
-    const SymInt end = Variable("length", 1, keys).bind(length);
+  if (length > 0 || length_least == 0) {
+    const SymInt end = Variable("length", length_least, keys).bind(length);
     k = k.slice(1, 0, end);
     v = v.slice(1, 0, end);
     visible = visible.slice(0, 0, end);

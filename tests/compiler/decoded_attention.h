@@ -20,7 +20,8 @@ struct DecodedGraph {
 struct Decoded {
   int64_t heads = 4, group = 1, keys = 1024, width = 64;
   DType dtype = DType::kBF16;
-  int64_t length = 0;  // if > 0: a VAR bound to so many
+  int64_t length = 0;        // if > 0: a VAR bound to so many
+  int64_t length_least = 1;  // that the VAR may be; with 0 there is one whatever the length
   bool mask = false;
 
   DecodedGraph Record(Graph& graph) const;

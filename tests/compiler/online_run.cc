@@ -70,7 +70,8 @@ void RunAsPtx(const UOp* ast, const Ways& ways, Buffers& buffers) {
   if (const std::string ptxas = FindPtxas(); (groups || ways.assembled) && !ptxas.empty()) {
     const auto assembled = AssembleKernel(ptxas, compiled->object, ways.arch);
     ASSERT_TRUE(assembled.ok()) << assembled.status();
-    EXPECT_EQ(assembled->stack_bytes + assembled->spill_bytes, 0) << compiled->object;
+    EXPECT_LE(assembled->stack_bytes + assembled->spill_bytes, ways.spilled_bytes_max)
+        << compiled->object;
     if (std::getenv("SHOW") != nullptr)
       std::printf("%lld registers\n", static_cast<long long>(assembled->registers));
     EXPECT_FALSE(assembled->serialised);

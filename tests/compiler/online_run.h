@@ -24,6 +24,7 @@ struct Ways {
   const program::OnlineTile* tile = nullptr;  // the heuristic's without
   const char* arch = "sm_90";
   bool interpreted = true;
+  int64_t spilled_bytes_max = 0;
   bool assembled = false;  // if there is an assembler; always where the tile is of warpgroups
   std::vector<int64_t> vars;  // by slot
 };

@@ -132,6 +132,20 @@ const UOp* Halves(Graph& g) {
   return Sink(g, {StoreAt(g, 0, 1000, i, Alu(g, Op::kNeg, LoadAt(g, 1, DType::kF16, 1000, i)))});
 }
 const UOp* Product(Graph& g) { return MatMul(g, 40, 36, 27); }
+// Rows of 37 results begin anywhere in a sector.
+const UOp* OddProduct(Graph& g) { return MatMul(g, 4, 37, 16); }
+// A sum of each row, times a product of that row: the row is read by both.
+const UOp* SumTimesProduct(Graph& g) {
+  const UOp *i = test::Range(g, 0, 16), *j = test::Range(g, 1, 32);
+  const UOp *a = ReduceRange(g, 2, 64), *b = ReduceRange(g, 3, 64);
+  const auto x = [&](const UOp* k) {
+    return LoadAt(g, 1, DType::kF32, 16 * 64, RowMajor(g, {i, k}, {16, 64}));
+  };
+  const UOp* const y = LoadAt(g, 2, DType::kF32, 64 * 32, RowMajor(g, {b, j}, {64, 32}));
+  return Sink(
+      g, {StoreAt(g, 0, 16 * 32, RowMajor(g, {i, j}, {16, 32}),
+                  Mul(g, Fold(g, Op::kAdd, x(a), {a}), Fold(g, Op::kAdd, Mul(g, x(b), y), {b})))});
+}
 // Rows of the second operand lie along the reduction.
 const UOp* ProductOfRows(Graph& g) {
   const UOp *m = test::Range(g, 0, 33), *n = test::Range(g, 1, 50), *k = ReduceRange(g, 2, 24);
@@ -263,6 +277,13 @@ constexpr IllegalCase kIllegal[] = {
      "copied already"},
     {SumsOfBytes, "SHARE:1:64 GRID:0:1 LOCAL:0:0", absl::StatusCode::kInvalidArgument,
      "not aligned"},
+    {OddProduct, "LANE:1:32 ALIGN:1:8 UPCAST:1:2 GRID:0:1", absl::StatusCode::kOk, ""},
+    {OddProduct, "LANE:1:32 ALIGN:1:8 UPCAST:1:2 LOCAL:0:0 LOCAL:1:0 GRID:0:1",
+     absl::StatusCode::kInvalidArgument, "along an aligned axis"},
+    {SumTimesProduct, "LANE:1:32 WARP:0:4 SHARE:2:32 LOCAL:0:0 GRID:0:1", absl::StatusCode::kOk,
+     ""},
+    {SumTimesProduct, "LANE:1:32 WARP:0:4 SHARE:2:32 LOCAL:0:0 LOCAL:1:0 LOCAL:2:0 GRID:0:1",
+     absl::StatusCode::kInvalidArgument, "once more"},
     {RowSums, "UPCAST:0:37 UNROLL:1:8 GROUP:1:8", absl::StatusCode::kResourceExhausted,
      "running values of a thread"},
 };

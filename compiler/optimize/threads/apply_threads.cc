@@ -279,6 +279,20 @@ absl::Status ThreadPlanner::Local(const UOp* load) {
   return Illegal("no single reduction reads it in its loops");
 }
 
+absl::Status ThreadPlanner::CheckCopy(const BlockCopy& copy) const {
+  if (plan_.groups[copy.group].shared_by > 1)
+    return Illegal("Opts: operands of a divided reduction are not copied");
+  const RangeSet deps = kernel_.DepsOf(copy.load);
+  for (const Tile& tile : plan_.tiles)
+    if (tile.align > 1 && In(deps, tile.range))
+      return Illegal("Opts: operands along an aligned axis are not copied");
+  // A copy reads the buffer, and not the block's rows of it.
+  if (std::find(plan_.row_copies.begin(), plan_.row_copies.end(),
+                GlobalOfAccess(copy.load).slot()) != plan_.row_copies.end())
+    return Illegal("Opts: a buffer whose rows are copied is copied once more");
+  return absl::OkStatus();
+}
+
 absl::Status ThreadPlanner::Rows(int64_t slot) {
   if (target_.kind != TargetKind::kCuda) return Illegal("the device copies no rows");
   if (std::find(plan_.row_copies.begin(), plan_.row_copies.end(), slot) != plan_.row_copies.end())
@@ -337,7 +351,8 @@ absl::Status ThreadPlanner::CheckCluster() const {
   constexpr int64_t kLeast = 128;  // whole warpgroups, which wait for each other
   if (plan_.task_threads() < kLeast * plan_.cluster)
     return Illegal("Opts: a block of a cluster has at least ", kLeast, " threads");
-  if (!plan_.copies.empty()) return Illegal("Opts: operands of a cluster are not copied");
+  if (!plan_.copies.empty() || !plan_.row_copies.empty())
+    return Illegal("Opts: operands of a cluster are not copied");
   if (kernel_.groups.empty()) return Illegal("Opts: a cluster without a reduction");
   const auto within = static_cast<uint64_t>(plan_.block_threads()) - 1;
   const uint64_t blocks = (static_cast<uint64_t>(plan_.task_threads()) - 1) & ~within;
@@ -420,9 +435,7 @@ absl::Status ThreadPlanner::Finish() {
     if (shared > 1 && have != shared)
       return Illegal("Opts: a reduction is divided among ", shared, " of ", have, " threads");
   }
-  for (const BlockCopy& copy : plan_.copies)
-    if (plan_.groups[copy.group].shared_by > 1)
-      return Illegal("Opts: operands of a divided reduction are not copied");
+  for (const BlockCopy& copy : plan_.copies) OB_RETURN_IF_ERROR(CheckCopy(copy));
   OB_RETURN_IF_ERROR(CheckCluster());
   for (const Tile& tile : plan_.tiles) OB_RETURN_IF_ERROR(CheckAligned(tile));
   for (const GroupPlan& group : plan_.groups)

@@ -59,6 +59,7 @@ class ThreadPlanner {
   absl::Status MayHaveThreads(int64_t count) const;
   absl::Status AddThreads(int range, int64_t count);
   absl::Status Rows(int64_t slot);
+  absl::Status CheckCopy(const BlockCopy& copy) const;
   // Errors: INVALID_ARGUMENT  most of `count` steps would lie beyond the extent
   absl::Status Fits(int range, int64_t count) const;
   void Rebuild(int group, int range);

@@ -14,6 +14,7 @@
 #include <bit>
 #include <cmath>
 
+#include "absl/container/flat_hash_set.h"
 #include "compiler/divide_up.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/access_profile.h"
@@ -420,14 +421,18 @@ class ThreadChooser {
   }
   // Whether another reduction, or what is stored, has the row too.
   bool IsReadAgain(int along) {
-    int times = 0;
-    for (const Body& b : cost_.bodies())
+    absl::flat_hash_set<int64_t> row;
+    for (const Access& access : body(main_).accesses)
+      if (!access.store && In(access.deps, along)) row.insert(GlobalOfAccess(access.index).slot());
+    const auto has_row = [&](const Access& access) {
+      if (access.store || !row.contains(GlobalOfAccess(access.index).slot())) return false;
       for (int r = 0; r < static_cast<int>(kernel_.ranges.size()); ++r)
-        if (Extent(r) == Extent(along) && Along(b) == r) {
-          ++times;
-          break;
-        }
-    return times > 1;
+        if (In(access.deps, r) && Extent(r) == Extent(along)) return true;
+      return false;
+    };
+    return std::ranges::count_if(cost_.bodies(), [&](const Body& b) {
+             return std::ranges::any_of(b.accesses, has_row);
+           }) > 1;
   }
   // How many values of a row lie between the first bytes of two sectors, if rows begin anywhere
   // and vectors are short: warps then read whole sectors. Else 1; with vectors of 16 bytes one
@@ -445,11 +450,17 @@ class ThreadChooser {
 
   // Rows of which threads read a number at a time (packed weights): in wide pieces, once.
   void CopyRows() {
-    if (main_ < 0 || plan_.groups[static_cast<size_t>(main_)].shared_by == 1) return;
+    // Each block of a cluster would copy what all of them have.
+    if (main_ < 0 || plan_.groups[static_cast<size_t>(main_)].shared_by == 1 || plan_.cluster > 1)
+      return;
     // Eight blocks of 256 threads leave each other room for so many on any of these devices but
     // sm_89, which runs six of them.
     constexpr int64_t kBytesOfThread = 64;
-    int64_t left = kBytesOfThread * plan_.block_threads();
+    int64_t joins = 0;
+    for (const auto& [type, elements] : JoinMemory(kernel_, plan_))
+      joins += elements * std::max(4, ByteWidth(type));
+    int64_t left =
+        std::min(kBytesOfThread * plan_.block_threads(), target_.shared_bytes - joins);
     const std::vector<const UOp*> loads = LoadsOf(kernel_);
     for (size_t i = 0; i < loads.size(); ++i) {
       const int64_t slot = GlobalOfAccess(loads[i]).slot();

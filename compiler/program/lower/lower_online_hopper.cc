@@ -167,6 +167,8 @@ class OnlineHopperLowering : OnlineElements {
         b_.Do(Code::kBarrierWait, {barriers_, Empty(pass, m, stage), parity});
         CopySteps(pass, m, stage, b_.Times(NumberOf(step), tile_.steps));
       }
+      // Of the threads that only wait none may be a phase behind.
+      if (StepsEnd()) b_.Do(Code::kWarpSync);
       low_.Leave();
       b_.End(step);
     }

@@ -1,6 +1,7 @@
 #include "compiler/program/online/ends.h"
 
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -58,10 +59,6 @@ const UOp* TermWithoutEnd(Graph& graph, const UOp* term, Op op, const UOp* range
   }
   return term;
 }
-
-}  // namespace
-
-namespace {
 
 const UOp* LoadOf(const UOp* factor) {
   while (factor->op == Op::kCast) factor = factor->src[0];

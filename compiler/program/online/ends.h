@@ -1,5 +1,6 @@
 // Steps of an online kernel (plan.h) that end at a VAR: the last key of a cache, or of a prompt.
-// Conditions of them are taken from where the plan's analysis would not know what they are around.
+// Removes `step < end` around terms, which would hide exponentials and products from the plan's
+// analysis.
 //
 // Reductions over a loop that ends early have a condition for each term: WHERE(step < end, x, 0),
 // -infinity for a maximum. It hides what they are made of, exponentials of maxima and products, and
@@ -17,9 +18,9 @@ namespace outboard::program {
 // the end on may compute this kernel.
 const UOp* WithoutEndOfSteps(Graph& graph, const codegen::LoopNest& kernel, int range);
 
-// Returns the kernel without gates of loads that are a factor of a product whose other factor is a
-// load with the same gate, which is 0 beside it, where the load itself does not vary along `range`:
-// a row of attention whose keys are filled up. What is 0 times a number that is none is hidden, as
+// Returns the kernel with load(q) * load(k, gate) in the place of load(q, gate) * load(k, gate),
+// where q does not vary along `range` (a row of attention whose keys are filled up): the other
+// factor is 0 wherever this one was. What is 0 times a number that is none is hidden, as
 // that of any mask (docs/semantics.md, Masks). nullptr where there is none, or where a
 // load would not be proved to be in range without.
 const UOp* WithoutGatesOfRows(Graph& graph, const codegen::LoopNest& kernel, int range);

@@ -37,6 +37,14 @@ const UOp* WithoutMovement(const UOp* node) {
   return node;
 }
 
+// The reduction whose results are repeated along its axis, in their order; else the node itself.
+const UOp* RepeatedOf(const UOp* node) {
+  if (node->op != Op::kExpand) return node;
+  const UOp* reduce = node->src[0];
+  while (reduce->op == Op::kReshape) reduce = reduce->src[0];
+  return reduce->shape == node->src[0]->shape ? reduce : node;
+}
+
 bool IsReduceOver(const UOp* node, Op op, const UOp* of, int64_t axis) {
   return node->op == Op::kReduce && ReduceOf(node).op() == op && node->src[0] == of &&
          ReduceOf(node).axes().size() == 1 && ReduceOf(node).axes()[0] == axis;
@@ -45,7 +53,7 @@ bool IsReduceOver(const UOp* node, Op op, const UOp* of, int64_t axis) {
 // exp(x - max x) / the sum of that, of f32.
 std::optional<Softmax> SoftmaxOf(const UOp* weights) {
   if (weights->op != Op::kFDiv || weights->dtype != DType::kF32) return std::nullopt;
-  const UOp *const exponential = weights->src[0], *const sum = WithoutMovement(weights->src[1]);
+  const UOp *const exponential = weights->src[0], *const sum = RepeatedOf(weights->src[1]);
   if (exponential->op != Op::kExp || sum->op != Op::kReduce || ReduceOf(sum).axes().size() != 1)
     return std::nullopt;
   const int64_t axis = ReduceOf(sum).axes()[0];
@@ -161,7 +169,10 @@ class Divider {
   bool HasParts(FewQueries& few, const UOp* weights) const {
     const int64_t keys = few.keys.max(), terms = PaddedSize(few.sum->src[0]->shape);
     const int64_t of_values = ValueElements(few);
-    if (keys < 2 * kPartKeysMin || of_values == 0 || terms > limits::kVirtualElementsMax / 4)
+    // A sum of no keys is 0, and not the quotient of two such sums.
+    if (few.keys.min() < 1) return false;
+    if (keys < 2 * kPartKeysMin || keys > limits::kDimMax - kPartsMax || of_values == 0 ||
+        terms > limits::kVirtualElementsMax / 4)
       return false;
     const int64_t of_weights = PaddedSize(weights->shape);
     const int64_t columns = terms / std::max<int64_t>(1, of_weights);
