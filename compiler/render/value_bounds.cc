@@ -55,7 +55,7 @@ ValueBounds Of(const Instruction& i, const std::vector<ValueBounds>& known,
     case Code::kConst: return {i.imm[0], i.imm[0]};
     case Code::kVar: return {i.imm[1], i.imm[2]};
     case Code::kSpecial: return {0, i.imm[1] - 1};
-    case Code::kLoop: return {0, std::max<int64_t>(i.imm[0], 1) - 1};
+    case Code::kLoop: return {0, std::max<int64_t>(i.imm[0], 1)};  // at its end it is the extent
     case Code::kLane: return source(0);
     case Code::kLanes: {
       ValueBounds all = source(0);

@@ -1,5 +1,5 @@
-// Bounds of the integers of a program, from constants, counters and VARs: enough to know where a
-// division needs no guard and no sign.
+// Bounds of the integers of a program, from constants, counters and VARs. They decide which values
+// have 32 bits and where an address has a sign, so a bound that does not hold is a wrong result.
 #pragma once
 
 #include <cstdint>

@@ -22,6 +22,7 @@
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_random.h"
 #include "tests/compiler/kernel_shapes.h"
+#include "tests/compiler/nvptx_check.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {
@@ -33,29 +34,6 @@ using program::Program;
 using program::ProgramBuilder;
 using program::Space;
 using program::ValueId;
-
-constexpr const char* kArchs[] = {"sm_80", "sm_89", "sm_90", "sm_90a"};
-constexpr int kMultiprocessors = 132;
-
-absl::StatusOr<CompiledKernel> Rendered(const Program& program, const std::string& arch = "sm_90") {
-  OB_ASSIGN_OR_RETURN(const auto renderer,
-                      render::MakeNvptxRenderer(CudaTarget(arch, kMultiprocessors)));
-  return renderer->Render(program, "k");
-}
-
-// What no kernel may contain: memory of a thread's own, and accesses to an address whose memory is
-// not known.
-void ExpectClean(const std::string& ptx) {
-  EXPECT_FALSE(absl::StrContains(ptx, ".local")) << ptx;
-  EXPECT_FALSE(absl::StrContains(ptx, ".ftz")) << ptx;
-  EXPECT_FALSE(absl::StrContains(ptx, ".approx")) << ptx;
-  for (const absl::string_view line : absl::StrSplit(ptx, '\n')) {
-    const bool access = absl::StrContains(line, "\tld.") || absl::StrContains(line, "\tst.");
-    const bool known = absl::StrContains(line, ".global") || absl::StrContains(line, ".shared") ||
-                       absl::StrContains(line, ".param");
-    EXPECT_TRUE(!access || known) << line;
-  }
-}
 
 // Of each type one kernel of all operations and conversions that it has, and one of its functions.
 struct NamedKernel {
@@ -221,35 +199,6 @@ TEST(Nvptx, RandomKernels_RunAsTheWalk) {
 }
 
 // ---- programs by hand, against the interpreter of programs
-
-void ExpectRunsAsInterpreted(const Program& program, const Buffers& start,
-                             const std::vector<int64_t>& vars = {},
-                             absl::Span<const char* const> archs = kArchs) {
-  Buffers want = start;
-  const program::RunReport report = program::Interpret(program, want, vars);
-  ASSERT_TRUE(report.ok()) << report.message << ToString(program);
-  const std::string ptxas = FindPtxas();
-  for (const char* const arch : archs) {
-    const auto compiled = Rendered(program, arch);
-    ASSERT_TRUE(compiled.ok()) << compiled.status();
-    ExpectClean(compiled->object);
-    Buffers got = start;
-    const absl::Status ran = RunOnPtxMachine(*compiled, got, vars);
-    ASSERT_TRUE(ran.ok()) << ran << "\n" << compiled->object;
-    EXPECT_EQ(got, want) << ToString(program) << compiled->object;
-    if (ptxas.empty()) continue;
-    const auto spilled = Assemble(ptxas, compiled->object, arch);
-    ASSERT_TRUE(spilled.ok()) << spilled.status();
-    EXPECT_EQ(*spilled, 0) << arch;
-  }
-}
-
-std::string Floats(int64_t count, float step) {
-  std::vector<float> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i)
-    values[static_cast<size_t>(i)] = step * static_cast<float>(i % 31 - 7);
-  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-}
 
 TEST(Nvptx, CopiesToSharedMemoryAndBarriers) {
   constexpr int64_t kThreads = 64, kBlocks = 3, kSteps = 4;
@@ -451,101 +400,6 @@ TEST(Nvptx, ASumWithAProduct_IsOneInstructionOnlyWhereTheProgramAllowsIt) {
 
 // Numbers at the ends of each type and around multiples of the divisors, by constants that are
 // powers of two, odd, even and large.
-TEST(Nvptx, QuotientsByConstants) {
-  constexpr int64_t kThreads = 64;
-  for (const DType dtype : {DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32,
-                            DType::kU32, DType::kI64, DType::kU64}) {
-    const int width = ByteWidth(dtype);
-    const int64_t most = IntMax(dtype), least = IntMin(dtype);
-    std::vector<int64_t> divisors = {1, 2, 3, 5, 6, 7, 10, 12, 64, 100, 127, most - 1, most};
-    if (width > 1) divisors.insert(divisors.end(), {641, 1 << 14, 32767});
-    if (width > 2) divisors.insert(divisors.end(), {1 << 30, 715827883, most / 3});
-    std::string numbers(static_cast<size_t>(kThreads * width), '\0');
-    for (int64_t i = 0; i < kThreads; ++i) {
-      const int64_t divisor = divisors[static_cast<size_t>(i) % divisors.size()];
-      const int64_t number = i < 8    ? least + i
-                             : i < 16 ? most - (i - 8)
-                             : i < 24 ? i - 20
-                                      : divisor * (i - 40) + i % 3 - 1;
-      StoreInt(dtype, WrapTo(dtype, number), numbers.data() + i * width);
-    }
-    ProgramBuilder b;
-    const auto count = static_cast<int64_t>(2 * divisors.size());
-    const ValueId out = b.Buffer(dtype, 0, count * kThreads), in = b.Buffer(dtype, 1, kThreads);
-    const ValueId thread = b.Special(Grid::kThread, kThreads);
-    const ValueId x = b.Load(in, thread);
-    int64_t row = 0;
-    for (const int64_t divisor : divisors)
-      for (const Op op : {Op::kIDiv, Op::kMod}) {
-        const ValueId by = b.Add({.code = Code::kConst, .dtype = dtype, .imm = {divisor}});
-        b.Store(out, b.Plus(b.Int(row++ * kThreads), thread), b.Alu(op, dtype, {x, by}));
-      }
-    SCOPED_TRACE(std::string(Name(dtype)));
-    ExpectRunsAsInterpreted(
-        b.Take(2), {std::string(static_cast<size_t>(count * kThreads * width), '\0'), numbers});
-  }
-}
-
-// Elements that a program accesses one by one; what lies between decides whether they are one
-// access.
-TEST(Nvptx, ConsecutiveElements_AreOneAccess) {
-  constexpr int64_t kThreads = 32, kElements = 2 * kThreads;
-  struct Case {
-    const char* name;
-    bool stores_between, other_index, barrier, joined;
-  };
-  for (const Case& c : {Case{"nothing between", false, false, false, true},
-                        Case{"a store behind the same index", true, false, false, true},
-                        Case{"a store behind another index", true, true, false, false},
-                        Case{"a barrier", false, false, true, false}}) {
-    SCOPED_TRACE(c.name);
-    ProgramBuilder b;
-    const ValueId out = b.Buffer(DType::kF32, 0, kElements),
-                  in = b.Buffer(DType::kF32, 1, kElements);
-    const ValueId thread = b.Special(Grid::kThread, kThreads);
-    const ValueId first = b.Times(thread, 2), second = b.Plus(first, b.Int(1));
-    const ValueId other = b.Plus(b.Int(kElements - 2), b.Times(thread, -2));
-    const ValueId x = b.Load(in, first);
-    if (c.stores_between) b.Store(in, c.other_index ? other : first, b.Const(DType::kF32, 5));
-    if (c.barrier) b.Barrier();
-    const ValueId y = b.Load(in, second);
-    b.Store(out, first, y);
-    if (c.barrier) b.Barrier();
-    b.Store(out, second, x);
-    const Program program = b.Take(2);
-    const auto compiled = Rendered(program);
-    ASSERT_TRUE(compiled.ok()) << compiled.status();
-    const bool loads = absl::StrContains(compiled->object, ".v2.b32 {");
-    EXPECT_EQ(loads, c.joined) << compiled->object;
-    EXPECT_EQ(absl::StrContains(compiled->object, "st.global.v2"), !c.barrier) << compiled->object;
-    // Threads store to each other's elements behind another index: in any order.
-    if (!c.other_index)
-      ExpectRunsAsInterpreted(program, {Floats(kElements, 0), Floats(kElements, 1)});
-  }
-}
-
-// A value that was loaded stays as it is when its element is stored to, in a loop's next pass, too.
-TEST(Nvptx, WhatWasLoadedOfPrivateMemory_DoesNotChange) {
-  constexpr int64_t kThreads = 32, kPasses = 5;
-  ProgramBuilder b;
-  const ValueId out = b.Buffer(DType::kF32, 0, 3 * kThreads),
-                in = b.Buffer(DType::kF32, 1, kThreads);
-  const ValueId thread = b.Special(Grid::kThread, kThreads);
-  const ValueId own = b.Alloc(Space::kPrivate, DType::kF32, 2);
-  b.Store(own, b.Int(0), b.Load(in, thread));
-  b.Store(own, b.Int(1), b.Const(DType::kF32, 3));
-  const ValueId before = b.Load(own, b.Int(0));
-  const ValueId pass = b.Loop(kPasses);
-  const ValueId zero = b.Load(own, b.Int(0)), one = b.Load(own, b.Int(1));
-  b.Store(own, b.Int(0), one);
-  b.Store(own, b.Int(1), b.Alu(Op::kAdd, DType::kF32, {zero, before}));
-  b.End(pass);
-  b.Store(out, b.Times(thread, 3), b.Load(own, b.Int(0)));
-  b.Store(out, b.Plus(b.Times(thread, 3), b.Int(1)), b.Load(own, b.Int(1)));
-  b.Store(out, b.Plus(b.Times(thread, 3), b.Int(2)), before);
-  ExpectRunsAsInterpreted(b.Take(2), {Floats(3 * kThreads, 0), Floats(kThreads, 1)});
-}
-
 TEST(Nvptx, EqualPrograms_GiveEqualBytes) {
   Graph g;
   const CompileOptions options{.target = CudaTarget("sm_90a", kMultiprocessors)};

@@ -223,6 +223,7 @@ PtxOperand PtxPrinter::Bitcast(const PtxOperand& value, DType from, DType to) {
     PtxOperand bits = Bits(value);
     if (IsFloat(to)) bits.kind = PtxOperand::Kind::kFloat;
     if (to == DType::kF32) bits.bits &= UINT32_MAX;
+    if (IsInt(to)) bits.bits = static_cast<uint64_t>(WrapTo(to, static_cast<int64_t>(bits.bits)));
     return bits;
   }
   PtxOperand bits = ToMemory(value, from);

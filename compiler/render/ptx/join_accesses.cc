@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/render/value_bounds.h"
 
 namespace outboard::render {
@@ -75,11 +76,17 @@ class Joiner {
       CloseAll();
   }
 
+  // Of several BUFFERs of one slot the first one.
+  ValueId MemoryOf(ValueId memory) {
+    if (at(memory).code != Code::kBuffer) return memory;
+    return buffers_.try_emplace(at(memory).imm[0], memory).first->second;
+  }
+
   void Access(ValueId n) {
     const Instruction& i = at(n);
     const bool stores = i.code == Code::kStore;
     const int lanes = stores ? at(i.src[2]).lanes : i.lanes;
-    Place place{i.src[0], i.src[1], 0, lanes};
+    Place place{MemoryOf(i.src[0]), i.src[1], 0, lanes};
     while (at(place.root).code == Code::kAlu && at(place.root).op == Op::kAdd &&
            at(at(place.root).src[1]).code == Code::kConst) {
       place.first += at(at(place.root).src[1]).imm[0];
@@ -95,21 +102,23 @@ class Joiner {
     const ValueId mask = i.src.size() < 4 ? -1 : i.src[stores ? 3 : 2];
     const ValueId otherwise = i.src.size() < 4 || stores ? -1 : i.src[3];
     bool joined = false;
+    Place moved = place;  // all that a store takes along to here
     for (size_t r = 0; r < open_.size();) {
       Run& run = open_[r];
       if (!joined && single && run.mask == mask && run.otherwise == otherwise &&
           run.stores == stores && Continues(run, place)) {
         run.members.push_back(n);
         ++run.place.count;
+        moved = run.place;
         joined = true;
       } else if (run.stores && run.place.Meets(place)) {
         Close(r);
         continue;
-      } else if (stores && !run.stores && run.place.memory == place.memory) {
-        run.stored.push_back(place);
       }
       ++r;
     }
+    for (Run& run : open_)
+      if (stores && !run.stores && run.place.memory == place.memory) run.stored.push_back(moved);
     if (joined || !single) return;
     const int64_t width = ByteWidth(at(place.memory).dtype);
     const int64_t most =
@@ -180,11 +189,11 @@ class Joiner {
     all.src[1] = New(all.src[1]);
     for (size_t s = 2; s < all.src.size(); ++s) all.src[s] = Lanes(run, s);
     const auto lanes = static_cast<int>(run.members.size());
+    all.lanes = lanes;
     if (run.stores) {
       Add(std::move(all));
       return;
     }
-    all.lanes = lanes;
     const DType dtype = all.dtype;
     const ValueId loaded = Add(std::move(all));
     for (int lane = 0; lane < lanes; ++lane)
@@ -194,6 +203,7 @@ class Joiner {
 
   const Program& in_;
   const std::vector<int64_t> divisors_;
+  absl::flat_hash_map<int64_t, ValueId> buffers_;  // by slot
   std::vector<Run> open_, runs_;
   Program out_;
   std::vector<ValueId> new_;

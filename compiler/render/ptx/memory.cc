@@ -135,9 +135,12 @@ void PtxPrinter::LoadLanes(ValueId load, int begin, int end, const PtxOperand& c
     for (int word = 0; word < words; ++word) {
       loaded.push_back(text_.New(width == 8 ? Width::k64 : Width::k32));
       if (condition.kind == PtxOperand::Kind::kNone) continue;
-      const int each = count / words;
-      text_.Set(width == 8 ? "mov.b64" : "mov.b32", loaded.back(),
-                {PackedWord(i.src[3], lane + word * each, each, dtype)});
+      const int each = count / words, first = lane + word * each;
+      // What is loaded alone is extended to a number; together with others it is bits.
+      const PtxOperand otherwise = each == 1 && IsInt(dtype)
+                                       ? Lane(i.src[3], first)
+                                       : PackedWord(i.src[3], first, each, dtype);
+      text_.Set(width == 8 ? "mov.b64" : "mov.b32", loaded.back(), {otherwise});
     }
     std::string type;
     if (count == 1 && width < kWordBytes) {

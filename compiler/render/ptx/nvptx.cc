@@ -68,9 +68,9 @@ class Renderer : public NvptxRenderer {
           "device ", target_.name, " has no room for ", out.tasks, " blocks of ", out.threads[0],
           " threads with ", out.shared_bytes, " bytes; a block may have ", kThreadsMax,
           " threads and ", shared_bytes_max, " bytes"));
-    OB_ASSIGN_OR_RETURN(
-        const std::string kernel,
-        PtxPrinter(JoinAccesses(program), target_, GridOf(program, columns_max_)).Run(symbol));
+    const program::Program joined = JoinAccesses(program);
+    OB_ASSIGN_OR_RETURN(const std::string kernel,
+                        PtxPrinter(joined, target_, GridOf(program, columns_max_)).Run(symbol));
     out.object = absl::StrCat(".version ", HasSmallProducts(program) ? kPtxOfSmallProducts : ptx_,
                               "\n.target ", target_.arch, "\n.address_size 64\n", kernel);
     return out;

@@ -1,0 +1,203 @@
+// What the printer of PTX decides by itself: quotients by constants, accesses that become one,
+// registers of private memory, where values are computed, widths of counters. Programs by hand, on
+// the PTX machine, against the interpreter of programs.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "compiler/program/program.h"
+#include "tests/compiler/nvptx_check.h"
+
+namespace outboard::test {
+namespace {
+
+using program::Code;
+using program::Grid;
+using program::Program;
+using program::ProgramBuilder;
+using program::Space;
+using program::ValueId;
+
+TEST(PtxPrinter, QuotientsByConstants) {
+  constexpr int64_t kThreads = 64;
+  for (const DType dtype : {DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32,
+                            DType::kU32, DType::kI64, DType::kU64}) {
+    const int width = ByteWidth(dtype);
+    const int64_t most = IntMax(dtype), least = IntMin(dtype);
+    std::vector<int64_t> divisors = {1, 2, 3, 5, 6, 7, 10, 12, 64, 100, 127, most - 1, most};
+    if (width > 1) divisors.insert(divisors.end(), {641, 1 << 14, 32767});
+    if (width > 2) divisors.insert(divisors.end(), {1 << 30, 715827883, most / 3});
+    std::string numbers(static_cast<size_t>(kThreads * width), '\0');
+    for (int64_t i = 0; i < kThreads; ++i) {
+      const int64_t divisor = divisors[static_cast<size_t>(i) % divisors.size()];
+      const int64_t number = i < 8    ? least + i
+                             : i < 16 ? most - (i - 8)
+                             : i < 24 ? i - 20
+                                      : divisor * (i - 40) + i % 3 - 1;
+      StoreInt(dtype, WrapTo(dtype, number), numbers.data() + i * width);
+    }
+    ProgramBuilder b;
+    const auto count = static_cast<int64_t>(2 * divisors.size());
+    const ValueId out = b.Buffer(dtype, 0, count * kThreads), in = b.Buffer(dtype, 1, kThreads);
+    const ValueId thread = b.Special(Grid::kThread, kThreads);
+    const ValueId x = b.Load(in, thread);
+    int64_t row = 0;
+    for (const int64_t divisor : divisors)
+      for (const Op op : {Op::kIDiv, Op::kMod}) {
+        const ValueId by = b.Add({.code = Code::kConst, .dtype = dtype, .imm = {divisor}});
+        b.Store(out, b.Plus(b.Int(row++ * kThreads), thread), b.Alu(op, dtype, {x, by}));
+      }
+    SCOPED_TRACE(std::string(Name(dtype)));
+    ExpectRunsAsInterpreted(
+        b.Take(2), {std::string(static_cast<size_t>(count * kThreads * width), '\0'), numbers});
+  }
+}
+
+// Elements that a program accesses one by one; what lies between decides whether they are one
+// access.
+TEST(PtxPrinter, ConsecutiveElements_AreOneAccess) {
+  constexpr int64_t kThreads = 32, kElements = 2 * kThreads;
+  struct Case {
+    const char* name;
+    bool stores_between, other_index, barrier, joined;
+  };
+  for (const Case& c : {Case{"nothing between", false, false, false, true},
+                        Case{"a store behind the same index", true, false, false, true},
+                        Case{"a store behind another index", true, true, false, false},
+                        Case{"a barrier", false, false, true, false}}) {
+    SCOPED_TRACE(c.name);
+    ProgramBuilder b;
+    const ValueId out = b.Buffer(DType::kF32, 0, kElements),
+                  in = b.Buffer(DType::kF32, 1, kElements);
+    const ValueId thread = b.Special(Grid::kThread, kThreads);
+    const ValueId first = b.Times(thread, 2), second = b.Plus(first, b.Int(1));
+    const ValueId other = b.Plus(b.Int(kElements - 2), b.Times(thread, -2));
+    const ValueId x = b.Load(in, first);
+    if (c.stores_between) b.Store(in, c.other_index ? other : first, b.Const(DType::kF32, 5));
+    if (c.barrier) b.Barrier();
+    const ValueId y = b.Load(in, second);
+    b.Store(out, first, y);
+    if (c.barrier) b.Barrier();
+    b.Store(out, second, x);
+    const Program program = b.Take(2);
+    const auto compiled = Rendered(program);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const bool loads = absl::StrContains(compiled->object, ".v2.b32 {");
+    EXPECT_EQ(loads, c.joined) << compiled->object;
+    EXPECT_EQ(absl::StrContains(compiled->object, "st.global.v2"), !c.barrier) << compiled->object;
+    // Threads store to each other's elements behind another index: in any order.
+    if (!c.other_index)
+      ExpectRunsAsInterpreted(program, {Floats(kElements, 0), Floats(kElements, 1)});
+  }
+}
+
+// A value that was loaded stays as it is when its element is stored to, in a loop's next pass, too.
+TEST(PtxPrinter, WhatWasLoadedOfPrivateMemory_DoesNotChange) {
+  constexpr int64_t kThreads = 32, kPasses = 5;
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(DType::kF32, 0, 3 * kThreads),
+                in = b.Buffer(DType::kF32, 1, kThreads);
+  const ValueId thread = b.Special(Grid::kThread, kThreads);
+  const ValueId own = b.Alloc(Space::kPrivate, DType::kF32, 2);
+  b.Store(own, b.Int(0), b.Load(in, thread));
+  b.Store(own, b.Int(1), b.Const(DType::kF32, 3));
+  const ValueId before = b.Load(own, b.Int(0));
+  const ValueId pass = b.Loop(kPasses);
+  const ValueId zero = b.Load(own, b.Int(0)), one = b.Load(own, b.Int(1));
+  b.Store(own, b.Int(0), one);
+  b.Store(own, b.Int(1), b.Alu(Op::kAdd, DType::kF32, {zero, before}));
+  b.End(pass);
+  b.Store(out, b.Times(thread, 3), b.Load(own, b.Int(0)));
+  b.Store(out, b.Plus(b.Times(thread, 3), b.Int(1)), b.Load(own, b.Int(1)));
+  b.Store(out, b.Plus(b.Times(thread, 3), b.Int(2)), before);
+  ExpectRunsAsInterpreted(b.Take(2), {Floats(3 * kThreads, 0), Floats(kThreads, 1)});
+}
+
+// Constants go through casts as numbers: bits that another type has may be below 0 in one and above
+// it in the other.
+TEST(PtxPrinter, Constants_KeepTheirNumbers) {
+  constexpr int64_t kThreads = 32;
+  ProgramBuilder b;
+  const ValueId thread = b.Special(Grid::kThread, kThreads);
+  const auto cast = [&](Code code, ValueId x, DType to, int lanes = 1) {
+    return b.Add({.code = code, .dtype = to, .lanes = lanes, .src = {x}});
+  };
+  std::vector<ValueId> numbers;  // of i64
+  const auto add = [&](ValueId x) { numbers.push_back(cast(Code::kCast, x, DType::kI64)); };
+  const auto integer = [&](DType dtype, int64_t value) {
+    return b.Add({.code = Code::kConst, .dtype = dtype, .imm = {value}});
+  };
+  add(cast(Code::kBitcast, integer(DType::kI32, -1), DType::kU32));
+  add(cast(Code::kBitcast, b.Const(DType::kF32, -1), DType::kU32));
+  add(cast(Code::kBitcast, integer(DType::kU32, 0xfffffff0), DType::kI32));
+  add(cast(Code::kBitcast, integer(DType::kI8, -3), DType::kU8));
+  add(cast(Code::kBitcast, integer(DType::kU16, 0xfff0), DType::kI16));
+  const ValueId two = b.Add({.code = Code::kLanes,
+                             .dtype = DType::kI32,
+                             .lanes = 2,
+                             .src = {integer(DType::kI32, -7), integer(DType::kI32, 9)}});
+  add(cast(Code::kBitcast, two, DType::kI64));
+  // What a lane has that loads nothing.
+  const ValueId odd = b.Alu(Op::kCmpNe, DType::kBool, {b.Modulo(thread, 2), b.Int(0)});
+  std::vector<std::string> bytes;
+  for (const DType dtype : {DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32})
+    for (const int64_t otherwise : {IntMin(dtype), IntMax(dtype), int64_t{1}}) {
+      const ValueId in = b.Buffer(dtype, static_cast<int>(bytes.size()) + 1, kThreads);
+      bytes.emplace_back(static_cast<size_t>(kThreads * ByteWidth(dtype)), '\x85');
+      add(b.Add({.code = Code::kLoad,
+                 .dtype = dtype,
+                 .src = {in, thread, odd, integer(dtype, otherwise)}}));
+    }
+  const auto count = static_cast<int64_t>(numbers.size());
+  const ValueId out = b.Buffer(DType::kI64, 0, count * kThreads);
+  for (int64_t n = 0; n < count; ++n)
+    b.Store(out, b.Plus(b.Int(n * kThreads), thread), numbers[static_cast<size_t>(n)]);
+  bytes.insert(bytes.begin(), std::string(static_cast<size_t>(count * kThreads * 8), '\0'));
+  ExpectRunsAsInterpreted(b.Take(static_cast<int>(bytes.size())), bytes);
+}
+
+// A loop of 2^31 passes counts in 64 bits.
+TEST(PtxPrinter, TheLongestLoops_CountInTheWidthOfTheirEnd) {
+  for (const int64_t extent : {(int64_t{1} << 31) - 1, int64_t{1} << 31}) {
+    ProgramBuilder b;
+    const ValueId out = b.Buffer(DType::kI64, 0, 1);
+    const ValueId pass = b.Loop(extent);
+    b.Store(out, b.Int(0), pass);
+    b.End(pass);
+    const auto compiled = Rendered(b.Take(1));
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(absl::StrContains(compiled->object, "setp.lt.s64"), extent > INT32_MAX)
+        << compiled->object;
+  }
+}
+
+// A value that is used first behind a loop, or in a branch alone, is computed there: of what its
+// sources were where it stood.
+TEST(PtxPrinter, ValuesThatAreComputedLater_AreOfTheirSourcesAsTheyWere) {
+  constexpr int64_t kThreads = 32, kPasses = 3;
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(DType::kF32, 0, 3 * kThreads),
+                in = b.Buffer(DType::kF32, 1, kThreads);
+  const ValueId thread = b.Special(Grid::kThread, kThreads);
+  const ValueId own = b.Alloc(Space::kPrivate, DType::kF32, 1);
+  b.Store(own, b.Int(0), b.Load(in, thread));
+  const ValueId twice =
+      b.Alu(Op::kAdd, DType::kF32, {b.Load(own, b.Int(0)), b.Load(own, b.Int(0))});
+  const ValueId pass = b.Loop(kPasses);
+  b.Store(own, b.Int(0),
+          b.Alu(Op::kMul, DType::kF32, {b.Load(own, b.Int(0)), b.Const(DType::kF32, 3)}));
+  b.End(pass);
+  const ValueId more = b.Alu(Op::kNeg, DType::kF32, {b.Load(own, b.Int(0))});
+  b.Store(own, b.Int(0), b.Const(DType::kF32, 7));
+  const ValueId branch = b.If(b.Less(thread, b.Int(20)));
+  b.Store(out, thread, more);
+  b.EndIf(branch);
+  b.Store(out, b.Plus(thread, b.Int(kThreads)), twice);
+  b.Store(out, b.Plus(thread, b.Int(2 * kThreads)), b.Load(own, b.Int(0)));
+  ExpectRunsAsInterpreted(b.Take(2), {Floats(3 * kThreads, 0), Floats(kThreads, 1)});
+}
+
+}  // namespace
+}  // namespace outboard::test
