@@ -45,8 +45,8 @@ struct CompileOptions {
 // Deterministic: equal kernels and options give equal bytes, in any process. Threads: pure.
 absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options = {});
 
-// Compiles one kernel after another as CompileKernel does, with one code generator: making that
-// costs about as much as compiling a small kernel. Threads: one.
+// Compiles one kernel after another as CompileKernel does, with one code generator: making LLVM's
+// costs about as much as compiling a small kernel; that of PTX nothing. Threads: one.
 class Compiler {
  public:
   explicit Compiler(CompileOptions options = {});
@@ -68,7 +68,8 @@ absl::StatusOr<Target> TargetOf(const CompileOptions& options = {});
 // Returns the LLVM IR generated for a kernel, before LLVM's passes; for people and tests.
 absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options = {});
 
-// Does the one-time initialisation that would otherwise delay the first compilation (about 20 ms).
+// Does the one-time initialisation of LLVM that would otherwise delay the first compilation (about
+// 20 ms). PTX needs none.
 void WarmUpCompiler();
 
 }  // namespace outboard

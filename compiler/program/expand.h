@@ -35,15 +35,17 @@ struct PassResult {
   Program program;
 };
 
-// Expands the loops of `plan`; its tasks become blocks of one thread. What stands before the
-// block's number depends on none and stores to no buffer.
+// Expands the loops of `plan`: its tasks become blocks, of one thread, or with `plan.blocks` of the
+// threads that its Opts say (optimize/threads). What stands before the block's number depends on
+// none and stores to no buffer.
 // Errors: RESOURCE_EXHAUSTED  too many instructions
 //         INTERNAL            a pass has made a program that spec.h refuses, or that cannot be
 //                             shown to store within its buffers
 // Appends the result of each pass to `passes`, unless that is null.
 absl::StatusOr<Program> ExpandPlan(const codegen::LoopNest& kernel, const codegen::LoopPlan& plan,
                                    std::vector<PassResult>* passes = nullptr);
-// Expands to blocks of threads, each of which runs plain loops. Errors: as above.
+// Expands a kernel without Opts to blocks of threads, each of which runs plain loops. Errors: as
+// above.
 absl::StatusOr<Program> ExpandThreads(const codegen::LoopNest& kernel, const ThreadMapping& mapping,
                                       std::vector<PassResult>* passes = nullptr);
 // Expands a product of matrices to blocks of threads with matrix units. Errors: as above.

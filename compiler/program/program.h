@@ -91,8 +91,8 @@
 //   PROXYFENCE                         copies of boxes and WGMMAs, which the thread or who waits
 //                                      for it begins later, see its stores to shared memory
 //   WARPSYNC                           a BARRIER for the threads of a warp
-//   CLUSTERSYNC                        a BARRIER for the threads of all blocks of the cluster, each
-//                                      warpgroup of which may get to another one
+//   CLUSTERSYNC                        a BARRIER for the threads of all blocks of the cluster, whose
+//                                      warpgroups may stand at different CLUSTERSYNCs
 //   CLUSTERLOAD (shared, index, rank)  consecutive elements of that block's memory
 //   WGFENCE  (registers ...)           before the first WGMMA, and after any other access to its
 //                                      accumulators or to an a in registers

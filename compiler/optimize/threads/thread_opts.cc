@@ -351,8 +351,8 @@ class ThreadChooser {
           std::bit_ceil(static_cast<uint64_t>(DivideUp(steps * lanes, kRowValuesMax)));
       const int64_t most = LongRowThreads(along);
       int64_t blocks = DivideUp(more, most);
-      // All registers of 1,024 threads that hold a row, and a border: twice as many blocks of half
-      // of them.
+      // Where all values that a thread of 1,024 may keep are taken and the last step is not
+      // everybody's: twice as many blocks of half the threads.
       if (blocks > 1 && most == BlockThreadsMax(target_) && steps % more != 0 &&
           DivideUp(steps, more) * lanes == kRowValuesMax && 2 * blocks <= cluster_max_)
         blocks *= 2;

@@ -1,5 +1,5 @@
 // Loops and branches of a program as LLVM's basic blocks: what the printers for all processors have
-// in common. Values, memories and masks differ too much to be shared (docs/decisions/068-nvptx.md).
+// in common. Values, memories and masks differ too much to be shared.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>

@@ -139,6 +139,8 @@ PtxOperand PtxPrinter::Shift(Op op, const PtxOperand& a, const PtxOperand& b, DT
     if (amount.IsConstant()) {
       amount = Integer(std::min<uint64_t>(amount.bits, kBits) & UINT32_MAX);
     } else {
+      // By an integer instruction in any case: where a float instruction wrote the register of an
+      // amount, ptxas 13.0 converts it as a float.
       amount = text_.Value("min.u64", width, {amount, Integer(kBits, width)});
       amount = text_.Value("cvt.u32.u64", Width::k32, {amount});
     }
