@@ -91,7 +91,7 @@
 //   PROXYFENCE                         copies of boxes and WGMMAs, which the thread or who waits
 //                                      for it begins later, see its stores to shared memory
 //   WARPSYNC                           a BARRIER for the threads of a warp
-//   CLUSTERSYNC                        a BARRIER for the threads of all blocks of the cluster, whose
+//   CLUSTERSYNC                        a BARRIER for all threads of the cluster's blocks, whose
 //                                      warpgroups may stand at different CLUSTERSYNCs
 //   CLUSTERLOAD (shared, index, rank)  consecutive elements of that block's memory
 //   WGFENCE  (registers ...)           before the first WGMMA, and after any other access to its
