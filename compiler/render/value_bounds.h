@@ -9,6 +9,7 @@
 
 namespace outboard::render {
 
+// The least and the greatest value.
 struct ValueBounds {
   int64_t min = INT64_MIN;
   int64_t max = INT64_MAX;

@@ -20,7 +20,11 @@ int64_t KnownSpill(const std::string& kernel) {
   if (absl::StartsWith(kernel, "attention_f16_128_gradients 2 ")) return 24;
   // By mma.sync, which is what sm_80, sm_89 and sm_90 have for heads of 256.
   if (absl::StartsWith(kernel, "attention_f16_256_causal_gradients 1 ")) return 56;
-  if (absl::StartsWith(kernel, "attention_f16_256_gradients 1 ")) return 40;
+  if (absl::StartsWith(kernel, "attention_f16_256_gradients 1 ")) return 64;
+  // On sm_90 and on sm_89 alone.
+  if (absl::StartsWith(kernel, "attention_f16_128_causal_gradients 1 ")) return 32;
+  if (absl::StartsWith(kernel, "matmul_f32_nn 0 ")) return 32;
+  if (absl::StartsWith(kernel, "matmul_f32_tt 0 ")) return 32;
   if (absl::StartsWith(kernel, "conv_64_64_3_1 0 ")) return 64;
   return 0;
 }

@@ -129,7 +129,7 @@ TEST(DecodeParts, KeysOfAFixedNumber) {
   CheckLengths({.keys = 1000}, {0});
 }
 
-// A sum of no keys is 0, which a quotient of two such sums is not: where a VAR may be 0 there are no
+// A sum of no keys is 0, which a quotient of two such sums is not: a VAR that may be 0 has no
 // parts.
 TEST(DecodeParts, NoPartsOfNoKeys) {
   Decoded d{.length_least = 0};

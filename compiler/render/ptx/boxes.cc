@@ -25,7 +25,7 @@ PtxOperand PtxPrinter::ClusterAddress(const Address& own, ValueId rank) {
 
 PtxPrinter::Values PtxPrinter::LoadOfCluster(ValueId n) {
   const Instruction& i = at(n);
-  const PtxOperand there = ClusterAddress(AddressOf(i.src[0], i.src[1]), i.src[2]);
+  const PtxOperand there = ClusterAddress(AccessAddress(i.src[0], i.src[1]), i.src[2]);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) out.push_back(text_.New(Width::k32));
   if (i.lanes == 1) {

@@ -41,7 +41,8 @@ void PtxPrinter::Copy(ValueId n) {
 // instruction is told how many bytes to read; it fills the rest with zeros.
 void PtxPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
   const Instruction& i = at(n);
-  const Address to = i.imm[2] != 0 ? SwizzledTarget(n, lane) : AddressOf(i.src[0], i.src[1], lane);
+  const Address to =
+      i.imm[2] != 0 ? SwizzledTarget(n, lane) : AccessAddress(i.src[0], i.src[1], lane);
   const Address from = AddressOf(i.src[2], i.src[3], lane);
   const char* const op = bytes == kAccessBytesMax ? "cp.async.cg" : "cp.async.ca";
   if (i.src.size() < 5) return text_.Line(op, ".shared.global ", to, ", ", from, ", ", bytes);
@@ -55,7 +56,8 @@ void PtxPrinter::CopyAtOnce(ValueId n, int lane) {
   const ValueId buffer = i.src[2];
   const int bits = 8 * ByteWidth(at(buffer).dtype);
   const bool is_read_only = !written_[static_cast<size_t>(at(buffer).imm[0])];
-  const Address to = i.imm[2] != 0 ? SwizzledTarget(n, lane) : AddressOf(i.src[0], i.src[1], lane);
+  const Address to =
+      i.imm[2] != 0 ? SwizzledTarget(n, lane) : AccessAddress(i.src[0], i.src[1], lane);
   const Address from = AddressOf(buffer, i.src[3], lane);
   const PtxOperand value = text_.New(Width::k32);
   PtxOperand condition;

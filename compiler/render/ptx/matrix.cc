@@ -109,7 +109,7 @@ PtxPrinter::Values PtxPrinter::NarrowToPairs(ValueId n) {
 PtxPrinter::Values PtxPrinter::LoadMatrices(ValueId n) {
   const Instruction& i = at(n);
   const Address address =
-      i.imm[0] == 2 ? SwizzledAddress(i.src[0], i.src[1], 0) : AddressOf(i.src[0], i.src[1]);
+      i.imm[0] == 2 ? SwizzledAddress(i.src[0], i.src[1], 0) : AccessAddress(i.src[0], i.src[1]);
   Values registers;
   for (int matrix = 0; matrix < kMatrices; ++matrix) registers.push_back(text_.New(Width::k32));
   text_.Line("ldmatrix.sync.aligned.m8n8.x4", i.imm[0] == 1 ? ".trans" : "", ".shared.b16 ",

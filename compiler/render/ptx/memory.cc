@@ -71,6 +71,13 @@ Address PtxPrinter::AddressOf(ValueId memory, ValueId index, int lane) {
   return NearAddress(memory, first, address);
 }
 
+Address PtxPrinter::AccessAddress(ValueId memory, ValueId index, int lane) {
+  const Address address = AddressOf(memory, index, lane);
+  const bool may_begin_before = bounds_[static_cast<size_t>(WithoutConstants(index).first)].min < 0;
+  if (at(memory).code == Code::kBuffer || !may_begin_before) return address;
+  return {Plain(address), 0};
+}
+
 PtxOperand PtxPrinter::Plain(const Address& address) {
   if (address.offset == 0) return InRegister(address.base);
   const Width width = address.base.width;
@@ -129,7 +136,7 @@ void PtxPrinter::LoadLanes(ValueId load, int begin, int end, const PtxOperand& c
   const char* const space = read_only ? "ld.global.nc." : is_buffer ? "ld.global." : "ld.shared.";
   for (int lane = begin; lane < end;) {
     const int count = Together(memory, index, lane, end);
-    const Address address = AddressOf(memory, index, lane);
+    const Address address = AccessAddress(memory, index, lane);
     const int words = std::max(1, count * width / (width == 8 ? 8 : kWordBytes));
     Values loaded;
     for (int word = 0; word < words; ++word) {
@@ -243,7 +250,7 @@ void PtxPrinter::StoreLanes(const Instruction& store, int begin, int end,
       stored.push_back(PackedWord(value, lane + word * each, each, dtype));
     const int bits = width == 8 ? 64 : 8 * std::min(kWordBytes, count * width);
     const Address address =
-        swizzled ? SwizzledAddress(memory, index, lane) : AddressOf(memory, index, lane);
+        swizzled ? SwizzledAddress(memory, index, lane) : AccessAddress(memory, index, lane);
     text_.GuardedLine(condition, space, words == 1 ? "" : absl::StrCat("v", words, "."),
                       bits < 32 ? "u" : "b", bits, " ", address, ", ",
                       words == 1 ? Joined(stored[0]) : ListOf(stored));

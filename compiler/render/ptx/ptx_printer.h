@@ -130,6 +130,9 @@ class PtxPrinter {
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
   // Of an element: `lane` elements behind the index if that is a scalar.
   Address AddressOf(ValueId memory, ValueId index, int lane = 0);
+  // The same for a load or store. A register of 32 bits does not hold what lies before the block's
+  // memory, so no such address begins there, even if an offset leads back.
+  Address AccessAddress(ValueId memory, ValueId index, int lane = 0);
   Address BaseOf(ValueId memory) const;
   // `index` elements of so many bytes behind `base`.
   Address Behind(const Address& base, const PtxOperand& index, int64_t bytes, bool is_signed);
