@@ -191,12 +191,15 @@ absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOpt
   return out;
 }
 
-// By the renderer of one of the kinds of GPUs.
-using Render = absl::FunctionRef<absl::StatusOr<CompiledKernel>(const program::Program&)>;
+// A renderer of one of the kinds of GPUs. Sets `text` to what it writes on the way, if anything:
+// LLVM IR.
+using Render = absl::FunctionRef<absl::StatusOr<CompiledKernel>(const program::Program& program,
+                                                                std::string* text)>;
 absl::StatusOr<CompiledKernel> CompileForGpu(const UOp* sink, const CompileOptions& options,
                                              Render render_program) {
   OB_ASSIGN_OR_RETURN(Lowered lowered, MakeProgram(sink, options));
-  const auto render = [&] { return render_program(lowered.program); };
+  std::string text;
+  const auto render = [&] { return render_program(lowered.program, &text); };
   absl::StatusOr<CompiledKernel> rendered = render();
   // Our own choice may need more registers than we counted; the plain threads that come last need
   // few.
@@ -221,7 +224,8 @@ absl::StatusOr<CompiledKernel> CompileForGpu(const UOp* sink, const CompileOptio
   out.bytes = lowered.bytes * out.copies;
   if (options.dump) {
     const bool is_text = out.form == CompiledKernel::Form::kPtx;
-    std::fprintf(stderr, "%s%s\n", lowered.dump.c_str(), is_text ? out.object.c_str() : "");
+    std::fprintf(stderr, "%s%s%s\n", lowered.dump.c_str(), text.c_str(),
+                 is_text ? out.object.c_str() : "");
   }
   return out;
 }
@@ -269,18 +273,14 @@ absl::StatusOr<CompiledKernel> Compiler::Compile(const UOp* sink) {
     case TargetKind::kOpenCl: return CompileToOpenCl(sink, options_);
     case TargetKind::kCuda:
       OB_RETURN_IF_ERROR(generator_->nvptx.status());
-      return CompileForGpu(sink, options_, [&](const program::Program& program) {
+      return CompileForGpu(sink, options_, [&](const program::Program& program, std::string*) {
         return (*generator_->nvptx)->Render(program, kSymbol);
       });
     case TargetKind::kAmd:
       OB_RETURN_IF_ERROR(generator_->amdgpu.status());
-      return CompileForGpu(sink, options_, [&](const program::Program& program) {
-        std::string ir;
-        auto rendered =
-            (*generator_->amdgpu)
-                ->Render(program, kSymbol, options_.no_opt, options_.dump ? &ir : nullptr);
-        std::fputs(ir.c_str(), stderr);
-        return rendered;
+      return CompileForGpu(sink, options_, [&](const program::Program& program, std::string* text) {
+        return (*generator_->amdgpu)
+            ->Render(program, kSymbol, options_.no_opt, options_.dump ? text : nullptr);
       });
     case TargetKind::kCpu: break;
   }

@@ -19,20 +19,6 @@
 namespace outboard::codegen {
 namespace {
 
-// What masks leave visible whatever VARs are. Steps that VARs hide are left out on GPUs alone
-// (compiler/program/online): no test reaches a processor's kernel that could do it.
-VisibleSteps WithoutVars(VisibleSteps visible, const LoopNest& kernel) {
-  const auto of_vars = [](const RowForm& form) {
-    return !form.scalars.empty() || form.divisor != 1;
-  };
-  std::erase_if(visible.first, of_vars);
-  std::erase_if(visible.last, of_vars);
-  if ((visible.first.empty() && visible.last.empty()) ||
-      (visible.range >= 0 && kernel.ranges[visible.range].end() != nullptr))
-    return {};
-  return visible;
-}
-
 bool In(RangeSet set, int range) { return set >> range & 1; }
 
 class Applier {
@@ -419,7 +405,8 @@ absl::Status Applier::Finish() {
   }
   OB_RETURN_IF_ERROR(CheckRowsInPlace(kernel_, plan_));
   if (plan_.online.range >= 0) OB_RETURN_IF_ERROR(CheckOnline());
-  if (!plan_.panels.empty()) plan_.visible = WithoutVars(VisibleStepsOf(kernel_, plan_), kernel_);
+  if (!plan_.panels.empty())
+    plan_.visible = VisibleStepsOf(kernel_, plan_, VarsOfSteps::kHideNothing);
   return absl::OkStatus();
 }
 

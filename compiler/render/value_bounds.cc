@@ -87,6 +87,41 @@ std::vector<ValueBounds> BoundsOf(const program::Program& program) {
   return known;
 }
 
+bool FitsIn32Bits(const Instruction& instruction, const ValueBounds& bounds) {
+  return instruction.dtype == DType::kI64 && bounds.min >= INT32_MIN && bounds.max <= INT32_MAX;
+}
+
+bool IsComputedIn32Bits(const program::Program& program, const std::vector<ValueBounds>& bounds,
+                        program::ValueId n) {
+  const auto at = [&](program::ValueId v) -> const Instruction& {
+    return program.code[static_cast<size_t>(v)];
+  };
+  const auto fits = [&](program::ValueId v) {
+    return FitsIn32Bits(at(v), bounds[static_cast<size_t>(v)]);
+  };
+  const Instruction& i = at(n);
+  switch (i.op) {
+    case Op::kAdd:
+    case Op::kMul:
+    case Op::kNeg:
+    case Op::kMax:
+    case Op::kWhere:
+    case Op::kIDiv:
+    case Op::kMod:
+    case Op::kAnd:
+    case Op::kShr:
+      if (!fits(n)) return false;
+      break;
+    case Op::kCmpLt:
+    case Op::kCmpEq:
+    case Op::kCmpNe: break;
+    default: return false;
+  }
+  return at(i.src.back()).dtype == DType::kI64 &&
+         std::ranges::all_of(i.src,
+                             [&](program::ValueId s) { return IsBool(at(s).dtype) || fits(s); });
+}
+
 std::vector<int64_t> DivisorsOf(const program::Program& program) {
   std::vector<int64_t> known(program.code.size(), 1);
   for (size_t n = 0; n < known.size(); ++n) {

@@ -1,7 +1,6 @@
 #include "compiler/schedule/schedule.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -255,28 +254,42 @@ const UOp* WithDistinctResults(Graph& graph, const UOp* sink) {
   return graph.MakeChecked(Op::kSink, DType::kVoid, results);
 }
 
-// With `keys_in_parts`, attention of few queries is divided by its keys (keys/key_parts.h); nothing
-// where there is none.
-absl::StatusOr<std::optional<CutGraph>> Prepared(Graph& graph, const UOp* sink,
-                                                 const Target& target,
-                                                 const PartsOfSum& parts_of_sum,
-                                                 bool keys_in_parts) {
+// Sums of few results in parts, and what else kernels are not lowered from.
+absl::StatusOr<CutGraph> WithSumsInParts(Graph& graph, CutGraph cut, const Target& target,
+                                         const PartsOfSum& parts_of_sum, bool keys_in_parts) {
+  OB_ASSIGN_OR_RETURN(
+      cut.sink, SplitReductions(graph, cut.sink, target, parts_of_sum, keys_in_parts));
+  OB_ASSIGN_OR_RETURN(cut, WithoutCopies(graph, std::move(cut)));
+  cut.sink = WithDistinctResults(graph, cut.sink);
+  return cut;
+}
+
+// A graph on its way to kernels.
+struct Prepared {
+  CutGraph whole;               // before any sum is in parts
+  CutGraph cut;                 // what is lowered
+  bool keys_in_parts = false;  // whether attention of few queries is divided there
+};
+
+// `divides_keys`: by keys/key_parts.h, where there is such attention.
+absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const UOp* sink, const Target& target,
+                                      const PartsOfSum& parts_of_sum, bool divides_keys) {
   RecordedPass pass("prepare", {}, sink);
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink));
   OB_ASSIGN_OR_RETURN(prepared, LowerCollectives(graph, prepared));
-  OB_ASSIGN_OR_RETURN(CutGraph cut, CutAtTransfers(graph, prepared));
-  cut.sink = Simplify(graph, cut.sink);
-  if (keys_in_parts) {
-    const UOp* const before = cut.sink;
-    OB_ASSIGN_OR_RETURN(cut.sink, DivideKeys(graph, cut.sink, target));
-    if (cut.sink == before) return std::nullopt;
-    cut.sink = Simplify(graph, cut.sink);
+  Prepared out;
+  OB_ASSIGN_OR_RETURN(out.whole, CutAtTransfers(graph, prepared));
+  out.whole.sink = Simplify(graph, out.whole.sink);
+  out.cut = out.whole;
+  if (divides_keys) {
+    OB_ASSIGN_OR_RETURN(const UOp* const divided, DivideKeys(graph, out.whole.sink, target));
+    out.keys_in_parts = divided != out.whole.sink;
+    if (out.keys_in_parts) out.cut.sink = Simplify(graph, divided);
   }
-  OB_ASSIGN_OR_RETURN(cut.sink, SplitReductions(graph, cut.sink, target, parts_of_sum,
-                                                keys_in_parts));
-  OB_ASSIGN_OR_RETURN(cut, WithoutCopies(graph, std::move(cut)));
-  cut.sink = pass.Made(WithDistinctResults(graph, cut.sink));
-  return std::optional<CutGraph>(std::move(cut));
+  OB_ASSIGN_OR_RETURN(out.cut, WithSumsInParts(graph, std::move(out.cut), target, parts_of_sum,
+                                               out.keys_in_parts));
+  pass.Made(out.cut.sink);
+  return out;
 }
 
 absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choice& choice) {
@@ -380,25 +393,28 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
         schedule.kernels.begin(), schedule.kernels.end(),
         [&](const ScheduledKernel& kernel) { return options.computes_scores(kernel.ast); });
   };
-  if (options.computes_scores != nullptr && options.scores != ScorePolicy::kKeep) {
-    OB_ASSIGN_OR_RETURN(const std::optional<CutGraph> in_parts,
-                        Prepared(graph, sink, target, parts_of_sum, /*keys_in_parts=*/true));
-    if (in_parts) {
-      const auto scores = FindScores(in_parts->sink, options.scores, target, /*few_rows=*/true);
-      if (KeepsNoScoresOfParts(in_parts->sink, scores)) {
-        OB_ASSIGN_OR_RETURN(Schedule schedule, ScheduleWithout(graph, *in_parts, tf32, target,
-                                                               donated, options, scores));
-        if (computes(schedule)) return schedule;
-      }
+  OB_ASSIGN_OR_RETURN(
+      Prepared prepared,
+      PreparedFrom(graph, sink, target, parts_of_sum,
+                   options.computes_scores != nullptr && options.scores != ScorePolicy::kKeep));
+  if (prepared.keys_in_parts) {
+    const auto scores = FindScores(prepared.cut.sink, options.scores, target, /*few_rows=*/true);
+    if (KeepsNoScoresOfParts(prepared.cut.sink, scores)) {
+      OB_ASSIGN_OR_RETURN(Schedule schedule, ScheduleWithout(graph, prepared.cut, tf32, target,
+                                                             donated, options, scores));
+      if (computes(schedule)) return schedule;
     }
+    RecordedPass whole("prepare", {}, prepared.whole.sink);
+    OB_ASSIGN_OR_RETURN(prepared.cut, WithSumsInParts(graph, std::move(prepared.whole), target,
+                                                      parts_of_sum, /*keys_in_parts=*/false));
+    whole.Made(prepared.cut.sink);
   }
-  OB_ASSIGN_OR_RETURN(const std::optional<CutGraph> cut,
-                      Prepared(graph, sink, target, parts_of_sum, /*keys_in_parts=*/false));
-  const auto scores = FindScores(cut->sink, options.scores, target);
+  const CutGraph& cut = prepared.cut;
+  const auto scores = FindScores(cut.sink, options.scores, target);
   OB_ASSIGN_OR_RETURN(Schedule schedule,
-                      ScheduleWithout(graph, *cut, tf32, target, donated, options, scores));
+                      ScheduleWithout(graph, cut, tf32, target, donated, options, scores));
   if (scores.empty() || options.computes_scores == nullptr || computes(schedule)) return schedule;
-  return ScheduleWithout(graph, *cut, tf32, target, donated, options, {});
+  return ScheduleWithout(graph, cut, tf32, target, donated, options, {});
 }
 
 namespace {

@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
-#include "client/examples/gpt.h"
 #include "compiler/compile.h"
 #include "compiler/copies.h"
 #include "compiler/ir/encoding.h"
@@ -47,20 +46,8 @@ double ProcessorMs() {
   return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
 }
 
-// Radford et al., 2019: 124 million parameters. A step of 8 passages of 1,024 tokens.
 const test::Program& Gpt2Step() {
-  static const test::Program program = {"gpt2_124m_step", [](test::Size) {
-                                          const Tensor text =
-                                              Tensor::zeros({1'000'000}, DType::kI32).state_();
-                                          examples::GptTrainer trainer(text,
-                                                                       {.vocabulary = 50257,
-                                                                        .layers = 12,
-                                                                        .width = 768,
-                                                                        .heads = 12,
-                                                                        .context = 1024},
-                                                                       /*batch=*/8);
-                                          trainer.Step();
-                                        }};
+  static const test::Program program = test::Gpt2Step("gpt2_124m_step");
   return program;
 }
 

@@ -1,6 +1,6 @@
 // Writes the PTX of every distinct kernel of some programs to a folder, one file each, so that two
 // versions of the renderer can be compared by what NVIDIA's assembler makes of their texts:
-//   gpu_kernel_texts FOLDER ARCH [PROGRAM ...]
+//   gpu_kernel_texts FOLDER ARCH PROGRAM ...
 // Programs: gpt2_f32, gpt2_bf16 (a training step of GPT-2 124M, 8 x 1,024), mnist, golden, matrix.
 #include <cstdio>
 #include <filesystem>
@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
-#include "client/examples/gpt.h"
 #include "compiler/compile.h"
 #include "compiler/copies.h"
 #include "compiler/ir/encoding.h"
@@ -29,29 +28,7 @@ namespace {
 constexpr int kMultiprocessors = 132;  // of an H100
 
 GpuProgram Recorded(const test::Program& program) {
-  return {program.name, [&program](Graph& graph) {
-            SentProgram sent;
-            sent.sink = test::RecordProgram(graph, program, test::Size::kReal, &sent.donated);
-            return sent;
-          }};
-}
-
-// Radford et al., 2019: 124 million parameters.
-GpuProgram Gpt2Step(const std::string& name, DType products) {
-  return {name, [name, products](Graph& graph) {
-            const test::Program program = {name, [products](test::Size) {
-                                             const Tensor text =
-                                                 Tensor::zeros({1'000'000}, DType::kI32).state_();
-                                             examples::GptTrainer trainer(text,
-                                                                          {.vocabulary = 50257,
-                                                                           .layers = 12,
-                                                                           .width = 768,
-                                                                           .heads = 12,
-                                                                           .context = 1024,
-                                                                           .products = products},
-                                                                          /*batch=*/8);
-                                             trainer.Step();
-                                           }};
+  return {program.name, [program](Graph& graph) {
             SentProgram sent;
             sent.sink = test::RecordProgram(graph, program, test::Size::kReal, &sent.donated);
             return sent;
@@ -59,8 +36,8 @@ GpuProgram Gpt2Step(const std::string& name, DType products) {
 }
 
 std::vector<GpuProgram> Named(const std::string& name) {
-  if (name == "gpt2_f32") return {Gpt2Step(name, DType::kF32)};
-  if (name == "gpt2_bf16") return {Gpt2Step(name, DType::kBF16)};
+  if (name == "gpt2_f32") return {Recorded(test::Gpt2Step(name))};
+  if (name == "gpt2_bf16") return {Recorded(test::Gpt2Step(name, DType::kBF16))};
   if (name == "golden") return GoldenPrograms();
   if (name == "matrix") return MatrixPrograms();
   std::vector<GpuProgram> programs;

@@ -15,6 +15,7 @@
 #include "compiler/render/ptx/nvptx.h"
 #include "compiler/schedule/launches/group.h"
 #include "compiler/schedule/launches/slots.h"
+#include "tests/compiler/copies_check.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_check.h"
@@ -40,22 +41,7 @@ void ExpectEachCopy(const UOp* sink, int copies, const std::string& arch, uint32
   ASSERT_EQ(kernel->copies, copies);
   EXPECT_EQ(kernel->blocks[2], copies);
   EXPECT_FALSE(absl::StrContains(kernel->object, ".local")) << kernel->object;
-  Buffers all;
-  std::vector<Buffers> want;
-  for (int copy = 0; copy < copies; ++copy) {
-    want.push_back(RandomBuffers(sink, seed + 100 * static_cast<uint32_t>(copy)));
-    want.back().resize(static_cast<size_t>(kernel->buffer_count));
-    all.insert(all.end(), want.back().begin(), want.back().end());
-    ASSERT_EQ(WalkKernel(sink, want.back()), absl::OkStatus());
-  }
-  const absl::Status ran = RunOnPtxMachine(*kernel, all, {}, seed);
-  ASSERT_TRUE(ran.ok()) << ran << kernel->object;
-  for (int copy = 0; copy < copies; ++copy) {
-    SCOPED_TRACE(absl::StrCat("copy ", copy));
-    const auto begin = all.begin() + copy * kernel->buffer_count;
-    ExpectClose(sink, Buffers(begin, begin + kernel->buffer_count), want[static_cast<size_t>(copy)],
-                kTolerance);
-  }
+  ExpectEachCopyIsTheWalk(sink, *kernel, seed, kTolerance);
 }
 
 // A step of an optimiser: the sum of a gradient over rows, then two buffers renewed in place.

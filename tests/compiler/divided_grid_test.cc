@@ -16,6 +16,7 @@
 #include "compiler/program/program.h"
 #include "compiler/render/launch_shape.h"
 #include "compiler/render/ptx/nvptx.h"
+#include "tests/compiler/copies_check.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_check.h"
@@ -77,21 +78,8 @@ void ExpectIsTheWalk(const UOp* sink, int64_t columns_max, int copies, const std
   ASSERT_LE(kernel->blocks[0], columns_max);
   ASSERT_GE(BlocksOf(*kernel) * copies, kernel->tasks);
   ASSERT_EQ(kernel->blocks[2], copies);
-  Buffers all;
-  std::vector<Buffers> want;
-  for (int copy = 0; copy < copies; ++copy) {
-    want.push_back(RandomBuffers(sink, seed + 100 * static_cast<uint32_t>(copy)));
-    want.back().resize(static_cast<size_t>(kernel->buffer_count));
-    all.insert(all.end(), want.back().begin(), want.back().end());
-    ASSERT_EQ(WalkKernel(sink, want.back()), absl::OkStatus());
-  }
-  const absl::Status ran = RunOnPtxMachine(*kernel, all, {}, seed);
-  ASSERT_TRUE(ran.ok()) << ran << kernel->object;
-  for (int copy = 0; copy < copies; ++copy) {
-    const auto begin = all.begin() + copy * kernel->buffer_count;
-    ExpectClose(sink, Buffers(begin, begin + kernel->buffer_count), want[static_cast<size_t>(copy)],
-                kTolerance);
-  }
+  ASSERT_EQ(kernel->copies, copies);
+  ExpectEachCopyIsTheWalk(sink, *kernel, seed, kTolerance);
 }
 
 TEST(DividedGrid, OfRandomKernels_IsTheWalk) {

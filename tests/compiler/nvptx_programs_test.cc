@@ -12,7 +12,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "base/check.h"
-#include "client/examples/gpt.h"
 #include "compiler/compile.h"
 #include "compiler/optimize/opt.h"
 #include "compiler/schedule/schedule.h"
@@ -91,18 +90,14 @@ TEST(NvptxLogits, OfALargeVocabularyAreReadByClusters) {
   const std::string ptxas = FindPtxas();
   for (const DType products : {DType::kF32, DType::kBF16}) {
     SCOPED_TRACE(Name(products));
-    const Program program = {"gpt_step", [=](Size) {
-                               const Tensor text = Tensor::zeros({1000}, DType::kU8).state_();
-                               examples::GptTrainer trainer(text,
-                                                            {.vocabulary = kVocabulary,
-                                                             .layers = 1,
-                                                             .width = 32,
-                                                             .heads = 2,
-                                                             .context = kContext,
-                                                             .products = products},
-                                                            kBatch);
-                               trainer.Step();
-                             }};
+    const Program program = GptStep("gpt_step",
+                                    {.vocabulary = kVocabulary,
+                                     .layers = 1,
+                                     .width = 32,
+                                     .heads = 2,
+                                     .context = kContext,
+                                     .products = products},
+                                    kBatch);
     Graph g;
     std::vector<int64_t> donated;
     const UOp* const sink = RecordProgram(g, program, Size::kReal, &donated);

@@ -14,7 +14,6 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "base/check.h"
-#include "client/examples/gpt.h"
 #include "compiler/compile.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/row_sums.h"
@@ -31,21 +30,6 @@ namespace {
 
 constexpr int kMultiprocessors = 132;  // of an H100
 constexpr double kMegabyte = 1e6;
-
-Program Step(int64_t layers, DType products) {
-  return {"gpt2_step", [=](Size) {
-            const Tensor text = Tensor::zeros({1'000'000}, DType::kI32).state_();
-            examples::GptTrainer trainer(text,
-                                         {.vocabulary = 50257,
-                                          .layers = layers,
-                                          .width = 768,
-                                          .heads = 12,
-                                          .context = 1024,
-                                          .products = products},
-                                         /*batch=*/8);
-            trainer.Step();
-          }};
-}
 
 schedule::Schedule ScheduleOf(Graph& g, const UOp* sink, std::span<const int64_t> donated,
                               bool divides, schedule::OverwritePolicy overwrites) {
@@ -221,8 +205,8 @@ int main(int argc, char** argv) {
     for (const auto& way : ways) {
       Graph recorded, g;
       std::vector<int64_t> donated;
-      const UOp* const sink = test::RecordProgram(recorded, test::Step(layers, products),
-                                                  test::Size::kReal, &donated);
+      const UOp* const sink = test::RecordProgram(
+          recorded, test::Gpt2Step("gpt2_step", products, layers), test::Size::kReal, &donated);
       const schedule::Schedule schedule =
           test::ScheduleOf(g, sink, donated, way.divides, way.overwrites);
       test::Print(way.name, schedule);

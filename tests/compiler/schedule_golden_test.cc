@@ -9,7 +9,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
-#include "client/examples/gpt.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/schedule/schedule.h"
@@ -137,18 +136,14 @@ TEST(ScheduleGolden, OneArrayOfLogits) {
   constexpr int64_t kLogits = kBatch * kContext * kVocabulary;
   for (const DType products : {DType::kF32, DType::kBF16, DType::kF16}) {
     const int64_t logits_bytes = kLogits * ByteWidth(products);
-    const Program program = {"gpt_step_large_vocabulary", [=](Size) {
-                               const Tensor text = Tensor::zeros({1000}, DType::kU8).state_();
-                               examples::GptTrainer trainer(text,
-                                                            {.vocabulary = kVocabulary,
-                                                             .layers = 1,
-                                                             .width = 32,
-                                                             .heads = 2,
-                                                             .context = kContext,
-                                                             .products = products},
-                                                            kBatch);
-                               trainer.Step();
-                             }};
+    const Program program = GptStep("gpt_step_large_vocabulary",
+                                    {.vocabulary = kVocabulary,
+                                     .layers = 1,
+                                     .width = 32,
+                                     .heads = 2,
+                                     .context = kContext,
+                                     .products = products},
+                                    kBatch);
     for (const Target& target : {TestTarget(), CudaTarget("sm_90a", 132)}) {
       SCOPED_TRACE(testing::Message() << Name(products) << " for " << target.arch);
       Graph g;

@@ -58,13 +58,33 @@ void Mnist(Size size, const std::function<void(const examples::MnistNet&, const 
   run(net, images);
 }
 
-void GptStep(Size size, int64_t layers) {
-  const Tensor text = Tensor::zeros({Or(size, 50, 1000000)}, DType::kU8).state_();
-  examples::GptTrainer trainer(text, GptSize(size, layers), Or(size, 2, 4));
+void Train(const examples::GptOptions& options, int64_t batch, int64_t characters, DType type) {
+  const Tensor text = Tensor::zeros({characters}, type).state_();
+  examples::GptTrainer trainer(text, options, batch);
   trainer.Step();
 }
 
+void GptStep(Size size, int64_t layers) {
+  Train(GptSize(size, layers), Or(size, 2, 4), Or(size, 50, 1000000), DType::kU8);
+}
+
 }  // namespace
+
+Program GptStep(std::string name, const examples::GptOptions& options, int64_t batch,
+                int64_t characters, DType type) {
+  return {std::move(name), [=](Size) { Train(options, batch, characters, type); }};
+}
+
+Program Gpt2Step(std::string name, DType products, int64_t layers) {
+  return GptStep(std::move(name),
+                 {.vocabulary = 50257,
+                  .layers = layers,
+                  .width = 768,
+                  .heads = 12,
+                  .context = 1024,
+                  .products = products},
+                 /*batch=*/8, /*characters=*/1'000'000, DType::kI32);
+}
 
 const std::vector<Program>& Programs() {
   static const std::vector<Program> programs = {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "client/examples/gpt.h"
+#include "compiler/ir/dtype.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard::test {
@@ -21,6 +23,13 @@ struct Program {
 };
 
 const std::vector<Program>& Programs();
+
+// A training step of a GPT of that size. Its text has `characters` of them, of that type.
+Program GptStep(std::string name, const examples::GptOptions& options, int64_t batch,
+                int64_t characters = 1000, DType type = DType::kU8);
+// GPT-2 (Radford et al., 2019), of 124 million parameters where it has 12 layers: a step of 8
+// passages of 1,024 tokens.
+Program Gpt2Step(std::string name, DType products = DType::kF32, int64_t layers = 12);
 
 // The graph of the program's last Run, in `graph`, and where asked for the slots of the inputs that
 // it donates. Records on this thread, with an engine that computes nothing.

@@ -35,8 +35,8 @@ bool IsLowest(const UOp* node) {
 
 class Finder {
  public:
-  Finder(const LoopNest& kernel, const LoopPlan& plan)
-      : kernel_(kernel), graph_(*kernel.graph), plan_(plan) {}
+  Finder(const LoopNest& kernel, const LoopPlan& plan, VarsOfSteps vars)
+      : kernel_(kernel), graph_(*kernel.graph), plan_(plan), vars_(vars) {}
 
   VisibleSteps Run() {
     if (!FindLoop()) return {};
@@ -66,7 +66,7 @@ class Finder {
       if (multiple_ > kMultipleMax) return false;
     }
     if (plan_.online.range == range_) multiple_ = plan_.online.block;
-    return true;
+    return vars_ == VarsOfSteps::kMayHide || kernel_.ranges[range_].end() == nullptr;
   }
 
   // Comparisons that decide WHEREs of the terms, alone or joined with others.
@@ -142,7 +142,7 @@ class Finder {
     for (const UOp* term : terms) {
       const int64_t coefficient = sum.at(term);
       if (coefficient == 0) continue;
-      if (IsOfVars(term)) {
+      if (vars_ == VarsOfSteps::kMayHide && IsOfVars(term)) {
         if (std::max(std::abs(term->vmin), std::abs(term->vmax)) >
             kNumberMax / std::abs(coefficient))
           return false;
@@ -162,7 +162,8 @@ class Finder {
       }
     }
     // rest + step < 0: hidden before -rest. rest - n step < 0: hidden after rest / n.
-    if (of_step != 1 && (of_step >= 0 || of_step < -kNumberMax)) return false;
+    const int64_t divisor_max = vars_ == VarsOfSteps::kMayHide ? kNumberMax : 1;
+    if (of_step != 1 && (of_step >= 0 || of_step < -divisor_max)) return false;
     ends = of_step < 0;
     if (ends) bound.divisor = -of_step;
     if (!ends) {
@@ -235,6 +236,7 @@ class Finder {
   const LoopNest& kernel_;
   Graph& graph_;
   const LoopPlan& plan_;
+  const VarsOfSteps vars_;
   int range_ = -1;
   int64_t multiple_ = 1;
   AffineForms forms_;
@@ -244,8 +246,8 @@ class Finder {
 
 }  // namespace
 
-VisibleSteps VisibleStepsOf(const LoopNest& kernel, const LoopPlan& plan) {
-  return Finder(kernel, plan).Run();
+VisibleSteps VisibleStepsOf(const LoopNest& kernel, const LoopPlan& plan, VarsOfSteps vars) {
+  return Finder(kernel, plan, vars).Run();
 }
 
 }  // namespace outboard::codegen

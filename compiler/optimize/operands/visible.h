@@ -24,8 +24,12 @@
 
 namespace outboard::codegen {
 
+// Whether numbers of the launch may decide which steps are hidden: where the loop ends, or in a
+// condition. Loops of panels on processors go on to the largest number of steps.
+enum class VarsOfSteps { kHideNothing, kMayHide };
+
 // Returns nothing hidden if panels are read along several loops or by different rows, or if some
 // reduction needs all steps.
-VisibleSteps VisibleStepsOf(const LoopNest& kernel, const LoopPlan& plan);
+VisibleSteps VisibleStepsOf(const LoopNest& kernel, const LoopPlan& plan, VarsOfSteps vars);
 
 }  // namespace outboard::codegen

@@ -20,7 +20,7 @@ struct Segment {
   Tile::Edges edges;
 };
 
-// Those at an edge of the range are on their own: what they compute may be nobody's.
+// Pieces at an edge of the range are handled apart: some threads' values there lie outside of it.
 std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces,
                                 const std::function<Tile::Edges(const Piece&)>& edges_of) {
   std::vector<Segment> out;

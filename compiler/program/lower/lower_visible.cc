@@ -36,9 +36,7 @@ ValueId Lowering::Extreme(const codegen::RowForm& form, bool greatest) {
     const int64_t offset = last && bound.tiled() ? bound.extent() - 1 : 0;
     sum = b_.Plus(sum, b_.Times(b_.Plus(bound.base, b_.Int(offset)), coefficient));
   }
-  for (const auto& [scalar, coefficient] : form.scalars)
-    sum = b_.Plus(sum, b_.Times(Emit(scalar), coefficient));
-  return b_.Divide(sum, form.divisor);
+  return sum;
 }
 
 ValueId Lowering::GuardsFail(const Window& window) {

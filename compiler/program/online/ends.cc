@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/program/lower/lowering.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/rewrite/substitute.h"
 
@@ -27,17 +28,10 @@ bool IsBelowEnd(const UOp* condition, const UOp* range) {
 
 // The condition without those of its conjuncts; nullptr if nothing is left.
 const UOp* WithoutEnd(Graph& graph, const UOp* condition, const UOp* range) {
-  std::vector<const UOp*> stack = {condition};
   const UOp* left = nullptr;
-  while (!stack.empty()) {
-    const UOp* const top = stack.back();
-    stack.pop_back();
-    if (top->op == Op::kAnd) {
-      stack.insert(stack.end(), top->src.rbegin(), top->src.rend());
-    } else if (!IsBelowEnd(top, range)) {
-      left = left == nullptr ? top : Alu(graph, Op::kAnd, left, top);
-    }
-  }
+  for (const UOp* conjunct : Conjuncts(condition))
+    if (!IsBelowEnd(conjunct, range))
+      left = left == nullptr ? conjunct : Alu(graph, Op::kAnd, left, conjunct);
   return left;
 }
 

@@ -2,10 +2,10 @@
 // Removes `step < end` around terms, which would hide exponentials and products from the plan's
 // analysis; and, of keys in parts, the gate of steps from loads of a row.
 //
-// Reductions over a loop that ends early have a condition for each term: WHERE(step < end, x, 0),
-// -infinity for a maximum. It hides what they are made of, exponentials of maxima and products, and
-// each thread would look at it for each element. Without it these are what they are of any loop;
-// lowering runs the loop to its end alone, and there decides which steps of a block count.
+// In a reduction over a loop that ends early each term is WHERE(step < end, x, 0), for a maximum
+// WHERE(step < end, x, -infinity). The analysis would not see that x is an exponential or a
+// product, and each thread would test the condition for each element. So it is removed here, and
+// lowering runs the loop up to the end only, and masks the steps beyond it in the last block.
 #pragma once
 
 #include "compiler/ir/uop.h"

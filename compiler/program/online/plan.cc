@@ -379,7 +379,8 @@ codegen::VisibleSteps VisibleOf(const OnlineMmaPlan& plan) {
     loops.panels.push_back(
         {value, codegen::PlainTile(plan.range, plan.kernel.ranges[plan.range].extent)});
   loops.online = plan.online;
-  codegen::VisibleSteps visible = codegen::VisibleStepsOf(plan.kernel, loops);
+  codegen::VisibleSteps visible =
+      codegen::VisibleStepsOf(plan.kernel, loops, codegen::VarsOfSteps::kMayHide);
   const auto known = [&](const std::vector<codegen::RowForm>& forms) {
     return std::all_of(forms.begin(), forms.end(), [&](const codegen::RowForm& form) {
       return std::all_of(form.terms.begin(), form.terms.end(), [&](const auto& term) {

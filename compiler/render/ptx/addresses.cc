@@ -38,10 +38,9 @@ Address PtxPrinter::ElementAddress(ValueId memory, ValueId index) {
   if (const auto known = addresses_.find(key); known != addresses_.end()) return known->second;
   known_addresses_.push_back(key);
   const int64_t width = ByteWidth(at(memory).dtype);
-  const auto is_signed = [&](ValueId n) { return bounds_[static_cast<size_t>(n)].min < 0; };
   const auto found = [&](const Address& address) { return addresses_[key] = address; };
   const auto at_once = [&] {
-    return found(Behind(BaseOf(memory), AsPrinted(index, 0), width, is_signed(index)));
+    return found(Behind(BaseOf(memory), AsPrinted(index, 0), width, MayBeNegative(index)));
   };
   // In memory of the block one instruction adds a whole index: a value for each loop around would
   // only take registers.

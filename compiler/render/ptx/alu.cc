@@ -23,12 +23,6 @@ const char* IntegerName(DType type) {
   return is_signed ? "s32" : "u32";
 }
 const char* FloatName(DType type) { return type == DType::kF64 ? "f64" : "f32"; }
-const char* BitsName(Width width) {
-  return width == Width::kPred ? "pred" : width == Width::k64 ? "b64" : "b32";
-}
-
-bool IsTrue(const PtxOperand& predicate) { return predicate.IsConstant() && predicate.bits != 0; }
-bool IsFalse(const PtxOperand& predicate) { return predicate.IsConstant() && predicate.bits == 0; }
 
 }  // namespace
 
@@ -39,7 +33,7 @@ Width PtxPrinter::WidthOf(DType dtype) {
 
 PtxOperand PtxPrinter::InRegister(const PtxOperand& operand) {
   if (operand.kind == PtxOperand::Kind::kRegister) return operand;
-  return text_.Value(absl::StrCat("mov.", BitsName(operand.width)), operand.width, {operand});
+  return text_.Copied(operand);
 }
 
 PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
@@ -181,19 +175,19 @@ PtxOperand PtxPrinter::Logic(Op op, const PtxOperand& a, const PtxOperand& b) {
   switch (op) {
     case Op::kAnd:
     case Op::kMul:
-      if (IsTrue(b)) return a;
-      if (IsFalse(b)) return b;
+      if (b.IsTrue()) return a;
+      if (b.IsFalse()) return b;
       return text_.Value("and.pred", width, {a, b});
     case Op::kOr:
     case Op::kMax:
-      if (IsFalse(b)) return a;
-      if (IsTrue(b)) return b;
+      if (b.IsFalse()) return a;
+      if (b.IsTrue()) return b;
       return text_.Value("or.pred", width, {a, b});
     case Op::kXor:
     case Op::kAdd:
-      if (IsFalse(b)) return a;
-      if (a.IsConstant()) return Integer(IsTrue(a) != IsTrue(b), width);
-      if (IsTrue(b)) return text_.Value("not.pred", width, {a});
+      if (b.IsFalse()) return a;
+      if (a.IsConstant()) return Integer(a.IsTrue() != b.IsTrue(), width);
+      if (b.IsTrue()) return text_.Value("not.pred", width, {a});
       return text_.Value("xor.pred", width, {a, b});
     case Op::kNeg: return a;
     default: OB_CHECK(false && "not logic"); return {};
@@ -202,7 +196,7 @@ PtxOperand PtxPrinter::Logic(Op op, const PtxOperand& a, const PtxOperand& b) {
 
 PtxOperand PtxPrinter::Select(const PtxOperand& condition, const PtxOperand& a,
                               const PtxOperand& b) {
-  if (condition.IsConstant()) return IsTrue(condition) ? a : b;
+  if (condition.IsConstant()) return condition.IsTrue() ? a : b;
   if (a == b) return a;
   if (a.width != Width::kPred)
     return text_.Value(absl::StrCat("selp.", BitsName(a.width)), a.width, {a, b, condition});

@@ -37,8 +37,8 @@ void PtxPrinter::Copy(ValueId n) {
   }
 }
 
-// Sixteen bytes bypass the first cache: other warps read them from shared memory. With a mask the
-// instruction is told how many bytes to read; it fills the rest with zeros.
+// Sixteen bytes bypass the first cache: other warps read them from shared memory. With a mask, the
+// instruction's last operand is how many bytes it reads, all or none; the rest becomes zeros.
 void PtxPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
   const Instruction& i = at(n);
   const Address to =
@@ -63,7 +63,7 @@ void PtxPrinter::CopyAtOnce(ValueId n, int lane) {
   PtxOperand condition;
   if (i.src.size() == 5) {
     condition = InRegister(Lane(i.src[4], 0));
-    text_.Set("mov.b32", value, {Integer(0)});
+    text_.Move(value, Integer(0));
   }
   text_.GuardedLine(condition, "ld.global", is_read_only ? ".nc" : "", ".u", bits, " ", value, ", ",
                     from);

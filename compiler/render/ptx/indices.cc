@@ -3,38 +3,16 @@
 // A GPU adds and compares 64 bits in two steps, multiplies them in four and divides them in a
 // hundred. So every i64 that cannot leave 32 bits, by the bounds of all that it is computed from,
 // has a register of 32, and is extended where another instruction takes it as 64.
-#include <algorithm>
-
 #include "compiler/render/ptx/ptx_printer.h"
 
 namespace outboard::render {
 
 bool PtxPrinter::IsSmall(ValueId n) const {
-  const ValueBounds& bounds = bounds_[static_cast<size_t>(n)];
-  return at(n).dtype == DType::kI64 && bounds.min >= INT32_MIN && bounds.max <= INT32_MAX;
+  return FitsIn32Bits(at(n), bounds_[static_cast<size_t>(n)]);
 }
 
 bool PtxPrinter::IsComputedSmall(ValueId n) const {
-  const Instruction& i = at(n);
-  switch (i.op) {
-    case Op::kAdd:
-    case Op::kMul:
-    case Op::kNeg:
-    case Op::kMax:
-    case Op::kWhere:
-    case Op::kIDiv:
-    case Op::kMod:
-    case Op::kAnd:
-    case Op::kShr:
-      if (!IsSmall(n)) return false;
-      break;
-    case Op::kCmpLt:
-    case Op::kCmpEq:
-    case Op::kCmpNe: break;
-    default: return false;
-  }
-  return at(i.src.back()).dtype == DType::kI64 &&
-         std::ranges::all_of(i.src, [&](ValueId s) { return IsBool(at(s).dtype) || IsSmall(s); });
+  return IsComputedIn32Bits(program_, bounds_, n);
 }
 
 PtxOperand PtxPrinter::SmallArithmetic(ValueId n, int lane) {

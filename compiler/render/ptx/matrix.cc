@@ -17,7 +17,6 @@ namespace {
 
 constexpr int kSums = 4;      // a thread's of an MMA
 constexpr int kMatrices = 4;  // of an LDMATRIX
-constexpr int kWordBytes = 4;
 
 // As mma names what it multiplies, and how many columns of a it takes at once.
 struct UnitType {

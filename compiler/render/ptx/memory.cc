@@ -2,8 +2,8 @@
 //
 // An access of up to 16 bytes is one instruction if its address is a multiple of its size. That is
 // known of buffers (runtime/limits.h, kBufferAlignment) and of the block's memory; what divides an
-// index is known from its arithmetic. An access with a mask is an instruction with a guard: its
-// registers hold before what they have where the mask is false.
+// index is known from its arithmetic. An access with a mask is an instruction with a guard. The
+// registers of a load are first set to the value that it has where the mask is false.
 #include <algorithm>
 #include <string>
 
@@ -13,14 +13,6 @@
 namespace outboard::render {
 
 using program::Code;
-
-namespace {
-
-constexpr int kWordBytes = 4;
-
-bool IsOff(const PtxOperand& condition) { return condition.IsConstant() && condition.bits == 0; }
-
-}  // namespace
 
 // ---- addresses
 
@@ -62,9 +54,8 @@ Address PtxPrinter::Behind(const Address& base, const PtxOperand& index, int64_t
 // before.
 Address PtxPrinter::AddressOf(ValueId memory, ValueId index, int lane) {
   const int64_t width = ByteWidth(at(memory).dtype);
-  const auto is_signed = [&](ValueId n) { return bounds_[static_cast<size_t>(n)].min < 0; };
   if (at(index).lanes > 1)
-    return Behind(BaseOf(memory), AsPrinted(index, lane), width, is_signed(index));
+    return Behind(BaseOf(memory), AsPrinted(index, lane), width, MayBeNegative(index));
   const auto [first, constant] = WithoutConstants(index);
   Address address = ElementAddress(memory, first);
   address.offset += (constant + lane) * width;
@@ -73,9 +64,9 @@ Address PtxPrinter::AddressOf(ValueId memory, ValueId index, int lane) {
 
 Address PtxPrinter::AccessAddress(ValueId memory, ValueId index, int lane) {
   const Address address = AddressOf(memory, index, lane);
-  const bool may_begin_before = bounds_[static_cast<size_t>(WithoutConstants(index).first)].min < 0;
-  if (at(memory).code == Code::kBuffer || !may_begin_before) return address;
-  return {Plain(address), 0};
+  const bool begins_within =
+      at(memory).code == Code::kBuffer || !MayBeNegative(WithoutConstants(index).first);
+  return begins_within ? address : Address{Plain(address), 0};
 }
 
 PtxOperand PtxPrinter::Plain(const Address& address) {
@@ -109,7 +100,7 @@ void PtxPrinter::Guarded(ValueId mask, int lanes,
     const PtxOperand condition = mask < 0 ? PtxOperand() : Lane(mask, begin);
     int end = begin + 1;
     while (end < lanes && (mask < 0 || Lane(mask, end) == condition)) ++end;
-    body(begin, end, condition.IsConstant() && !IsOff(condition) ? PtxOperand() : condition);
+    body(begin, end, condition.IsTrue() ? PtxOperand() : condition);
     begin = end;
   }
 }
@@ -119,7 +110,7 @@ PtxPrinter::Values PtxPrinter::Load(ValueId n) {
   Values out;
   Guarded(i.src.size() == 4 ? i.src[2] : -1, i.lanes,
           [&](int begin, int end, const PtxOperand& condition) {
-            if (!IsOff(condition)) return LoadLanes(n, begin, end, condition, out);
+            if (!condition.IsFalse()) return LoadLanes(n, begin, end, condition, out);
             for (int lane = begin; lane < end; ++lane) out.push_back(Lane(i.src[3], lane));
           });
   return out;
@@ -141,13 +132,13 @@ void PtxPrinter::LoadLanes(ValueId load, int begin, int end, const PtxOperand& c
     Values loaded;
     for (int word = 0; word < words; ++word) {
       loaded.push_back(text_.New(width == 8 ? Width::k64 : Width::k32));
-      if (condition.kind == PtxOperand::Kind::kNone) continue;
+      if (condition.IsNone()) continue;
       const int each = count / words, first = lane + word * each;
       // What is loaded alone is extended to a number; together with others it is bits.
       const PtxOperand otherwise = each == 1 && IsInt(dtype)
                                        ? Lane(i.src[3], first)
                                        : PackedWord(i.src[3], first, each, dtype);
-      text_.Set(width == 8 ? "mov.b64" : "mov.b32", loaded.back(), {otherwise});
+      text_.Move(loaded.back(), otherwise);
     }
     std::string type;
     if (count == 1 && width < kWordBytes) {
@@ -228,7 +219,7 @@ void PtxPrinter::Store(ValueId n) {
   const Instruction& i = at(n);
   Guarded(i.src.size() == 4 ? i.src[3] : -1, at(i.src[2]).lanes,
           [&](int begin, int end, const PtxOperand& condition) {
-            if (!IsOff(condition)) StoreLanes(i, begin, end, condition);
+            if (!condition.IsFalse()) StoreLanes(i, begin, end, condition);
           });
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/copies.h"
+#include "compiler/optimize/limits.h"
 #include "compiler/render/launch_shape.h"
 #include "compiler/render/ptx/join_accesses.h"
 #include "compiler/render/ptx/ptx_printer.h"
@@ -43,7 +44,6 @@ class Renderer : public NvptxRenderer {
     // Warpgroups that divide registers and copy boxes ask for as much as a block may have at all.
     const bool hopper =
         std::ranges::any_of(program.code, [](const auto& i) { return program::IsHopper(i.code); });
-    constexpr int64_t kThreadsMax = 1024;  // of all of these processors
     // Products by matrix units may have all memory of a multiprocessor: their stages fill it. Other
     // kernels have what every launch has.
     const bool mma = std::ranges::any_of(
@@ -62,12 +62,12 @@ class Renderer : public NvptxRenderer {
       if (program.copies > 1) return absl::OutOfRangeError(need);
       return absl::ResourceExhaustedError(need);
     }
-    if (out.threads[0] > kThreadsMax || out.shared_bytes > shared_bytes_max ||
+    if (out.threads[0] > limits::kCudaBlockThreadsMax || out.shared_bytes > shared_bytes_max ||
         out.blocks[1] > kGridRowsMax)
       return absl::ResourceExhaustedError(absl::StrCat(
           "device ", target_.name, " has no room for ", out.tasks, " blocks of ", out.threads[0],
-          " threads with ", out.shared_bytes, " bytes; a block may have ", kThreadsMax,
-          " threads and ", shared_bytes_max, " bytes"));
+          " threads with ", out.shared_bytes, " bytes; a block may have ",
+          limits::kCudaBlockThreadsMax, " threads and ", shared_bytes_max, " bytes"));
     const program::Program joined = JoinAccesses(program);
     OB_ASSIGN_OR_RETURN(const std::string kernel,
                         PtxPrinter(joined, target_, GridOf(program, columns_max_)).Run(symbol));

@@ -12,14 +12,6 @@ namespace outboard::render {
 
 using program::Code;
 
-namespace {
-
-const char* MoveOf(Width width) {
-  return width == Width::kPred ? "mov.pred" : width == Width::k64 ? "mov.b64" : "mov.b32";
-}
-
-}  // namespace
-
 void PtxPrinter::FindChanges() {
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
     const Instruction& i = at(n);
@@ -62,14 +54,13 @@ PtxPrinter::Values PtxPrinter::LoadPrivate(ValueId n) {
       const bool inside = element >= 0 && element < count;
       const PtxOperand held = inside ? elements[static_cast<size_t>(element)] : Const(i.dtype, 0);
       value = i.src.size() == 4 ? Select(Lane(i.src[2], lane), held, Lane(i.src[3], lane)) : held;
-      if (inside && value == held && !StaysUntilUsed(n, element))
-        value = text_.Value(MoveOf(value.width), value.width, {value});
+      if (inside && value == held && !StaysUntilUsed(n, element)) value = text_.Copied(value);
     } else {
-      value = text_.Value(MoveOf(elements[0].width), elements[0].width, {elements[0]});
+      value = text_.Copied(elements[0]);
       const PtxOperand is_element = text_.New(Width::kPred);
       for (int64_t k = 1; k < count; ++k) {
         CompareIndex(is_element, index, k);
-        text_.Set(MoveOf(value.width), value, {elements[static_cast<size_t>(k)]}, is_element);
+        text_.Move(value, elements[static_cast<size_t>(k)], is_element);
       }
       if (i.src.size() == 4) value = Select(Lane(i.src[2], lane), value, Lane(i.src[3], lane));
     }
@@ -84,19 +75,17 @@ void PtxPrinter::StorePrivate(ValueId n) {
   for (int lane = 0; lane < at(i.src[2]).lanes; ++lane) {
     const PtxOperand index = Index(i.src[1], lane), value = Lane(i.src[2], lane);
     const PtxOperand mask = i.src.size() == 4 ? Lane(i.src[3], lane) : PtxOperand();
-    if (mask.IsConstant() && mask.bits == 0) continue;
+    if (mask.IsFalse()) continue;
     const PtxOperand guard = mask.IsConstant() ? PtxOperand() : mask;
-    const char* const move = MoveOf(elements[0].width);
     if (index.IsConstant()) {
-      if (index.bits < elements.size()) text_.Set(move, elements[index.bits], {value}, guard);
+      if (index.bits < elements.size()) text_.Move(elements[index.bits], value, guard);
       continue;
     }
     const PtxOperand is_element = text_.New(Width::kPred);
     for (size_t k = 0; k < elements.size(); ++k) {
       CompareIndex(is_element, index, static_cast<int64_t>(k));
-      if (guard.kind != PtxOperand::Kind::kNone)
-        text_.Set("and.pred", is_element, {is_element, guard});
-      text_.Set(move, elements[k], {value}, is_element);
+      if (!guard.IsNone()) text_.Set("and.pred", is_element, {is_element, guard});
+      text_.Move(elements[k], value, is_element);
     }
   }
 }

@@ -4,20 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/render/gpu_support.h"
 
 namespace outboard::render {
 
 using program::Code;
 using program::Grid;
-using program::Rounding;
-using program::Space;
 
 namespace {
 
-// Elements of a private memory, and all selects among such elements of one program: beyond these
-// there are not enough registers anyway (255 a thread), and compiling takes long.
-constexpr int64_t kElementsMax = 512;
-constexpr int64_t kSelectsMax = 1 << 16;
 constexpr int kFragmentLanes = 8;  // of MMA's a, of 16 bits
 
 bool Has(const program::Program& program, Code code) {
@@ -26,10 +21,6 @@ bool Has(const program::Program& program, Code code) {
 
 bool IsHopper(const program::Program& program) {
   return std::ranges::any_of(program.code, [](const auto& i) { return program::IsHopper(i.code); });
-}
-
-bool IsPrivateAlloc(const program::Instruction& i) {
-  return i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kPrivate);
 }
 
 // Whether what a matrix unit computes is used in the same loop, as scores are: threads tell each
@@ -68,10 +59,6 @@ bool NeedsAllRegisters(const program::Program& program) {
          !ComputesScores(program);
 }
 
-bool IsByUnit(const program::Instruction& i) {
-  return i.op == Op::kExp2 && i.imm[0] == static_cast<int64_t>(Rounding::kByUnit);
-}
-
 }  // namespace
 
 PtxPrinter::PtxPrinter(const program::Program& program, const Target& target, const GridShape& grid)
@@ -84,54 +71,22 @@ PtxPrinter::PtxPrinter(const program::Program& program, const Target& target, co
       values_(program.code.size()),
       is_moved_(program.code.size()) {}
 
-absl::Status PtxPrinter::Supports() const {
+absl::Status PtxPrinter::CheckUnits() const {
   const auto none_for = [&](const std::string& what) {
     return absl::UnimplementedError(absl::StrCat(target_.arch, " has no form for ", what));
   };
-  int64_t selects = 0;
   for (const Instruction& i : program_.code) {
-    const std::string type(Name(i.dtype));
-    if (i.dtype == DType::kF64 && !target_.fp64) return none_for("f64");
     if (program::IsHopper(i.code) && target_.arch != "sm_90a")
       return none_for(std::string(Name(i.code)));
-    switch (i.code) {
-      case Code::kAlu:
-        if (IsTranscendental(i.op) && !IsByUnit(i))
-          return none_for(absl::StrCat(std::string(Name(i.op)), " of ", type));
-        break;
-      case Code::kMma:
-        if (ByteWidth(at(i.src[0]).dtype) == 1 && target_.arch == "sm_80")
-          return none_for("MMA of 8-bit floats");
-        break;
-      case Code::kAlloc:
-        if (i.imm[0] == static_cast<int64_t>(Space::kTile)) return none_for("tiles");
-        if (IsPrivateAlloc(i) && i.imm[1] > kElementsMax)
-          return none_for(absl::StrCat("private memory of ", i.imm[1], " elements; at most ",
-                                       kElementsMax, " become registers"));
-        break;
-      case Code::kLoad:
-      case Code::kStore: {
-        const Instruction& memory = at(i.src[0]);
-        if (!IsPrivateAlloc(memory) || at(i.src[1]).code == Code::kConst) break;
-        selects += memory.imm[1] * (i.code == Code::kLoad ? i.lanes : at(i.src[2]).lanes);
-        if (selects > kSelectsMax)
-          return none_for(absl::StrCat("private memory whose elements are selected ", selects,
-                                       " times; at most ", kSelectsMax));
-        break;
-      }
-      case Code::kDot:
-      case Code::kTileZero:
-      case Code::kTileLoad:
-      case Code::kTileStore:
-      case Code::kTileDot: return none_for(std::string(Name(i.code)));
-      default: break;
-    }
+    if (i.code == Code::kMma && ByteWidth(at(i.src[0]).dtype) == 1 && target_.arch == "sm_80")
+      return none_for("MMA of 8-bit floats");
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
-  OB_RETURN_IF_ERROR(Supports());
+  OB_RETURN_IF_ERROR(CheckForGpu(program_, target_));
+  OB_RETURN_IF_ERROR(CheckUnits());
   // From sm_90 on a graph may start a kernel when all blocks of the one in front of it run
   // (docs/decisions/115-uploads-beside-work.md). All it does comes after the wait; the launch
   // behind it may start then.
@@ -193,7 +148,7 @@ void PtxPrinter::OpenMemories() {
     if (IsPrivateAlloc(i)) {
       Elements& elements = privates_[n];
       for (int64_t k = 0; k < i.imm[1]; ++k) elements.push_back(text_.New(WidthOf(i.dtype)));
-    } else if (all.kind != PtxOperand::Kind::kNone) {
+    } else if (!all.IsNone()) {
       shared_bases_[n] = {all, program_.SharedOffset(n)};
     } else {
       constexpr int kSharedAlign = 16;  // of the widest access

@@ -46,7 +46,7 @@ class PtxPrinter {
   using Elements = std::vector<PtxOperand>;           // registers of a private memory
 
   // ---- the kernel (ptx_printer.cc)
-  absl::Status Supports() const;
+  absl::Status CheckUnits() const;  // of the processor; errors: UNIMPLEMENTED
   std::string Directives() const;  // of blocks and registers, before the body
   void OpenMemories();
   void LeaveBehindGrid();  // blocks of a grid in rows that the program does not have
@@ -114,6 +114,7 @@ class PtxPrinter {
   // ---- indices of 32 bits (indices.cc)
   bool IsSmall(ValueId n) const;  // an i64 that fits in 32 bits, and is printed so
   bool IsComputedSmall(ValueId n) const;
+  bool MayBeNegative(ValueId n) const { return bounds_[static_cast<size_t>(n)].min < 0; }
   PtxOperand SmallArithmetic(ValueId n, int lane);
 
   // ---- addresses of elements (addresses.cc)
@@ -134,7 +135,7 @@ class PtxPrinter {
   // memory, so no such address begins there, even if an offset leads back.
   Address AccessAddress(ValueId memory, ValueId index, int lane = 0);
   Address BaseOf(ValueId memory) const;
-  // `index` elements of so many bytes behind `base`.
+  // The address `index` elements of `bytes` bytes each after `base`.
   Address Behind(const Address& base, const PtxOperand& index, int64_t bytes, bool is_signed);
   PtxOperand Plain(
       const Address& address);  // in a register, for instructions that add nothing to it
@@ -249,8 +250,8 @@ class PtxPrinter {
   absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
   std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
 
-  // Addresses of the elements that indices name, without their constants, in scopes that are open.
-  // Or so many bytes behind that.
+  // Addresses that open scopes have computed: of the element at an index without its constants, and
+  // of the place so many bytes after it.
   using AddressKey = std::tuple<ValueId, ValueId, int64_t>;
   absl::flat_hash_map<AddressKey, Address> addresses_;
   std::vector<AddressKey> known_addresses_;
@@ -268,7 +269,6 @@ class PtxPrinter {
     int64_t first = 0, last = 0;  // elements
   };
   absl::flat_hash_map<ValueId, std::vector<Change>> changes_;  // of private memories, in order
-  static constexpr ValueId kOutside = -1;                      // of all scopes
   // Values that are printed later than where they are: by IF, at its begin, and by END, behind the
   // loop. And which these are.
   absl::flat_hash_map<ValueId, std::vector<ValueId>> moved_to_;

@@ -15,6 +15,16 @@ const RegisterClass& ClassOf(Width width) { return kClasses[static_cast<size_t>(
 
 }  // namespace
 
+const char* BitsName(Width width) {
+  switch (width) {
+    case Width::kPred: return "pred";
+    case Width::k16: return "b16";
+    case Width::k32: return "b32";
+    case Width::k64: return "b64";
+  }
+  return "";
+}
+
 void Append(std::string& text, const PtxOperand& operand) {
   const uint64_t bits = operand.bits;
   switch (operand.kind) {
@@ -66,7 +76,7 @@ PtxOperand Bits(PtxOperand operand) {
 
 void PtxText::Guard(const PtxOperand& guard) {
   lines_ += '\t';
-  if (guard.kind == PtxOperand::Kind::kNone) return;
+  if (guard.IsNone()) return;
   lines_ += '@';
   Append(lines_, guard);
   lines_ += ' ';

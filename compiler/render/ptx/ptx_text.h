@@ -18,6 +18,9 @@ namespace outboard::render {
 
 enum class Width : uint8_t { kPred, k16, k32, k64 };
 inline constexpr int kWidths = 4;
+inline constexpr int kWordBytes = 4;  // of a register of 32 bits, which smaller numbers share
+// As an instruction on bits of that width names them: "b32".
+const char* BitsName(Width width);
 
 // What an instruction reads or writes: a register or a constant.
 struct PtxOperand {
@@ -31,7 +34,11 @@ struct PtxOperand {
   Width width = Width::k32;
   uint64_t bits = 0;
 
+  bool IsNone() const { return kind == Kind::kNone; }
   bool IsConstant() const { return kind == Kind::kInteger || kind == Kind::kFloat; }
+  // Of a predicate.
+  bool IsTrue() const { return IsConstant() && bits != 0; }
+  bool IsFalse() const { return IsConstant() && bits == 0; }
   bool operator==(const PtxOperand&) const = default;
 };
 
@@ -77,9 +84,15 @@ class PtxText {
     Set(op, result, args);
     return result;
   }
-  // The same in a register that there is. With a guard, where that predicate is true.
+  // Writes the result to a given register; with a guard only where that predicate is true.
   void Set(absl::string_view op, const PtxOperand& result, std::initializer_list<PtxOperand> args,
            const PtxOperand& guard = {});
+  PtxOperand Copied(const PtxOperand& value) {  // to a new register
+    return Value(absl::StrCat("mov.", BitsName(value.width)), value.width, {value});
+  }
+  void Move(const PtxOperand& to, const PtxOperand& from, const PtxOperand& guard = {}) {
+    Set(absl::StrCat("mov.", BitsName(to.width)), to, {from}, guard);
+  }
   // An instruction as it is written, without its end: "bar.sync 0".
   template <typename... Parts>
   void Line(const Parts&... parts) {

@@ -34,7 +34,7 @@ void PtxPrinter::OpenLoop(ValueId n) {
   }
   scope.begin = text_.NewLabel();
   scope.end = text_.NewLabel();
-  text_.Set(small ? "mov.b32" : "mov.b64", scope.counter, {Integer(0, width)});
+  text_.Move(scope.counter, Integer(0, width));
   if (!i.src.empty() || i.imm[0] <= 0)
     text_.JumpUnless(text_.Value(compare, Width::kPred, {scope.counter, scope.limit}), scope.end);
   text_.PutLabel(scope.begin);
@@ -59,11 +59,8 @@ void PtxPrinter::CloseLoop() {
 
 void PtxPrinter::OpenIf(const PtxOperand& condition) {
   const Scope scope{.end = text_.NewLabel(), .known = known_addresses_.size()};
-  if (!condition.IsConstant()) {
-    text_.JumpUnless(condition, scope.end);
-  } else if (condition.bits == 0) {
-    text_.Jump(scope.end);
-  }
+  if (condition.IsFalse()) text_.Jump(scope.end);
+  if (!condition.IsConstant()) text_.JumpUnless(condition, scope.end);
   scopes_.push_back(scope);
 }
 

@@ -8,6 +8,7 @@ namespace outboard::render {
 
 using program::Code;
 using program::Rounding;
+using program::ValueId;
 
 namespace {
 
@@ -43,6 +44,77 @@ IndexOperands IndexOperandsOf(const program::Instruction& i) {
     default: return {};
   }
 }
+
+constexpr ValueId kOutside = -1;  // of all scopes
+
+// Which loop or branch each of them stands in.
+class ScopeTree {
+ public:
+  explicit ScopeTree(const program::Program& program) : parents_(program.code.size(), kOutside) {
+    std::vector<ValueId> open = {kOutside};
+    for (size_t n = 0; n < program.code.size(); ++n) {
+      const Code code = program.code[n].code;
+      if (code == Code::kEnd || code == Code::kEndIf) open.pop_back();
+      if (code != Code::kLoop && code != Code::kIf) continue;
+      parents_[n] = open.back();
+      open.push_back(static_cast<ValueId>(n));
+    }
+  }
+
+  ValueId Parent(ValueId scope) const { return parents_[static_cast<size_t>(scope)]; }
+  // The innermost scope around both.
+  ValueId Common(ValueId a, ValueId b) const {
+    // What begins later is further in, or in another scope.
+    while (a != b) (a > b ? a : b) = Parent(std::max(a, b));
+    return a;
+  }
+  // The innermost scope around `scope`, up to `outer`, with no loop between it and `outer`.
+  ValueId OutsideOfLoops(ValueId scope, ValueId outer, const program::Program& program) const {
+    for (ValueId around = scope; around != outer; around = Parent(around))
+      if (program.code[static_cast<size_t>(around)].code == Code::kLoop) scope = Parent(around);
+    return scope;
+  }
+
+ private:
+  std::vector<ValueId> parents_;
+};
+
+// Where a value is printed: at its own instruction, at the begin of a branch, or behind the end of
+// a loop; and the scope of that.
+struct Place {
+  ValueId at = 0, scope = kOutside;
+};
+
+// Where values are printed, by where they are used. A value that only a branch uses is printed in
+// it: who leaves the branch out does not compute it. One that is used first behind a loop is
+// printed there: it takes no register while the loop runs.
+class Places {
+ public:
+  explicit Places(size_t count)
+      : used_in_(count, kNowhere), first_uses_(count, static_cast<ValueId>(count)) {}
+
+  void AddLoop(ValueId scope, ValueId end) { loops_in_[scope].push_back(end); }
+  void AddUse(ValueId value, const Place& place, const ScopeTree& tree) {
+    const auto v = static_cast<size_t>(value);
+    first_uses_[v] = std::min(first_uses_[v], place.at);
+    used_in_[v] = used_in_[v] == kNowhere ? place.scope : tree.Common(used_in_[v], place.scope);
+  }
+  // Of a used value that stands in `scope`.
+  Place Of(ValueId n, ValueId scope, const ScopeTree& tree, const program::Program& program) {
+    const ValueId branch = tree.OutsideOfLoops(used_in_[static_cast<size_t>(n)], scope, program);
+    if (branch != scope) return {branch, branch};
+    for (const ValueId end : loops_in_[scope])
+      if (end <= first_uses_[static_cast<size_t>(n)]) return {end, scope};
+    return {n, scope};
+  }
+
+ private:
+  static constexpr ValueId kNowhere = -2;
+  std::vector<ValueId> used_in_;     // the innermost scope around all uses
+  std::vector<ValueId> first_uses_;  // where they are printed
+  // Ends of loops, by the scope that they stand in; the last one first.
+  absl::flat_hash_map<ValueId, std::vector<ValueId>> loops_in_;
+};
 
 }  // namespace
 
@@ -107,38 +179,21 @@ absl::InlinedVector<PtxPrinter::ValueId, 4> PtxPrinter::SourcesOf(ValueId n) con
   return sources;
 }
 
-// A value that only a branch uses is printed in it: who leaves the branch out does not compute it.
-// One that is used first behind a loop is printed there: it takes no register while the loop runs.
+// From the last instruction to the first one, so that all uses of a value are known when it is
+// reached: first where it is printed, then from where to where that uses its sources.
 void PtxPrinter::FindUses() {
   const auto count = static_cast<ValueId>(program_.code.size());
   last_uses_.assign(program_.code.size(), -1);
-  std::vector<ValueId> parents(program_.code.size(), kOutside);  // of loops and branches
+  const ScopeTree tree(program_);
+  Places places(program_.code.size());
   std::vector<ValueId> scopes = {kOutside};
-  for (ValueId n = 0; n < count; ++n) {
-    const Code code = at(n).code;
-    if (code == Code::kEnd || code == Code::kEndIf) scopes.pop_back();
-    if (code != Code::kLoop && code != Code::kIf) continue;
-    parents[static_cast<size_t>(n)] = scopes.back();
-    scopes.push_back(n);
-  }
-  const auto parent = [&](ValueId scope) { return parents[static_cast<size_t>(scope)]; };
-  constexpr ValueId kNowhere = -2;
-  std::vector<ValueId> used_in(program_.code.size(), kNowhere);  // the scope around all uses
-  std::vector<ValueId> first_uses(program_.code.size(), count);  // where they are printed
-  absl::flat_hash_map<ValueId, std::vector<ValueId>> loops_in;   // their ends by scope, last first
-  // The end of the last loop of that scope that comes between a value and its first use; -1: none.
-  const auto loop_before_use = [&](ValueId n, ValueId scope) {
-    for (const ValueId end : loops_in[scope])
-      if (end <= first_uses[static_cast<size_t>(n)]) return end;
-    return ValueId{-1};
-  };
   std::vector<ValueId> open, ends;  // loops around an instruction, the outermost first
   for (auto n = count - 1; n >= 0; --n) {
     const Instruction& i = at(n);
     if (i.code == Code::kEnd || i.code == Code::kEndIf) scopes.push_back(i.src[0]);
     if (i.code == Code::kLoop || i.code == Code::kIf) scopes.pop_back();
     if (i.code == Code::kEnd) {
-      if (at(i.src[0]).imm[0] != 1) loops_in[parent(i.src[0])].push_back(n);
+      if (at(i.src[0]).imm[0] != 1) places.AddLoop(tree.Parent(i.src[0]), n);
       open.push_back(i.src[0]);
       ends.push_back(n);
     } else if (i.code == Code::kLoop) {
@@ -146,21 +201,12 @@ void PtxPrinter::FindUses() {
       ends.pop_back();
     }
     if (!IsUsed(n)) continue;
-    ValueId scope = scopes.back(), place = n;
-    if (program::IsPure(i.code) && i.code != Code::kBuffer && i.code != Code::kMap) {
-      // Into branches, but into no loop.
-      ValueId inner = used_in[static_cast<size_t>(n)];
-      for (ValueId around = inner; around != scope; around = parent(around))
-        if (at(around).code == Code::kLoop) inner = parent(around);
-      if (inner != scope) {
-        scope = place = inner;
-        moved_to_[place].push_back(n);
-      } else if (const ValueId end = loop_before_use(n, scope); end >= 0) {
-        place = end;
-        moved_to_[place].push_back(n);
-      }
-    }
-    const ValueId own = PassesOn(i) ? std::max(place, last_uses_[static_cast<size_t>(n)]) : place;
+    const bool moves = program::IsPure(i.code) && i.code != Code::kBuffer && i.code != Code::kMap;
+    const Place place =
+        moves ? places.Of(n, scopes.back(), tree, program_) : Place{n, scopes.back()};
+    if (place.at != n) moved_to_[place.at].push_back(n);
+    const ValueId own =
+        PassesOn(i) ? std::max(place.at, last_uses_[static_cast<size_t>(n)]) : place.at;
     for (const ValueId source : SourcesOf(n)) {
       // What a loop uses it uses in its last pass, too.
       const auto loop = std::ranges::upper_bound(open, source);
@@ -168,12 +214,7 @@ void PtxPrinter::FindUses() {
           loop == open.end() ? own : std::max(own, ends[static_cast<size_t>(loop - open.begin())]);
       ValueId& known = last_uses_[static_cast<size_t>(source)];
       known = std::max(known, last);
-      ValueId& first = first_uses[static_cast<size_t>(source)];
-      first = std::min(first, place);
-      ValueId& around = used_in[static_cast<size_t>(source)];
-      if (around == kNowhere) around = scope;
-      for (ValueId other = scope; around != other;)
-        (around > other ? around : other) = parent(std::max(around, other));
+      places.AddUse(source, place, tree);
     }
   }
   for (auto& [place, values] : moved_to_) {

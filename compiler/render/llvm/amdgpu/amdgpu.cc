@@ -51,14 +51,14 @@ class AmdgpuPrinter final : public GpuPrinter {
       : GpuPrinter(program, target, grid, module), wave_threads_(wave_threads) {}
 
  private:
-  absl::Status Supports() const override {
+  absl::Status CheckUnits() const override {
     for (const Instruction& i : program_.code)
       if ((i.code == Code::kMma && i.imm[0] != static_cast<int64_t>(unit())) ||
           i.code == Code::kLdmatrix || program::IsHopper(i.code) ||
           (i.code == Code::kStore && i.imm[0] != 0))
         return absl::UnimplementedError(
             absl::StrCat(target_.arch, " has no form for ", std::string(Name(i.code))));
-    return GpuPrinter::Supports();
+    return absl::OkStatus();
   }
 
   void MarkKernel(int64_t threads) override {

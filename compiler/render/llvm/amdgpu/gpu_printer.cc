@@ -21,10 +21,6 @@ namespace {
 
 // Address spaces.
 constexpr unsigned kGlobal = 1, kShared = 3;
-// Elements of a private memory, and all selects among such elements of one program: beyond these
-// there are not enough registers anyway (255 a thread), and compiling takes long.
-constexpr int64_t kElementsMax = 512;
-constexpr int64_t kSelectsMax = 1 << 16;
 // Products by matrix units keep 64 bits but in divisions and comparisons.
 bool HasSmallIndices(const program::Program& program) {
   return std::none_of(program.code.begin(), program.code.end(),
@@ -55,50 +51,9 @@ GpuPrinter::GpuPrinter(const program::Program& program, const Target& target, co
       divisors_(DivisorsOf(program)),
       values_(program.code.size()) {}
 
-absl::Status GpuPrinter::Supports() const {
-  const auto none_for = [&](const std::string& what) {
-    return absl::UnimplementedError(absl::StrCat(target_.arch, " has no form for ", what));
-  };
-  int64_t selects = 0;
-  for (const Instruction& i : program_.code) {
-    const std::string type(Name(i.dtype));
-    if (i.dtype == DType::kF64 && !target_.fp64) return none_for("f64");
-    switch (i.code) {
-      case Code::kAlu:
-        if (IsTranscendental(i.op))
-          return none_for(absl::StrCat(std::string(Name(i.op)), " of ", type));
-        break;
-      case Code::kAlloc:
-        if (i.imm[0] == static_cast<int64_t>(Space::kTile)) return none_for("tiles");
-        if (i.imm[0] == static_cast<int64_t>(Space::kPrivate) && i.imm[1] > kElementsMax)
-          return none_for(absl::StrCat("private memory of ", i.imm[1], " elements; at most ",
-                                       kElementsMax, " become registers"));
-        break;
-      case Code::kLoad:
-      case Code::kStore: {
-        const Instruction& memory = at(i.src[0]);
-        if (memory.code != Code::kAlloc || memory.imm[0] != static_cast<int64_t>(Space::kPrivate) ||
-            at(i.src[1]).code == Code::kConst)
-          break;
-        selects += memory.imm[1] * (i.code == Code::kLoad ? i.lanes : at(i.src[2]).lanes);
-        if (selects > kSelectsMax)
-          return none_for(absl::StrCat("private memory whose elements are selected ", selects,
-                                       " times; at most ", kSelectsMax));
-        break;
-      }
-      case Code::kDot:
-      case Code::kTileZero:
-      case Code::kTileLoad:
-      case Code::kTileStore:
-      case Code::kTileDot: return none_for(std::string(Name(i.code)));
-      default: break;
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status GpuPrinter::Run(const std::string& symbol) {
-  OB_RETURN_IF_ERROR(Supports());
+  OB_RETURN_IF_ERROR(CheckForGpu(program_, target_));
+  OB_RETURN_IF_ERROR(CheckUnits());
   llvm::LLVMContext& context = module_.getContext();
   Type* const pointer = llvm::PointerType::get(context, kGlobal);
   std::vector<Type*> types(program_.buffer_count + (program_.reads_vars() ? 1 : 0), pointer);
@@ -262,35 +217,16 @@ Value* GpuPrinter::Printed(Value* index) {
   return small_indices_ ? index : b_.CreateZExt(index, b_.getInt64Ty());
 }
 
-bool GpuPrinter::IsSmall(ValueId n) const {
-  return at(n).dtype == DType::kI64 && bounds_[n].min >= INT32_MIN && bounds_[n].max <= INT32_MAX;
-}
+bool GpuPrinter::IsSmall(ValueId n) const { return FitsIn32Bits(at(n), bounds_[n]); }
 
+// Shifts keep 64 bits.
 bool GpuPrinter::IsComputedSmall(ValueId n) const {
   const Instruction& i = at(n);
   const bool divides = i.op == Op::kIDiv || i.op == Op::kMod;
   if (!small_indices_ && i.op != Op::kCmpLt &&
       !(divides && bounds_[i.src[0]].min >= 0 && bounds_[i.src[1]].min > 0))
     return false;
-  switch (i.op) {
-    case Op::kAdd:
-    case Op::kMul:
-    case Op::kNeg:
-    case Op::kMax:
-    case Op::kWhere:
-    case Op::kIDiv:
-    case Op::kMod:
-    case Op::kAnd:
-      if (!IsSmall(n)) return false;
-      break;
-    case Op::kCmpLt:
-    case Op::kCmpEq:
-    case Op::kCmpNe: break;
-    default: return false;
-  }
-  return at(i.src.back()).dtype == DType::kI64 &&
-         std::all_of(i.src.begin(), i.src.end(),
-                     [&](ValueId s) { return IsBool(at(s).dtype) || IsSmall(s); });
+  return i.op != Op::kShr && IsComputedIn32Bits(program_, bounds_, n);
 }
 
 Value* GpuPrinter::SmallArithmetic(ValueId n, int lane, const QuotientFacts& known) {

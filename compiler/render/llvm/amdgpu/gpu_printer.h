@@ -16,6 +16,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "compiler/program/program.h"
+#include "compiler/render/gpu_support.h"
 #include "compiler/render/launch_shape.h"
 #include "compiler/render/llvm/alu.h"
 #include "compiler/render/llvm/scope_printer.h"
@@ -48,7 +49,8 @@ class GpuPrinter : protected ScopePrinter {
   using Values = absl::InlinedVector<llvm::Value*, 2>;  // one for each lane
 
   // ---- what is not the same on all GPUs
-  virtual absl::Status Supports() const;
+  // Whether there are the matrix units and copies that the program uses. Errors: UNIMPLEMENTED.
+  virtual absl::Status CheckUnits() const = 0;
   // Makes kernel_ a kernel of blocks of `threads`.
   virtual void MarkKernel(int64_t threads) = 0;
   // The thread's number, or the block's place along the grid's first axis, as an i32; and that
