@@ -15,6 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "compiler/copies.h"
 #include "compiler/ir/build.h"
@@ -265,15 +268,20 @@ TEST_F(GpuTuner, ACandidateWithOtherResults_IsStruck) {
     if (!source.opts.has_value() || source.opts->find("UNROLL") == std::string::npos) return;
     if (wrong.empty()) wrong = *source.opts;
     if (*source.opts != wrong) return;
-    // Everything is one more than it should be.
-    const size_t store = compiled.object.find("st.global");
+    // Everything is one more than it should be: each register of the first store.
+    std::string& text = compiled.object;
+    const size_t store = text.find("st.global");
     ASSERT_NE(store, std::string::npos);
-    const size_t end = compiled.object.find(';', store);
-    const size_t value = compiled.object.rfind("%f", end);
-    ASSERT_NE(value, std::string::npos);
-    const std::string name = compiled.object.substr(
-        value, compiled.object.find_first_of(",};\n", value) - value);
-    compiled.object.insert(store, "add.rn.f32 " + name + ", " + name + ", 0f3F800000;\n\t");
+    const size_t line = text.rfind('\n', store) + 1;  // before the store's predicate, if it has one
+    const size_t values = text.find("], ", store) + 3, end = text.find(';', store);
+    ASSERT_LT(values, end) << text.substr(line, 80);
+    std::string additions;
+    for (const absl::string_view name :
+         absl::StrSplit(absl::string_view(text).substr(values, end - values),
+                        absl::ByAnyChar("{}, "), absl::SkipEmpty()))
+      absl::StrAppend(&additions, "add.rn.f32 ", name, ", ", name, ", 0f3F800000;\n");
+    ASSERT_FALSE(additions.empty());
+    text.insert(line, additions);
   };
   ExpectRight(Answer(*NewEngine(1), sink), sink);
   ASSERT_FALSE(wrong.empty());
