@@ -122,7 +122,8 @@ absl::Status Export(const CacheFlags& flags) {
   }
   out.flush();
   if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", flags.file));
-  std::fprintf(stderr, "outboard: %zu kernels exported\n", tunings.size());
+  std::fprintf(stderr, "outboard: %s exported\n",
+               Plural(static_cast<int64_t>(tunings.size()), "kernel").c_str());
   return absl::OkStatus();
 }
 
@@ -145,7 +146,7 @@ absl::Status Import(const CacheFlags& flags) {
     OB_RETURN_IF_ERROR(store->Finish(tuning->key, tuning->width));
     ++kernels;
   }
-  std::fprintf(stderr, "outboard: %d kernels imported\n", kernels);
+  std::fprintf(stderr, "outboard: %s imported\n", Plural(kernels, "kernel").c_str());
   return absl::OkStatus();
 }
 
@@ -156,7 +157,7 @@ absl::Status Remove(const CacheFlags& flags) {
   OB_ASSIGN_OR_RETURN(const int64_t removed, store->Remove(flags.kernel));
   if (removed == 0 && !flags.all)
     return absl::NotFoundError(absl::StrCat("no kernel whose id begins with ", flags.kernel));
-  std::fprintf(stderr, "outboard: %d kernels removed\n", static_cast<int>(removed));
+  std::fprintf(stderr, "outboard: %s removed\n", Plural(removed, "kernel").c_str());
   return absl::OkStatus();
 }
 

@@ -107,6 +107,10 @@ std::string Quoted(std::string_view text) {
   return out + "\"";
 }
 
+std::string Plural(int64_t count, std::string_view what) {
+  return absl::StrCat(count, " ", std::string(what), count == 1 ? "" : "s");
+}
+
 std::string DefaultDataFolder() {
   if (const char* folder = std::getenv("OUTBOARD_DATA"); folder != nullptr && *folder != 0)
     return folder;

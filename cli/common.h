@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,9 @@ int Report(const absl::Status& status);
 
 // Returns `text` as a JSON string, quoted and escaped.
 std::string Quoted(std::string_view text);
+
+// Returns "1 kernel", "3 kernels".
+std::string Plural(int64_t count, std::string_view what);
 
 // Returns NOT_FOUND for the id of a key that does not exist. What is a key itself, secret and all,
 // is not told again.

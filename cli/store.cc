@@ -66,10 +66,6 @@ int ReportTransfer(const absl::Status& status) {
   return kInterrupted;
 }
 
-std::string Plural(int count, const char* what) {
-  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
-}
-
 void Print(const files::Pushed& pushed, bool json) {
   if (json) {
     std::printf("{\"name\": %s, \"bytes\": %llu, \"sent_bytes\": %llu, \"arrays\": %d%s}\n",

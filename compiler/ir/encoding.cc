@@ -1,6 +1,5 @@
 #include "compiler/ir/encoding.h"
 
-
 #include <algorithm>
 #include <cstring>
 

@@ -1,10 +1,10 @@
-// Products of bf16 (matrix_unit_opts.h), kernels with panels (panel_opts.h) and blocks of threads
+// Products of bf16 (tensor_core_opts.h), kernels with panels (panel_opts.h) and blocks of threads
 // (thread_opts.h) have choosers of their own; all others have vectors/vector_chooser.h.
 #include "compiler/optimize/heuristics.h"
 
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/flatten.h"
-#include "compiler/optimize/operands/matrix_unit_opts.h"
+#include "compiler/optimize/operands/tensor_core_opts.h"
 #include "compiler/optimize/operands/panel_opts.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/thread_opts.h"

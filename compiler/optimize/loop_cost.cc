@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "compiler/optimize/flatten.h"
-#include "compiler/optimize/operands/matrix_unit.h"
+#include "compiler/optimize/operands/tensor_core.h"
 #include "compiler/optimize/operands/staging.h"
 
 namespace outboard::optimize {

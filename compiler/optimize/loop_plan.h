@@ -12,7 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/kernel/loop_nest.h"
-#include "compiler/optimize/operands/matrix_unit.h"
+#include "compiler/optimize/operands/tensor_core.h"
 #include "compiler/target.h"
 
 namespace outboard::codegen {

@@ -15,7 +15,7 @@
 //   GROUP    axis count   `count` partial sums for each result of the axis' reduction, which must
 //                         be unrolled at least as far
 //   TC       axis rows    the reduction over the axis, of products of bf16, uses the matrix unit
-//                         (matrix_unit.h): `rows` is the output range that only the first of the
+//                         (tensor_core.h): `rows` is the output range that only the first of the
 //                         two operands depends on. Both operands are copied: at the level of their
 //                         LOCAL if there is one, else for each tile
 //   BLOCK    axis size    a loop over blocks of `size` values of an output range, around all loops

@@ -15,7 +15,6 @@ namespace {
 using codegen::Opt;
 using codegen::OptKind;
 
-
 // Rounds of blocks over the multiprocessors, by the results of a block.
 double CostOf(int64_t blocks, int64_t results, const Target& target) {
   return static_cast<double>(DivideUp(blocks, std::max<int64_t>(1, target.multiprocessors)) *

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "compiler/divide_up.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 
@@ -34,8 +35,6 @@ void CopyBox(const HostTensor& from, HostTensor& to, absl::Span<const int64_t> w
     if (dim < 0) return;
   }
 }
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Which of the parts of `dim` is that of `rank`.
 int64_t PartOf(const Mesh& mesh, const Layout& layout, int64_t dim, int64_t rank) {
@@ -127,7 +126,7 @@ std::vector<int64_t> LocalDims(const Mesh& mesh, const Layout& layout,
                                absl::Span<const int64_t> dims) {
   std::vector<int64_t> local(dims.begin(), dims.end());
   for (size_t dim = 0; dim < local.size(); ++dim)
-    local[dim] = CeilDiv(local[dim], PartsOf(mesh, layout, static_cast<int64_t>(dim)));
+    local[dim] = DivideUp(local[dim], PartsOf(mesh, layout, static_cast<int64_t>(dim)));
   return local;
 }
 
@@ -135,7 +134,7 @@ Shape LocalShape(const Mesh& mesh, const Layout& layout, ShapeView shape) {
   Shape local(shape.begin(), shape.end());
   for (size_t dim = 0; dim < local.size(); ++dim)
     if (const int64_t parts = PartsOf(mesh, layout, static_cast<int64_t>(dim)); parts > 1)
-      local[dim] = Dim(CeilDiv(local[dim].value(), parts));
+      local[dim] = Dim(DivideUp(local[dim].value(), parts));
   return local;
 }
 

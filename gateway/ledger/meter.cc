@@ -24,7 +24,6 @@
 namespace outboard::gateway {
 namespace {
 
-
 absl::Status NotMetered(const LeasedDevice& device) {
   return absl::NotFoundError(absl::StrCat("device ", device.device, " of session ",
                                           device.lease.session.Hex(), ", grant ",

@@ -45,7 +45,6 @@ class HeadSigner final : public LedgerHeads {
   // things to do.
   absl::Status RefreshSome(TenantId tenant);
 
-
  private:
   struct Account {
     signing::AccountChain chain;

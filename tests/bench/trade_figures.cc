@@ -37,7 +37,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr MicroUsd kPrice{2'000'000};
 
-
 LeasedDevice DeviceOf(uint64_t session) { return {{{7, session}, 1}, 0}; }
 
 Charge ChargeOf(uint64_t session, TenantId tenant, int64_t from_ms, int64_t to_ms) {

@@ -112,7 +112,7 @@ TEST_F(CacheCliTest, WhatIsExported_IsTheSameWhereItIsImported) {
 TEST_F(CacheCliTest, Rm_RemovesOneKernel_OrAllWhereThatIsSaid) {
   EXPECT_NE(Run({"rm"}).code, 0);
   EXPECT_NE(Run({"rm", "ab", "--all"}).code, 0);
-  EXPECT_EQ(Run({"rm", "ab"}).err, "outboard: 1 kernels removed\n");
+  EXPECT_EQ(Run({"rm", "ab"}).err, "outboard: 1 kernel removed\n");
   EXPECT_EQ(LineWith("product", Run({"ls"}).out), "");
   EXPECT_NE(LineWith("sum", Run({"ls"}).out), "");
   EXPECT_EQ(Run({"rm", "--all"}).code, 0);

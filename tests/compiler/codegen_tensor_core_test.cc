@@ -1,5 +1,5 @@
 // Sums of products of bf16 by the processor's own instructions
-// (compiler/optimize/operands/matrix_unit.h): what they compute on each kind of processor, and
+// (compiler/optimize/operands/tensor_core.h): what they compute on each kind of processor, and
 // where they are refused.
 #include <gmock/gmock.h>
 

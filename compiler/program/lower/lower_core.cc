@@ -1,5 +1,5 @@
 // Sums of products of bf16 by instructions made for them
-// (compiler/optimize/operands/matrix_unit.h). The sums of up to four squares of 16 rows by 16
+// (compiler/optimize/operands/tensor_core.h). The sums of up to four squares of 16 rows by 16
 // columns lie in tiles, or in vectors of private memory; a result is read from private memory.
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Copies the operands of a matrix unit into the order that
-// compiler/optimize/operands/matrix_unit.h defines, as pairs of bf16 in u32.
+// compiler/optimize/operands/tensor_core.h defines, as pairs of bf16 in u32.
 //
 // It is made in squares of 16 pairs of steps by 16 rows or columns, in vectors of 16 pairs, along
 // whichever of the two is consecutive in memory; where that is not the order that is wanted, the

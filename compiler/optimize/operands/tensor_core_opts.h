@@ -1,5 +1,5 @@
 // Chooses Opts for a kernel whose work is one sum of products of bf16, if the processor has
-// instructions for it (matrix_unit.h).
+// instructions for it (tensor_core.h).
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
 // The rows and columns of one block are copied, and multiplied while both copies are in the L2
 // cache. This file chooses the size of the blocks, so that copying, which costs as much per element
 // as some sixty products, is a small part of the work and there are enough tasks.
-#include "compiler/optimize/operands/matrix_unit_opts.h"
+#include "compiler/optimize/operands/tensor_core_opts.h"
 
 #include <algorithm>
 

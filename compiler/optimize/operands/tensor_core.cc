@@ -1,4 +1,4 @@
-#include "compiler/optimize/operands/matrix_unit.h"
+#include "compiler/optimize/operands/tensor_core.h"
 
 #include <utility>
 
