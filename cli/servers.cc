@@ -34,7 +34,7 @@
 #include "worker/process/child_process.h"
 #include "worker/receipts/lease_counter.h"
 #include "worker/supervisor/core_sets.h"
-#include "worker/supervisor/identity.h"
+#include "worker/supervisor/join/identity.h"
 #include "worker/supervisor/supervisor.h"
 
 namespace outboard::cli {

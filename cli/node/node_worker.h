@@ -16,7 +16,7 @@
 #include "cli/commands.h"
 #include "proto/fleet.grpc.pb.h"
 #include "worker/init/log_sender.h"
-#include "worker/supervisor/enrolment.h"
+#include "worker/supervisor/join/enrolment.h"
 
 namespace outboard::cli {
 

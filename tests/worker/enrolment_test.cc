@@ -1,6 +1,6 @@
 // A worker's certificate: an answer that is lost, a gateway that knows it no more, and what is kept
 // for the next start.
-#include "worker/supervisor/enrolment.h"
+#include "worker/supervisor/join/enrolment.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

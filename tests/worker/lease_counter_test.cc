@@ -7,7 +7,7 @@
 #include "tests/support/temp_folder.h"
 #include "wire/proof/receipt.h"
 #include "worker/receipts/lease_counter.h"
-#include "worker/supervisor/identity.h"
+#include "worker/supervisor/join/identity.h"
 
 namespace outboard::worker {
 namespace {

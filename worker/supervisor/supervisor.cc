@@ -22,7 +22,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -51,8 +50,9 @@
 #include "worker/supervisor/blob_cache.h"
 #include "worker/supervisor/core_sets.h"
 #include "worker/supervisor/executor_host.h"
-#include "worker/supervisor/identity.h"
-#include "worker/supervisor/join_call.h"
+#include "worker/supervisor/held_sessions.h"
+#include "worker/supervisor/join/identity.h"
+#include "worker/supervisor/join/join_call.h"
 #include "worker/supervisor/kernels_of_accounts.h"
 #include "worker/supervisor/spare_executor.h"
 #include "worker/supervisor/stored_file.h"
@@ -108,9 +108,9 @@ class Supervisor::Impl {
       const Clock::time_point start = Clock::now();
       absl::Status status = Connect();
       if (status.ok()) status = JoinOnce();
-      Reap();
+      sessions_.Reap();
       const Clock::time_point ack{Clock::duration(last_ack_.load())};
-      if (Clock::now() - ack > kOrphanMost) EndSessions();
+      if (Clock::now() - ack > kOrphanMost) sessions_.EndAll();
       // A gateway with another CA knows no certificate of the one before.
       if (absl::IsUnauthenticated(status) && options_.enrolment != nullptr &&
           options_.enrolment->Refused()) {
@@ -119,7 +119,7 @@ class Supervisor::Impl {
       }
       if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
           absl::IsFailedPrecondition(status)) {
-        EndSessions();
+        sessions_.EndAll();
         spare_.Stop();
         return status;
       }
@@ -129,7 +129,7 @@ class Supervisor::Impl {
       wake_.wait_for(lock, pause.NextWait(), [&] { return stopping_.load(); });
       if (stays_away_) wake_.wait(lock, [&] { return stopping_.load(); });
     }
-    EndSessions();
+    sessions_.EndAll();
     spare_.Stop();
     return absl::OkStatus();
   }
@@ -141,7 +141,7 @@ class Supervisor::Impl {
     event.mutable_draining();
     Tell(event);
     std::unique_lock lock(mutex_);
-    const auto are_left = [this] { return welcome_ && sessions_.size() > ended_.size(); };
+    const auto are_left = [this] { return welcome_ && sessions_.running_count() > 0; };
     const Clock::time_point until = Clock::now() + limit;
     while (are_left() && Clock::now() < until) wake_.wait_for(lock, Milliseconds(50));
     telemetry::LogInfo("worker_drained", {{"worker", options_.name}, {"is_empty", !are_left()}});
@@ -197,7 +197,7 @@ class Supervisor::Impl {
     options_.gateway = channels->control;
     options_.bulk = channels->bulk;
     fleet_ = proto::Fleet::NewStub(options_.gateway);
-    for (const auto& [id, executors] : sessions_) executors->UseBulk(options_.bulk);
+    sessions_.ForEach([&](SessionExecutors& each) { each.UseBulk(options_.bulk); });
     return absl::OkStatus();
   }
 
@@ -223,7 +223,7 @@ class Supervisor::Impl {
     bool has_welcome = false;
     while (call.Read(&command)) {
       for (const proto::WorkerEvent& event : leases_.On(command)) Tell(event);
-      Reap();  // before what follows: an ended session may be assigned again
+      sessions_.Reap();  // before what follows: an ended session may be assigned again
       if (command.has_welcome()) {
         last_ack_ = Clock::now().time_since_epoch().count();
         local_socket_ = IsNode(options_.enrolment.get()) ? "" : command.welcome().local_socket();
@@ -241,7 +241,7 @@ class Supervisor::Impl {
       } else if (command.has_assign()) {
         OnAssign(command.assign());
       } else if (command.has_release()) {
-        OnRelease(command.release().session_id());
+        sessions_.Release(command.release().session_id());
       } else if (command.has_drain()) {
         draining_ = true;
         if (command.drain().restart()) options_.on_restart();
@@ -255,7 +255,7 @@ class Supervisor::Impl {
         Tell(event);
         StartSpare();
       }
-      Reap();
+      sessions_.Reap();
       // A GPU may have become free, and a node may have joined without a test.
       if (has_welcome && (devices_.are_gpus() || command.has_welcome())) StartSpare();
     }
@@ -295,8 +295,7 @@ class Supervisor::Impl {
     samples.Set(Metric::kWorkerDevicesOut, static_cast<double>(devices_.count_out()));
     samples.Set(Metric::kWorkerSpares, has_spare_ ? 1 : 0);
     samples.Largest(Metric::kWorkerMemoryLimit, static_cast<double>(devices_.MemoryOn(0)));
-    std::lock_guard lock(mutex_);
-    samples.Set(Metric::kWorkerSessions, static_cast<double>(sessions_.size()));
+    samples.Set(Metric::kWorkerSessions, static_cast<double>(sessions_.count()));
   }
 
   // On the thread of Run. Of a session that has ended SessionEnded may have found no stream: it is
@@ -312,11 +311,7 @@ class Supervisor::Impl {
     DescribeGroups(options_.devices, options_.links.get(), entry);
     leases_.AddTo(entry);
     devices_.Describe(CoresOfEach(), entry);
-    std::lock_guard lock(mutex_);
-    for (const auto& [id, executors] : sessions_) {
-      if (std::find(ended_.begin(), ended_.end(), id) != ended_.end()) continue;
-      *entry.add_sessions() = executors->Described();
-    }
+    sessions_.Describe(entry);
     return event;
   }
 
@@ -333,11 +328,8 @@ class Supervisor::Impl {
     while (joined_ && !stopping_) {
       proto::WorkerEvent event;
       event.mutable_heartbeat()->set_beat(++beat);
-      for (const auto& [id, executors] : sessions_) {
-        event.mutable_heartbeat()->add_sessions(id);
-        event.mutable_heartbeat()->add_memory_bytes(executors->memory_bytes());
-      }
       lock.unlock();
+      sessions_.Describe(*event.mutable_heartbeat());
       leases_.AddTo(*event.mutable_heartbeat());
       Tell(event);
       lock.lock();
@@ -375,14 +367,8 @@ class Supervisor::Impl {
       telemetry::LogError("executor_not_started", {{"message", started.ToString()}});
   }
 
-  bool IsHeld(uint32_t device) {  // by the executors of a session
-    std::lock_guard lock(mutex_);
-    return std::ranges::any_of(sessions_, [&](const auto& session) {
-      return std::ranges::count(session.second->assign().devices(), device) > 0;
-    });
-  }
-  bool IsTaken(uint32_t device) {  // also by one that begins
-    return IsHeld(device) ||
+  bool IsTaken(uint32_t device) const {  // by a session, or one that begins
+    return sessions_.UseDevice(device) ||
            (assigning_ != nullptr && std::ranges::count(assigning_->devices(), device) > 0);
   }
   // nullopt: none, of GPUs.
@@ -408,16 +394,10 @@ class Supervisor::Impl {
   }
 
   void OnAssign(const proto::Assign& assign) {
-    {
-      std::lock_guard lock(mutex_);
-      if (sessions_.contains(assign.session_id())) return;
-    }
+    if (sessions_.Has(assign.session_id())) return;
     auto executors = std::make_unique<SessionExecutors>(
         assign, [this, assign](uint32_t rank, const absl::Status& status) {
-          {
-            std::lock_guard lock(mutex_);  // before the gateway hears of it and assigns it again
-            ended_.push_back(assign.session_id());
-          }
+          sessions_.MarkEnded(assign.session_id());  // before the gateway hears of it
           TellEnded(assign, rank, status);
         });
     assigning_ = &assign;
@@ -434,10 +414,7 @@ class Supervisor::Impl {
       return TellEnded(assign, assign.group().first_rank() + rank - 1, started);
     }
     executors->Attach(*fleet_, local_socket_);
-    {
-      std::lock_guard lock(mutex_);
-      sessions_[assign.session_id()] = std::move(executors);
-    }
+    sessions_.Add(assign.session_id(), std::move(executors));
     StartSpare();
   }
 
@@ -492,7 +469,7 @@ class Supervisor::Impl {
       return absl::UnavailableError(absl::StrCat("this worker has no GPU ", device));
     if (devices_.IsOut(device))
       return absl::UnavailableError(absl::StrCat("GPU ", device, " is out of service"));
-    if (IsHeld(device))
+    if (sessions_.UseDevice(device))
       return absl::UnavailableError(absl::StrCat("GPU ", device, " is another session's still"));
     if (spare_.running() && spare_.device() == device) return absl::OkStatus();
     if (!stopping_) StartSpareOn(device);
@@ -509,46 +486,10 @@ class Supervisor::Impl {
     Tell(event);
   }
 
-  void OnRelease(const std::string& id) { TakeSession(id).reset(); }  // joins its threads
-
-  std::unique_ptr<SessionExecutors> TakeSession(const std::string& id) {
-    std::lock_guard lock(mutex_);
-    const auto found = sessions_.find(id);
-    if (found == sessions_.end()) return nullptr;
-    auto executors = std::move(found->second);
-    sessions_.erase(found);
-    return executors;
-  }
-
-  // Sessions that ended by themselves: their threads are done or about to be.
-  void Reap() {
-    std::vector<std::string> ended;
-    {
-      std::lock_guard lock(mutex_);
-      ended.swap(ended_);
-    }
-    for (const std::string& id : ended) TakeSession(id).reset();
-  }
-
-  // V3. On the thread of Run, which alone adds and removes sessions.
+  // V3
   void KeepSessions(const std::set<std::string>& kept) {
-    std::vector<std::string> over;
-    for (const auto& [id, executors] : sessions_)
-      if (!kept.contains(id)) over.push_back(id);
-    for (const std::string& id : over) OnRelease(id);
-    for (const auto& [id, executors] : sessions_) executors->Attach(*fleet_, local_socket_);
-  }
-
-  void EndSessions() {
-    std::map<std::string, std::unique_ptr<SessionExecutors>> sessions;
-    {
-      std::lock_guard lock(mutex_);
-      sessions.swap(sessions_);
-    }
-    for (auto& [id, executors] : sessions) executors->End();
-    sessions.clear();
-    std::lock_guard lock(mutex_);
-    ended_.clear();
+    sessions_.ReleaseAllBut(kept);
+    sessions_.ForEach([&](SessionExecutors& each) { each.Attach(*fleet_, local_socket_); });
   }
 
   void TellEnded(const proto::Assign& assign, uint32_t rank, const absl::Status& status) {
@@ -579,8 +520,7 @@ class Supervisor::Impl {
   std::string not_joined_;    // why it cannot join, as it was logged; of Run's thread
   JoinCall* join_ = nullptr;
   std::unique_ptr<BlobCache> blob_cache_;
-  std::map<std::string, std::unique_ptr<SessionExecutors>> sessions_;
-  std::vector<std::string> ended_;
+  HeldSessions sessions_;  // the thread of Run is its owner
 
   std::mutex write_mutex_;  // of told_, which takes one write at a time
   JoinCall* told_ = nullptr;  // once Register is written

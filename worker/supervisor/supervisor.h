@@ -24,7 +24,7 @@
 #include "absl/status/status.h"
 #include "wire/proof/signing_key.h"
 #include "worker/groups/group_links.h"
-#include "worker/supervisor/enrolment.h"
+#include "worker/supervisor/join/enrolment.h"
 
 namespace outboard::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/supervisor/enrolment.h"
+#include "worker/supervisor/join/enrolment.h"
 
 #include <grpcpp/client_context.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "worker/supervisor/join_call.h"
+#include "worker/supervisor/join/join_call.h"
 
 #include <condition_variable>
 #include <thread>

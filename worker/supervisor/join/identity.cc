@@ -1,4 +1,4 @@
-#include "worker/supervisor/identity.h"
+#include "worker/supervisor/join/identity.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
