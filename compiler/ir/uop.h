@@ -116,7 +116,7 @@ class Graph {
 
   int64_t node_count() const;
 
-  // Nodes that FUNCTION checks may still walk (limits::kFunctionWalkNodesMax); spec.cc spends it.
+  // Nodes that CheckFunction may still walk (limits::kFunctionWalkNodesMax).
   int64_t function_walk_budget;
 
  private:

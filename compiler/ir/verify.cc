@@ -1,4 +1,4 @@
-// The rules about whole graphs; those of single nodes are in spec.cc.
+// The rules about whole graphs; those of single nodes are in spec/.
 #include <algorithm>
 #include <map>
 
