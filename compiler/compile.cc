@@ -201,8 +201,8 @@ absl::StatusOr<CompiledKernel> CompileForGpu(const UOp* sink, const CompileOptio
   std::string text;
   const auto render = [&] { return render_program(lowered.program, &text); };
   absl::StatusOr<CompiledKernel> rendered = render();
-  // Our own choice may need more registers than we counted; the plain threads that come last need
-  // few.
+  // Our own choice may need more registers than the printer permits; the plain threads that come
+  // last need few. What the assembler spills is not known here: tests ask it (docs/testing.md).
   const auto too_much = [&] {
     return absl::IsUnimplemented(rendered.status()) || absl::IsResourceExhausted(rendered.status());
   };

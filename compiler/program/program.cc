@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <initializer_list>
+#include <iterator>
 
 #include "base/check.h"
 
@@ -17,6 +18,7 @@ std::string_view Name(Code code) {
       "MAP",   "MBINIT",   "MBEXPECT", "MBARRIVE",  "MBWAIT",  "BOXLOAD", "BOXSTORE",
       "BOXCOMMIT", "BOXWAIT", "PROXYFENCE", "WARPSYNC", "CLUSTERSYNC", "CLUSTERLOAD", "WGFENCE",
       "WGMMA", "WGCOMMIT", "WGWAIT", "WGSYNC", "MAXREGISTERS"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Code::kMaxRegisters) + 1);
   return kNames[static_cast<size_t>(code)];
 }
 

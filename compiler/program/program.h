@@ -56,6 +56,8 @@
 //                                      STORE). Its value is, of each matrix, the four bytes of row
 //                                      t / 4 that are number t % 4; transposed, of types of 16 bits
 //                                      alone: of column t / 4, from row 2 (t % 4) on
+// For processors alone:
+//
 //   DOT      (c, a, b)                 c, of f32, + a.low * b.low + a.high * b.high in every lane:
 //                                      a and b are of u32, two numbers of bf16 each
 //   TILEZERO (tile)                    sets all its elements to 0
@@ -129,7 +131,9 @@
 
 namespace outboard::program {
 
-// The instructions, as listed above.
+// The instructions, as listed above. The order says something: those of sm_90a come last, from kMap
+// on, and of these the ones of warpgroups, from kGroupFence on (IsHopper, IsOfWarpgroup). Others go
+// before kMap. Names are in the same order (program.cc).
 enum class Code : uint8_t {
   kConst,
   kVar,

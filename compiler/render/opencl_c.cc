@@ -215,6 +215,7 @@ class Printer {
     const std::string type = NameOf(i.dtype);
     if (i.dtype == DType::kF64 && !device_.fp64) return none_for("f64");
     if (i.lanes > 16) return none_for(StrCat("vectors of ", i.lanes, " ", type));
+    // All that come behind it are of GPUs or of processors with tiles.
     if (i.code >= Code::kShuffle) return none_for(StrCat(NameOf(i.code), " of ", type));
     if (i.code == Code::kBitcast && at(i.src[0]).lanes != i.lanes)
       return none_for(StrCat("lanes of ", type, " taken apart"));

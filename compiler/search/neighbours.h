@@ -1,6 +1,7 @@
 // The moves of the search: the lists of Opts that differ from a given one by one step. ApplyOpts
-// decides which are legal; LoopCost (optimize/loop_cost.h) estimates their cost. Of a GPU's kernels
-// tiles of matrix units are legal where PlanMma and PlanHopper say so, and tiles.h estimates them.
+// decides which are legal. What they cost is estimated by LoopCost (optimize/loop_cost.h) for
+// processors and by ThreadCost (neighbours.cc) for blocks of threads. Tiles of a GPU's matrix units
+// are legal where PlanMma and PlanHopper say so, and tiles.h estimates them.
 #pragma once
 
 #include <vector>

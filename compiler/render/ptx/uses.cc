@@ -12,7 +12,8 @@ using program::ValueId;
 
 namespace {
 
-// Whether a value may be a register of its source's. Arithmetic of floats is not.
+// Whether a value may be printed as the register of one of its sources. Arithmetic of floats never
+// is.
 bool PassesOn(const program::Instruction& i) {
   if (i.code == Code::kMma || i.code == Code::kShuffle) return false;
   return i.code != Code::kAlu || !IsFloat(i.dtype) || i.op == Op::kWhere;

@@ -10,8 +10,6 @@
 namespace outboard::ptx {
 namespace {
 
-constexpr Op kOpLast = Op::kWgmmaWait;
-
 // What the machine leaves of `inputs`.
 std::string ResultOf(const InstructionForm& form, std::vector<std::string> inputs) {
   MachineOptions options;

@@ -1,5 +1,5 @@
-// Instructions of one lane: comparisons, selection, bytes, moves and addresses. Arithmetic is in
-// integers.cc and floats.cc.
+// Instructions of one lane: comparisons, selection, bits and bytes (with sums of their products,
+// DP2A and DP4A), moves and addresses. Other arithmetic is in integers.cc and floats.cc.
 #include "tests/gpu/ptx/scalar.h"
 
 namespace outboard::ptx {

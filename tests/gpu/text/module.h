@@ -1,8 +1,8 @@
 // A module of PTX as the machine runs it: functions of decoded instructions, and data.
 //
-// Parse() accepts what LLVM 19 writes for nvptx64 and the instructions of inline assembly that our
-// renderer uses. What it does not know is INVALID_ARGUMENT with the name and the line: nothing is
-// skipped.
+// Parse() accepts what compiler/render/ptx writes, and what else the tests' own kernels have
+// (tests/gpu/checks/instruction_forms.cc lists it all). What it does not know is INVALID_ARGUMENT
+// with the name and the line: nothing is skipped.
 #pragma once
 
 #include <cstdint>
@@ -172,6 +172,7 @@ enum class Op : uint8_t {
   kWgmmaCommit,
   kWgmmaWait
 };
+inline constexpr Op kOpLast = Op::kWgmmaWait;
 
 enum class Compare : uint8_t {
   kEq,

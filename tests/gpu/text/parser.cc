@@ -355,7 +355,7 @@ class Parser {
         OB_RETURN_IF_ERROR(Integer(&count));
         OB_RETURN_IF_ERROR(Expect(">"));
         if (count > 100000) return ErrorAt(line, "too many registers");
-        // Rows are given on first use: LLVM declares more than it uses.
+        // Rows are given on first use: more may be declared than is used.
         scopes_.back().ranges[name] = static_cast<int>(count);
       } else {
         scopes_.back().registers[name] = builder->NewRow();
