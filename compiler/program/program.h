@@ -56,11 +56,9 @@
 //                                      STORE). Its value is, of each matrix, the four bytes of row
 //                                      t / 4 that are number t % 4; transposed, of types of 16 bits
 //                                      alone: of column t / 4, from row 2 (t % 4) on
-// For processors alone:
-//
 //   DOT      (c, a, b)                 c, of f32, + a.low * b.low + a.high * b.high in every lane:
-//                                      a and b are of u32, two numbers of bf16 each
-//   TILEZERO (tile)                    sets all its elements to 0
+//                                      a and b are of u32, two of bf16 each. Of processors alone
+//   TILEZERO (tile)                    sets all its elements to 0. TILE... are of processors alone
 //   TILELOAD, TILESTORE (tile, memory, index) imm: stride   its 16 rows from or to consecutive
 //                                      elements of a private memory, `stride` elements apart
 //   TILEDOT  (c, a, b)                 tiles: adds to c[i][j], of f32, the products of a[i][k] and
@@ -131,9 +129,7 @@
 
 namespace outboard::program {
 
-// The instructions, as listed above. The order says something: those of sm_90a come last, from kMap
-// on, and of these the ones of warpgroups, from kGroupFence on (IsHopper, IsOfWarpgroup). Others go
-// before kMap. Names are in the same order (program.cc).
+// As listed above. Those of sm_90a come last, from kMap on, of warpgroups from kGroupFence on.
 enum class Code : uint8_t {
   kConst,
   kVar,
