@@ -30,9 +30,9 @@
 namespace outboard::worker {
 
 // The key that signs receipts, in a file beside the worker's identity
-// (worker/supervisor/join/identity.h). A worker with another identity than that of the file, since a
-// second one runs here, or since the file cannot be kept, has a key of its own, which ends with it:
-// a key is of one worker.
+// (worker/supervisor/join/identity.h). A worker with another identity than that of the file, since
+// a second one runs here, or since the file cannot be kept, has a key of its own, which ends with
+// it: a key is of one worker.
 // Errors: DATA_LOSS and others, those of SigningKey::Open
 absl::StatusOr<signing::SigningKey> OpenReceiptKey(const std::string& identity_file,
                                                  const std::string& identity);
