@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -53,15 +54,19 @@ std::vector<Op> OperationsOf(DType dtype) {
   std::vector<Op> all;
   for (int number = 0; number < kOpCodeMax; ++number)
     if (const Op op = static_cast<Op>(number);
-        IsAlu(op) && !IsTranscendental(op) && Takes(op, dtype))
+        IsAlu(op) && !IsTranscendental(op) && Takes(op, dtype)) {
+      // Functions alone are written over MULACC, in f32 and f64; of smaller floats it is rounded
+      // twice.
+      if (op == Op::kMulAcc && IsFloat(dtype) && ByteWidth(dtype) < 4) continue;
       all.push_back(op);
+    }
   return all;
 }
 
 // ---- what the programs compute
 
-// Every `step`th pair of constants, and each constant beside what is loaded.
-void AddOperation(Rows& rows, Op op, DType dtype, size_t step = 1) {
+// Every pair of constants, and each constant beside what is loaded.
+void AddOperation(Rows& rows, Op op, DType dtype) {
   const std::vector<int64_t> edges = EdgesOf(dtype);
   const DType result = IsCompare(op) ? DType::kBool : dtype;
   const std::string name(Name(op));
@@ -84,7 +89,7 @@ void AddOperation(Rows& rows, Op op, DType dtype, size_t step = 1) {
     for (size_t a = 0; a < count; ++a) {
       keep({constants[a], loaded}, texts[a] + ", loaded");
       keep({loaded, constants[a]}, "loaded, " + texts[a]);
-      for (size_t b = a % step; b < count; b += step)
+      for (size_t b = 0; b < count; ++b)
         keep({constants[a], constants[b]}, texts[a] + ", " + texts[b]);
     }
     return;
@@ -92,9 +97,9 @@ void AddOperation(Rows& rows, Op op, DType dtype, size_t step = 1) {
   // Three: each constant or loaded.
   const ValueId other = rows.Alu(Op::kMax, dtype, {loaded, constants[0]});
   const bool selects = op == Op::kWhere;
-  for (size_t a = 0; a < (selects ? 3 : count); a += step)
-    for (size_t b = 0; b < count; b += 3 * step)
-      for (size_t c = 0; c < count; c += 4 * step)
+  for (size_t a = 0; a < (selects ? 3 : count); ++a)
+    for (size_t b = 0; b < count; b += 3)
+      for (size_t c = 0; c < count; c += 4)
         for (int which = 0; which < 4; ++which) {
           const ValueId first = !selects ? constants[a]
                                 : a < 2  ? rows.Const(DType::kBool, static_cast<int64_t>(a))
@@ -205,6 +210,7 @@ void AddMasks(Rows& rows, DType dtype) {
                             .lanes = count,
                             .src = {rows.In(dtype), index, mask, others}}),
                   what);
+        if (!rows.IsNext()) continue;
         const ValueId row = rows.Row(dtype, count, "stored: " + what);
         rows.Store(dtype, row, others);
         rows.Add({.code = Code::kStore,
@@ -353,14 +359,12 @@ void ExpectFolded(Rows& rows, Rows& folded) {
 }
 
 void ExpectAssembled(Rows& rows, const std::string& ptxas) {
-  for (const char* const arch : kEachArch) {
-    const auto compiled = Rendered(rows.Take(), arch);
-    ASSERT_TRUE(compiled.ok()) << compiled.status();
-    const auto assembled = AssembleKernel(ptxas, compiled->object, arch);
-    ASSERT_TRUE(assembled.ok()) << assembled.status() << compiled->object;
-    EXPECT_EQ(assembled->warnings + assembled->stack_bytes, 0);
-    return;
-  }
+  const char* const arch = kEachArch[0];
+  const auto compiled = Rendered(rows.Take(), arch);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const auto assembled = AssembleKernel(ptxas, compiled->object, arch);
+  ASSERT_TRUE(assembled.ok()) << assembled.status() << compiled->object;
+  EXPECT_EQ(assembled->warnings + assembled->stack_bytes, 0);
 }
 
 using Fill = void (*)(Rows& rows, DType dtype);
@@ -378,60 +382,80 @@ constexpr Kind kKinds[] = {
     {"masks", AddMasks},
 };
 
+// A program has so many registers, and LLVM's time grows faster than it.
+constexpr int64_t kPartsOnTheMachine = 8, kPartsOnTheHost = 24;
+
 class ConstantOperands : public testing::TestWithParam<DType> {
  protected:
-  void ForEachKind(void (*expect)(Rows&), Grid axis) {
-    for (const Kind& kind : kKinds) {
-      SCOPED_TRACE(kind.name);
-      Rows rows(axis);
-      kind.fill(rows, GetParam());
-      expect(rows);
-      if (HasFatalFailure()) return;
-    }
+  // Calls `expect` with all that the kind has, in parts.
+  void ForEachKind(const std::function<void(const Kind& kind, Rows::Part part)>& expect,
+                   int64_t parts) {
+    for (const Kind& kind : kKinds)
+      for (int64_t part = 0; part < parts; ++part) {
+        SCOPED_TRACE(absl::StrCat(kind.name, ", part ", part));
+        expect(kind, {part, parts});
+        if (HasFailure()) return;
+      }
   }
 };
 
 TEST_P(ConstantOperands, OnThePtxMachine_AreAsInterpreted) {
-  ForEachKind(ExpectOnTheMachine, Grid::kThread);
+  ForEachKind(
+      [](const Kind& kind, Rows::Part part) {
+        Rows rows(part);
+        kind.fill(rows, GetParam());
+        ExpectOnTheMachine(rows);
+      },
+      kPartsOnTheMachine);
 }
 
-TEST_P(ConstantOperands, OnTheHost_AreAsInterpreted) { ForEachKind(ExpectOnTheHost, Grid::kBlock); }
-
-TEST_P(ConstantOperands, FoldedByTheBuilder_AreAsInterpreted) {
+// One part of each kind, another one of each type.
+TEST_P(ConstantOperands, OnTheHost_AreAsInterpreted) {
   for (const Kind& kind : kKinds) {
-    Rows rows, folded(Grid::kThread, /*folds=*/true);
+    SCOPED_TRACE(kind.name);
+    Rows rows({static_cast<int64_t>(GetParam()), kPartsOnTheHost}, Grid::kBlock);
     kind.fill(rows, GetParam());
-    kind.fill(folded, GetParam());
-    ExpectFolded(rows, folded);
+    ExpectOnTheHost(rows);
   }
 }
 
-// Fewer pairs: what the assembler takes depends on what is a constant, not on all of its values.
+TEST_P(ConstantOperands, FoldedByTheBuilder_AreAsInterpreted) {
+  ForEachKind(
+      [](const Kind& kind, Rows::Part part) {
+        Rows rows(part), folded(part, Grid::kThread, /*folds=*/true);
+        kind.fill(rows, GetParam());
+        kind.fill(folded, GetParam());
+        ExpectFolded(rows, folded);
+      },
+      1);
+}
+
+// What the assembler takes depends on what is a constant, not on all of its values.
 TEST_P(ConstantOperands, AreAssembled) {
   const std::string ptxas = FindPtxas();
   if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
-  Rows rows;
-  for (const Op op : OperationsOf(GetParam())) AddOperation(rows, op, GetParam(), /*step=*/5);
-  ExpectAssembled(rows, ptxas);
-  Rows conversions;
-  AddConversions(conversions, GetParam());
-  ExpectAssembled(conversions, ptxas);
+  for (const Kind& kind : kKinds) {
+    SCOPED_TRACE(kind.name);
+    Rows rows({static_cast<int64_t>(GetParam()), kPartsOnTheHost});
+    kind.fill(rows, GetParam());
+    ExpectAssembled(rows, ptxas);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, ConstantOperands, testing::ValuesIn(AllTypes()),
                          [](const auto& info) { return std::string(Name(info.param)); });
 
 TEST(Constants, ThatDecideBranchesLoopsAndMasks_AreAsInterpreted) {
-  Rows rows;
+  Rows rows({});
   AddControl(rows);
   ExpectOnTheMachine(rows);
-  Rows host(Grid::kBlock);
+  Rows host({}, Grid::kBlock);
   AddControl(host);
   ExpectOnTheHost(host);
 }
 
 TEST(Constants, ThatThreadsGiveEachOther_AreAsInterpreted) {
-  Rows rows;
+  Rows rows({});
   AddExchange(rows);
   ExpectOnTheMachine(rows);
 }

@@ -60,8 +60,14 @@ inline std::string NumberText(DType dtype, int64_t number) {
 // buffer that it stores to, and one with the type's edges, of which each thread reads one.
 class Rows {
  public:
-  // `folds`: by a program::ProgramBuilder. `axis`: of the threads, or blocks, that it has kRowThreads of.
-  explicit Rows(program::Grid axis = program::Grid::kThread, bool folds = false) : folds_(folds) {
+  // Which rows a program has: those whose number is `part` modulo `parts`.
+  struct Part {
+    int64_t part = 0, parts = 1;
+  };
+  // `axis`: of the threads, or blocks, that it has kRowThreads of. `folds`: a ProgramBuilder makes
+  // the program.
+  explicit Rows(Part part, program::Grid axis = program::Grid::kThread, bool folds = false)
+      : part_(part), folds_(folds) {
     for (const DType dtype : AllTypes()) {
       const auto slot = static_cast<int>(dtype) - 1;
       outs_.push_back(Add({.code = program::Code::kBuffer, .dtype = dtype, .lanes = 0, .imm = {slot, 0}}));
@@ -124,7 +130,10 @@ class Rows {
          .lanes = at(value).lanes,
          .src = {Out(dtype), index, value}});
   }
+  // Counts a row. Whether it is one of this part.
+  bool IsNext() { return next_++ % part_.parts == part_.part; }
   void Keep(program::ValueId value, std::string what) {
+    if (!IsNext()) return;
     const DType dtype = at(value).dtype;
     Store(dtype, Row(dtype, at(value).lanes, std::move(what)), value);
   }
@@ -132,6 +141,7 @@ class Rows {
   program::Program Take() {
     program::Program program = folds_ ? builder_.Take(2 * kTypes) : std::move(program_);
     program.buffer_count = 2 * kTypes;
+    DropUnused(program);
     for (program::Instruction& i : program.code)
       if (i.code == program::Code::kBuffer && i.imm[0] < kTypes)
         i.imm[1] = rows_[static_cast<size_t>(i.imm[0])].elements;
@@ -199,6 +209,30 @@ class Rows {
     std::vector<int64_t> begins;
     std::vector<std::string> names;
   };
+  // What rows of other parts are computed from.
+  static void DropUnused(program::Program& program) {
+    const size_t count = program.code.size();
+    std::vector<bool> used(count);
+    for (size_t n = count; n-- > 0;) {
+      const program::Instruction& i = program.code[n];
+      used[n] = used[n] || (!program::IsPure(i.code) && i.code != program::Code::kLoad);
+      if (used[n])
+        for (const program::ValueId s : i.src) used[static_cast<size_t>(s)] = true;
+    }
+    std::vector<program::ValueId> made(count, -1);
+    std::vector<program::Instruction> code;
+    for (size_t n = 0; n < count; ++n) {
+      if (!used[n]) continue;
+      program::Instruction i = std::move(program.code[n]);
+      for (program::ValueId& s : i.src) s = made[static_cast<size_t>(s)];
+      made[n] = static_cast<program::ValueId>(code.size());
+      code.push_back(std::move(i));
+    }
+    program.code = std::move(code);
+  }
+
+  Part part_;
+  int64_t next_ = 0;
   bool folds_;
   program::ProgramBuilder builder_;
   program::Program program_;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <set>
 #include <string>
@@ -23,6 +24,7 @@
 #include "compiler/program/interpret.h"
 #include "compiler/program/program.h"
 #include "compiler/render/ptx/nvptx.h"
+#include "tests/compiler/hopper_run.h"
 #include "tests/compiler/mma_check.h"
 #include "tests/compiler/ptx_run.h"
 
@@ -131,7 +133,6 @@ void OfPackedWords(const Lines& lines, size_t n, std::vector<Mistake>& all) {
     OB_CHECK(absl::SimpleAtoi(list[2], &first));
     list[2] = absl::StrCat(first ^ 8);
     add(parts.name, absl::StrJoin(list, ", "));
-    add(parts.name == "bfe.s32" ? "bfe.u32" : "bfe.s32", parts.operands);
   }
 }
 
@@ -151,12 +152,16 @@ void OfSwizzles(const Lines& lines, size_t n, std::vector<Mistake>& all) {
       }
       return;
     }
-    add("sum instead of XOR", "add.s32");
-    add("OR instead of XOR", "or.b32");
+    // The swizzle itself mixes bits into places that may have none of them: a sum is as right.
+    const Parts before = PartsOf(n > 0 ? absl::string_view(lines[n - 1]) : "");
+    if (before.name != "and.b32" || !absl::StartsWith(before.operands, list[2] + ", ")) {
+      add("sum instead of XOR", "add.s32");
+      add("OR instead of XOR", "or.b32");
+    }
     list.pop_back();
     add("no XOR", "mov.b32");
   } else if (parts.name == "and.b32" && list[2] == "112") {
-    for (const int64_t bits : {48, 96, 80, 240}) {
+    for (const int64_t bits : {48, 96, 80}) {
       list[2] = absl::StrCat(bits);
       add("other bits of a row", parts.name);
     }
@@ -181,6 +186,12 @@ void OfAddresses(const Lines& lines, size_t n, std::vector<Mistake>& all) {
   for (const int64_t bytes : {16, -16, 128, -1024})
     all.push_back({"address of a piece", n,
                    LineOf({parts.guard, parts.name, Moved(parts.operands, bytes)})});
+}
+
+// Of memory of the block alone: of a product of f32 the accesses to buffers are those of what is
+// computed again, which finite numbers are not.
+void OfSharedAddresses(const Lines& lines, size_t n, std::vector<Mistake>& all) {
+  if (!absl::StrContains(lines[n], ".global")) OfAddresses(lines, n, all);
 }
 
 // What is beyond the room of an instruction, and the sign of an index.
@@ -228,11 +239,26 @@ std::string WhatWasFound(const Subject& subject, const CompiledKernel& kernel) {
   return subject.is_right(got) ? "" : "differs";
 }
 
-// Plants each mistake alone; of each family at most twice `of_a_kind`, in even distances.
-void ExpectAllAreFound(const Subject& subject, const std::vector<Plant>& plants,
-                       size_t of_a_kind = 60) {
+// What a test has planted and found, for the figures (tests/bench/gpu_test_figures.cc).
+class PtxPlanted : public testing::Test {
+ protected:
+  // Plants each mistake alone; of each family at most twice `of_a_kind`, in even distances.
+  void ExpectAllAreFound(const Subject& subject, const std::vector<Plant>& plants,
+                         size_t of_a_kind = 60);
+  void TearDown() override {
+    RecordProperty("faults_planted", static_cast<int>(planted_));
+    RecordProperty("faults_found", static_cast<int>(found_));
+  }
+
+ private:
+  size_t planted_ = 0, found_ = 0;
+};
+
+void PtxPlanted::ExpectAllAreFound(const Subject& subject, const std::vector<Plant>& plants,
+                                   size_t of_a_kind) {
   SCOPED_TRACE(subject.name);
   ASSERT_EQ(WhatWasFound(subject, subject.kernel), "") << subject.kernel.object;
+  if (std::getenv("DUMP") != nullptr) std::printf("%s\n", subject.kernel.object.c_str());
   const Lines lines = absl::StrSplit(subject.kernel.object, '\n');
   size_t planted = 0, reported = 0;
   std::set<std::string> kinds;
@@ -251,10 +277,12 @@ void ExpectAllAreFound(const Subject& subject, const std::vector<Plant>& plants,
       EXPECT_NE(found, "") << mistake.kind << " is not found, line " << mistake.line + 1 << "\n- "
                            << lines[mistake.line] << "\n+ " << mistake.text;
       ++planted;
-      reported += found == "reported";
+      found_ += found.empty() ? 0 : 1;
+      reported += found == "reported" ? 1 : 0;
       kinds.insert(mistake.kind);
     }
   }
+  planted_ += planted;
   std::printf("%s: %zu mistakes of %zu kinds, %zu of them reported by the machine\n",
               subject.name.c_str(), planted, kinds.size(), reported);
 }
@@ -336,7 +364,7 @@ std::string Counted(DType dtype, int64_t elements) {
   return bytes;
 }
 
-TEST(PtxPlanted, JoinedAccesses) {
+TEST_F(PtxPlanted, JoinedAccesses) {
   for (const bool masked : {false, true})
     for (const bool shared : {false, true}) {
       const Program program = FourByFour(DType::kF32, masked, shared);
@@ -361,18 +389,82 @@ TEST(PtxPlanted, JoinedAccesses) {
   }
 }
 
-TEST(PtxPlanted, SwizzledPlacesOfAProduct) {
+TEST_F(PtxPlanted, AddressesOfAProduct) {
   for (const bool turned : {false, true}) {
     Graph g;
     const UOp* const sink =
         KernelOf(g, {.m = 64, .n = 64, .k = 128, .a_turned = turned, .b_turned = true});
     ExpectAllAreFound(OfKernel(absl::StrCat("a product of bf16", turned ? ", A turned" : ""), sink,
                                {64, 64, 64, 2, 2, 2}, 2),
-                      {OfSwizzles, OfAddresses, OfJoined});
+                      {OfAddresses, OfJoined});
   }
 }
 
-TEST(PtxPlanted, FarPartsOfAddresses) {
+// By warpgroups: results that threads store to swizzled boxes, and operands that they read from
+// such.
+TEST_F(PtxPlanted, SwizzledPlaces) {
+  const auto renderer =
+      ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90a", kMultiprocessors)));
+  int subjects = 0;
+  for (const HopperCase& test : HopperCases()) {
+    if (test.name != "one step" && test.name != "batches of f16" &&
+        !absl::StartsWith(test.name, "three products, ring"))
+      continue;
+    const Program program =
+        ValueOrDie(MakeHopperProduct(test.product, test.tile, test.epilogue));
+    Subject subject{.name = test.name,
+                    .kernel = ValueOrDie(renderer->Render(program, "k")),
+                    .start = InputsOf(test)};
+    subject.is_right = [&test](const Buffers& got) { return DifferenceOf(test, got).empty(); };
+    ExpectAllAreFound(subject, {OfSwizzles, OfSharedAddresses}, /*of_a_kind=*/40);
+    ++subjects;
+  }
+  EXPECT_EQ(subjects, 3);
+}
+
+// What a thread stores and copies to places that one XOR, or an AND before it, decides.
+TEST_F(PtxPlanted, SwizzledPlacesOfElements) {
+  constexpr int64_t kThreads = 32, kElements = 2048;
+  for (const bool copies : {false, true}) {
+    ProgramBuilder b;
+    const ValueId out = b.Buffer(DType::kBF16, 0, kElements),
+                  in = b.Buffer(DType::kBF16, 1, kElements);
+    const ValueId thread = b.Special(Grid::kThread, kThreads);
+    const ValueId memory = b.Alloc(Space::kShared, DType::kBF16, kElements);
+    const ValueId pass = b.Loop(kElements / kThreads / 8);
+    const ValueId from = b.Times(b.Plus(b.Times(pass, kThreads), thread), 8);
+    // Rows of 64 elements by eight threads; their pieces of eight by the others.
+    const ValueId row = b.Divide(thread, 8), piece = b.Modulo(thread, 8);
+    const ValueId to =
+        b.Plus(b.Plus(b.Times(pass, 4 * 64), b.Times(row, 64)), b.Times(piece, 8));
+    if (copies) {
+      b.Add({.code = Code::kCopy, .src = {memory, to, in, from}, .imm = {8, 1, 1}});
+      b.Add({.code = Code::kCommit});
+      b.Add({.code = Code::kWait});
+    } else {
+      b.Add({.code = Code::kStore,
+             .lanes = 8,
+             .src = {memory, to,
+                     b.Add({.code = Code::kLoad,
+                            .dtype = DType::kBF16,
+                            .lanes = 8,
+                            .src = {in, from}})},
+             .imm = {1}});
+    }
+    b.End(pass);
+    b.Barrier();
+    const ValueId each = b.Loop(kElements / kThreads);
+    const ValueId element = b.Plus(b.Times(each, kThreads), thread);
+    b.Store(out, element, b.Load(memory, element));
+    b.End(each);
+    ExpectAllAreFound(OfProgram(copies ? "swizzled copies" : "swizzled stores", b.Take(2),
+                                {std::string(static_cast<size_t>(2 * kElements), '\0'),
+                                 Counted(DType::kBF16, kElements)}),
+                      {OfSwizzles, OfAddresses});
+  }
+}
+
+TEST_F(PtxPlanted, FarPartsOfAddresses) {
   // Index + far, where index is so far before: the buffer is small, and what leads there is not.
   for (const int64_t far : {int64_t{3} << 22, -(int64_t{5} << 22), int64_t{1} << 33}) {
     constexpr int64_t kThreads = 32;

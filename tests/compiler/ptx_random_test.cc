@@ -327,8 +327,8 @@ TEST(PtxRandom, SwizzledPlaces_AreAsInterpreted) {
     const ValueId out = b.Buffer(dtype, 0, elements), in = b.Buffer(dtype, 1, elements);
     const ValueId thread = b.Special(Grid::kThread, kThreads);
     if (random.OneOf(2)) {
-      const ValueId other = b.Alloc(Space::kShared, DType::kU8, 16);
-      b.Store(other, b.Modulo(thread, 16), b.Add({.code = Code::kConst, .dtype = DType::kU8}));
+      const ValueId other = b.Alloc(Space::kShared, DType::kU8, kThreads);
+      b.Store(other, thread, b.Add({.code = Code::kConst, .dtype = DType::kU8}));
     }
     const ValueId memory = b.Alloc(Space::kShared, dtype, elements);
     const auto each = [&](const auto& body) {
