@@ -106,8 +106,8 @@ void AddOperation(Rows& rows, Op op, DType dtype) {
                                          : rows.Loaded(DType::kBool);
           const ValueId second = (which & 1) != 0 ? loaded : constants[b],
                         third = (which & 2) != 0 ? other : constants[c];
-          keep({first, second, third}, absl::StrCat(a, ", ", texts[b], ", ", texts[c], " form ",
-                                                    which));
+          keep({first, second, third},
+               absl::StrCat(a, ", ", texts[b], ", ", texts[c], " form ", which));
           if (!selects) keep({second, first, third}, absl::StrCat(texts[b], " * ", texts[a]));
         }
 }
@@ -120,8 +120,7 @@ bool IsNanBits(DType dtype, int64_t number) {
 void AddConversions(Rows& rows, DType from) {
   for (const int64_t number : EdgesOf(from)) {
     const ValueId x = rows.Const(from, number);
-    const std::string what =
-        absl::StrCat(std::string(Name(from)), " ", NumberText(from, number));
+    const std::string what = absl::StrCat(std::string(Name(from)), " ", NumberText(from, number));
     for (const DType to : AllTypes()) {
       const ValueId y = rows.Cast(Code::kCast, x, to);
       const std::string there = absl::StrCat(what, " to ", std::string(Name(to)));
@@ -186,9 +185,9 @@ void AddVectors(Rows& rows, DType dtype) {
 // Loads whose masks and otherwise-values are constants in some lanes, and stores with such masks.
 void AddMasks(Rows& rows, DType dtype) {
   const std::vector<int64_t> edges = EdgesOf(dtype);
-  const ValueId is_odd = rows.Alu(
-      Op::kCmpNe, DType::kBool,
-      {rows.Alu(Op::kMod, DType::kI64, {rows.thread(), rows.Int(2)}), rows.Int(0)});
+  const ValueId is_odd =
+      rows.Alu(Op::kCmpNe, DType::kBool,
+               {rows.Alu(Op::kMod, DType::kI64, {rows.thread(), rows.Int(2)}), rows.Int(0)});
   for (size_t lanes = 1; lanes <= kMostLanes; lanes *= 2)
     for (size_t first = 0; first < edges.size(); first += 2)
       for (int kind = 0; kind < 6; ++kind) {
@@ -199,10 +198,8 @@ void AddMasks(Rows& rows, DType dtype) {
           otherwise.push_back(rows.Const(dtype, edges[(first + k) % edges.size()]));
         }
         const auto count = static_cast<int>(lanes);
-        const ValueId mask = rows.Lanes(DType::kBool, masks),
-                      others = rows.Lanes(dtype, otherwise);
-        const ValueId index =
-            rows.Alu(Op::kMul, DType::kI64, {rows.thread(), rows.Int(count)});
+        const ValueId mask = rows.Lanes(DType::kBool, masks), others = rows.Lanes(dtype, otherwise);
+        const ValueId index = rows.Alu(Op::kMul, DType::kI64, {rows.thread(), rows.Int(count)});
         const std::string what = absl::StrCat(lanes, " lanes of ", std::string(Name(dtype)),
                                               " by mask ", kind, ", otherwise edge ", first);
         rows.Keep(rows.Add({.code = Code::kLoad,
@@ -213,11 +210,11 @@ void AddMasks(Rows& rows, DType dtype) {
         if (!rows.IsNext()) continue;
         const ValueId row = rows.Row(dtype, count, "stored: " + what);
         rows.Store(dtype, row, others);
-        rows.Add({.code = Code::kStore,
-                  .lanes = count,
-                  .src = {rows.Out(dtype), row,
-                          rows.Lanes(dtype, std::vector<ValueId>(lanes, rows.Loaded(dtype))),
-                          mask}});
+        rows.Add(
+            {.code = Code::kStore,
+             .lanes = count,
+             .src = {rows.Out(dtype), row,
+                     rows.Lanes(dtype, std::vector<ValueId>(lanes, rows.Loaded(dtype))), mask}});
       }
 }
 
@@ -225,8 +222,7 @@ void AddMasks(Rows& rows, DType dtype) {
 void AddControl(Rows& rows) {
   for (const int64_t taken : {0, 1}) {
     const ValueId row = rows.Row(DType::kI32, 1, absl::StrCat("IF ", taken));
-    const ValueId branch =
-        rows.Add({.code = Code::kIf, .src = {rows.Const(DType::kBool, taken)}});
+    const ValueId branch = rows.Add({.code = Code::kIf, .src = {rows.Const(DType::kBool, taken)}});
     rows.Store(DType::kI32, row, rows.Const(DType::kI32, -5));
     rows.Add({.code = Code::kEndIf, .src = {branch}});
   }
@@ -246,9 +242,8 @@ void AddControl(Rows& rows) {
     rows.Add({.code = Code::kStore,
               .src = {passes, rows.Int(0), rows.Alu(Op::kAdd, DType::kI64, {before, more})}});
     rows.Add({.code = Code::kEnd, .src = {counter}});
-    rows.Keep(
-        rows.Add({.code = Code::kLoad, .dtype = DType::kI64, .src = {passes, rows.Int(0)}}),
-        absl::StrCat("LOOP of ", extent, " up to ", what));
+    rows.Keep(rows.Add({.code = Code::kLoad, .dtype = DType::kI64, .src = {passes, rows.Int(0)}}),
+              absl::StrCat("LOOP of ", extent, " up to ", what));
   };
   for (const int64_t extent : {0, 1, 3}) {
     count(extent, -1, "its end");
@@ -265,8 +260,7 @@ void AddControl(Rows& rows) {
                                   .imm = {static_cast<int64_t>(Space::kPrivate), kElements}});
     const ValueId some = rows.Alu(Op::kMod, DType::kI64, {rows.thread(), rows.Int(kElements)});
     for (int64_t k = 0; k < kElements; ++k) {
-      const ValueId number =
-          rows.Const(dtype, edges[static_cast<size_t>(k) % edges.size()]);
+      const ValueId number = rows.Const(dtype, edges[static_cast<size_t>(k) % edges.size()]);
       rows.Add({.code = Code::kStore, .src = {own, rows.Int(k), number}});
     }
     for (const int64_t on : {0, 1}) {
@@ -274,8 +268,8 @@ void AddControl(Rows& rows) {
       const std::string what =
           absl::StrCat("private memory of ", std::string(Name(dtype)), " by mask ", on);
       for (const ValueId index : {rows.Int(1), some, rows.Int(on == 0 ? -1 : 2)}) {
-        rows.Add({.code = Code::kStore,
-                  .src = {own, index, rows.Const(dtype, edges.back()), mask}});
+        rows.Add(
+            {.code = Code::kStore, .src = {own, index, rows.Const(dtype, edges.back()), mask}});
         rows.Keep(rows.Add({.code = Code::kLoad,
                             .dtype = dtype,
                             .src = {own, index, mask, rows.Const(dtype, edges[1])}}),
@@ -292,12 +286,12 @@ void AddControl(Rows& rows) {
 void AddExchange(Rows& rows) {
   for (const DType dtype : AllTypes())
     for (const int64_t number : EdgesOf(dtype))
-      rows.Keep(rows.Add({.code = Code::kShuffle,
-                          .dtype = dtype,
-                          .src = {rows.Const(dtype, number)},
-                          .imm = {4}}),
-                absl::StrCat("SHUFFLE of ", std::string(Name(dtype)), " ",
-                             NumberText(dtype, number)));
+      rows.Keep(
+          rows.Add({.code = Code::kShuffle,
+                    .dtype = dtype,
+                    .src = {rows.Const(dtype, number)},
+                    .imm = {4}}),
+          absl::StrCat("SHUFFLE of ", std::string(Name(dtype)), " ", NumberText(dtype, number)));
 }
 
 // ---- how they are run

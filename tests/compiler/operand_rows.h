@@ -33,19 +33,41 @@ inline std::vector<int64_t> EdgesOf(DType dtype) {
   };
   if (IsFloat(dtype)) {
     for (const double number :
-         {0.0, -0.0, 1.0, -1.0, 0.5, -1.5, 2.5, 1.0 / 3, 127.5, -128.0, 255.5, 32767.5, -32769.0,
-          65520.0, 0x1p31, -0x1p31, 0x1p32, 0x1p63, -0x1p63, 0x1p64, 1e300, 0x1p-9, -0x1p-24,
-          0x1p-149, -0x1.8p-1074, -1e-300, HUGE_VAL, -HUGE_VAL, std::nan("")})
+         {0.0,          -0.0,    1.0,      -1.0,      0.5,         -1.5,    2.5,      1.0 / 3,
+          127.5,        -128.0,  255.5,    32767.5,   -32769.0,    65520.0, 0x1p31,   -0x1p31,
+          0x1p32,       0x1p63,  -0x1p63,  0x1p64,    1e300,       0x1p-9,  -0x1p-24, 0x1p-149,
+          -0x1.8p-1074, -1e-300, HUGE_VAL, -HUGE_VAL, std::nan("")})
       add(std::bit_cast<int64_t>(RoundTo(dtype, number)));
     return edges;
   }
   const int64_t width = 8 * ByteWidth(dtype), most = IntMax(dtype), least = IntMin(dtype);
-  for (const int64_t number :
-       {int64_t{0}, int64_t{1}, int64_t{-1}, int64_t{2}, int64_t{-2}, int64_t{3}, int64_t{-3},
-        int64_t{7}, int64_t{-12}, width - 1, width, -width, int64_t{31}, int64_t{33}, int64_t{64},
-        int64_t{127}, int64_t{128}, least, least + 1, most, most - 1, most / 3,
-        int64_t{1} << (width / 2), -(int64_t{1} << (width / 2)), int64_t{1} << 31,
-        int64_t{1} << 32, int64_t{0x76543210fedcba98}})
+  for (const int64_t number : {int64_t{0},
+                               int64_t{1},
+                               int64_t{-1},
+                               int64_t{2},
+                               int64_t{-2},
+                               int64_t{3},
+                               int64_t{-3},
+                               int64_t{7},
+                               int64_t{-12},
+                               width - 1,
+                               width,
+                               -width,
+                               int64_t{31},
+                               int64_t{33},
+                               int64_t{64},
+                               int64_t{127},
+                               int64_t{128},
+                               least,
+                               least + 1,
+                               most,
+                               most - 1,
+                               most / 3,
+                               int64_t{1} << (width / 2),
+                               -(int64_t{1} << (width / 2)),
+                               int64_t{1} << 31,
+                               int64_t{1} << 32,
+                               int64_t{0x76543210fedcba98}})
     add(WrapTo(dtype, number));
   OB_CHECK(edges.size() <= kRowThreads);
   return edges;
@@ -70,7 +92,8 @@ class Rows {
       : part_(part), folds_(folds) {
     for (const DType dtype : AllTypes()) {
       const auto slot = static_cast<int>(dtype) - 1;
-      outs_.push_back(Add({.code = program::Code::kBuffer, .dtype = dtype, .lanes = 0, .imm = {slot, 0}}));
+      outs_.push_back(
+          Add({.code = program::Code::kBuffer, .dtype = dtype, .lanes = 0, .imm = {slot, 0}}));
       ins_.push_back(Add({.code = program::Code::kBuffer,
                           .dtype = dtype,
                           .lanes = 0,
@@ -108,7 +131,8 @@ class Rows {
     return Add({.code = code, .dtype = to, .lanes = lanes, .src = {x}});
   }
   program::ValueId Lanes(DType dtype, const std::vector<program::ValueId>& values) {
-    program::Instruction i{.code = program::Code::kLanes, .dtype = dtype, .lanes = static_cast<int>(values.size())};
+    program::Instruction i{
+        .code = program::Code::kLanes, .dtype = dtype, .lanes = static_cast<int>(values.size())};
     i.src.assign(values.begin(), values.end());
     return Add(std::move(i));
   }
@@ -117,7 +141,8 @@ class Rows {
   program::ValueId Row(DType dtype, int lanes, std::string what) {
     RowsOfType& rows = rows_[static_cast<size_t>(dtype) - 1];
     rows.elements = (rows.elements + kMostLanes - 1) / kMostLanes * kMostLanes;
-    const program::ValueId own = lanes == 1 ? thread_ : Alu(Op::kMul, DType::kI64, {thread_, Int(lanes)});
+    const program::ValueId own =
+        lanes == 1 ? thread_ : Alu(Op::kMul, DType::kI64, {thread_, Int(lanes)});
     const program::ValueId index =
         rows.elements == 0 ? own : Alu(Op::kAdd, DType::kI64, {own, Int(rows.elements)});
     rows.begins.push_back(rows.elements);
@@ -185,9 +210,9 @@ class Rows {
           return NumberText(dtype, is_float ? std::bit_cast<int64_t>(LoadFloat(dtype, bytes))
                                             : LoadInt(dtype, bytes));
         };
-        const auto row = static_cast<size_t>(
-            std::ranges::upper_bound(rows.begins, static_cast<int64_t>(k)) - rows.begins.begin() -
-            1);
+        const auto row =
+            static_cast<size_t>(std::ranges::upper_bound(rows.begins, static_cast<int64_t>(k)) -
+                                rows.begins.begin() - 1);
         absl::StrAppend(&text, rows.names[row], ", element ",
                         static_cast<int64_t>(k) - rows.begins[row], ": ", number(x), ", not ",
                         number(y), "\n");

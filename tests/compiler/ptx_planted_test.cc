@@ -100,8 +100,7 @@ void OfJoined(const Lines& lines, size_t n, std::vector<Mistake>& all) {
   for (const int64_t bytes : {16, -16})
     add("joined access, far off", parts.guard, Moved(parts.operands, bytes));
   const size_t begin = parts.operands.find('{'), end = parts.operands.find('}');
-  const Lines registers =
-      absl::StrSplit(parts.operands.substr(begin + 1, end - begin - 1), ", ");
+  const Lines registers = absl::StrSplit(parts.operands.substr(begin + 1, end - begin - 1), ", ");
   for (size_t k = 0; k + 1 < registers.size(); ++k) {
     Lines exchanged = registers;
     std::swap(exchanged[k], exchanged[k + 1]);
@@ -180,12 +179,11 @@ void OfSwizzles(const Lines& lines, size_t n, std::vector<Mistake>& all) {
 // Of every access, asynchronous copies and matrices included: its address one piece further.
 void OfAddresses(const Lines& lines, size_t n, std::vector<Mistake>& all) {
   const Parts parts = PartsOf(lines[n]);
-  const bool is_matrix =
-      parts.name.starts_with("ldmatrix") || parts.name.starts_with("cp.async.c");
+  const bool is_matrix = parts.name.starts_with("ldmatrix") || parts.name.starts_with("cp.async.c");
   if ((!IsAccess(parts) && !is_matrix) || !absl::StrContains(parts.operands, '[')) return;
   for (const int64_t bytes : {16, -16, 128, -1024})
-    all.push_back({"address of a piece", n,
-                   LineOf({parts.guard, parts.name, Moved(parts.operands, bytes)})});
+    all.push_back(
+        {"address of a piece", n, LineOf({parts.guard, parts.name, Moved(parts.operands, bytes)})});
 }
 
 // Of memory of the block alone: of a product of f32 the accesses to buffers are those of what is
@@ -343,9 +341,9 @@ Program FourByFour(DType dtype, bool masked, bool shared) {
     values.push_back(b.Add(load));
   }
   for (int64_t k = 0; k < 4; ++k) {
-    program::Instruction store{.code = Code::kStore,
-                               .src = {out, b.Plus(b.Times(thread, 4), b.Int(k)),
-                                       values[static_cast<size_t>(k)]}};
+    program::Instruction store{
+        .code = Code::kStore,
+        .src = {out, b.Plus(b.Times(thread, 4), b.Int(k)), values[static_cast<size_t>(k)]}};
     if (masked) store.src.push_back(inside);
     b.Add(store);
   }
@@ -410,8 +408,7 @@ TEST_F(PtxPlanted, SwizzledPlaces) {
     if (test.name != "one step" && test.name != "batches of f16" &&
         !absl::StartsWith(test.name, "three products, ring"))
       continue;
-    const Program program =
-        ValueOrDie(MakeHopperProduct(test.product, test.tile, test.epilogue));
+    const Program program = ValueOrDie(MakeHopperProduct(test.product, test.tile, test.epilogue));
     Subject subject{.name = test.name,
                     .kernel = ValueOrDie(renderer->Render(program, "k")),
                     .start = InputsOf(test)};
@@ -435,21 +432,19 @@ TEST_F(PtxPlanted, SwizzledPlacesOfElements) {
     const ValueId from = b.Times(b.Plus(b.Times(pass, kThreads), thread), 8);
     // Rows of 64 elements by eight threads; their pieces of eight by the others.
     const ValueId row = b.Divide(thread, 8), piece = b.Modulo(thread, 8);
-    const ValueId to =
-        b.Plus(b.Plus(b.Times(pass, 4 * 64), b.Times(row, 64)), b.Times(piece, 8));
+    const ValueId to = b.Plus(b.Plus(b.Times(pass, 4 * 64), b.Times(row, 64)), b.Times(piece, 8));
     if (copies) {
       b.Add({.code = Code::kCopy, .src = {memory, to, in, from}, .imm = {8, 1, 1}});
       b.Add({.code = Code::kCommit});
       b.Add({.code = Code::kWait});
     } else {
-      b.Add({.code = Code::kStore,
-             .lanes = 8,
-             .src = {memory, to,
-                     b.Add({.code = Code::kLoad,
-                            .dtype = DType::kBF16,
-                            .lanes = 8,
-                            .src = {in, from}})},
-             .imm = {1}});
+      b.Add(
+          {.code = Code::kStore,
+           .lanes = 8,
+           .src =
+               {memory, to,
+                b.Add({.code = Code::kLoad, .dtype = DType::kBF16, .lanes = 8, .src = {in, from}})},
+           .imm = {1}});
     }
     b.End(pass);
     b.Barrier();
@@ -475,10 +470,10 @@ TEST_F(PtxPlanted, FarPartsOfAddresses) {
         b.Add({.code = Code::kVar, .dtype = DType::kI64, .imm = {0, -far - 5, -far + 5}});
     const ValueId index = b.Plus(b.Plus(b.Times(thread, -1), before), b.Int(far + 31));
     b.Store(out, thread, b.Load(in, index));
-    ExpectAllAreFound(OfProgram(absl::StrCat("far ", far), b.Take(2),
-                                {std::string(4 * kThreads, '\0'), Counted(DType::kF32, kThreads)},
-                                {-far}),
-                      {OfFarParts});
+    ExpectAllAreFound(
+        OfProgram(absl::StrCat("far ", far), b.Take(2),
+                  {std::string(4 * kThreads, '\0'), Counted(DType::kF32, kThreads)}, {-far}),
+        {OfFarParts});
   }
 }
 

@@ -51,7 +51,8 @@ class Random {
 
 // Calls `check` with each number of a program, and stops at the first that fails.
 void ForSeeds(int count, const std::function<void(uint32_t seed)>& check) {
-  const char *const one = std::getenv("OUTBOARD_SEED"), *const all = std::getenv("OUTBOARD_KERNELS");
+  const char *const one = std::getenv("OUTBOARD_SEED"), *const all =
+                                                            std::getenv("OUTBOARD_KERNELS");
   const int first = one != nullptr ? std::atoi(one) : 0;
   const int end = one != nullptr ? first + 1 : all != nullptr ? std::atoi(all) : count;
   for (int seed = first; seed < end; ++seed) {
@@ -77,9 +78,9 @@ std::string Numbered(DType dtype, int64_t count) {
 }
 
 void ExpectSame(const Program& program, const Buffers& start, const std::vector<int64_t>& vars,
-                const char* arch) {
+                const char* arch, bool assembled = false) {
   ASSERT_EQ(program::CheckProgram(program, "none", program::Phase::kFinal), absl::OkStatus());
-  ExpectRunsAsInterpreted(program, start, vars, {arch}, /*assembled=*/false);
+  ExpectRunsAsInterpreted(program, start, vars, {arch}, assembled);
 }
 
 // ---- indices
@@ -94,7 +95,7 @@ struct RandomSum {
   };
   struct Term {
     enum Kind { kThread, kBlock, kOuter, kInner, kVar, kConst } kind;
-    int64_t factor;  // of a constant the number
+    int64_t factor;                                            // of a constant the number
     int64_t divides = 0, remainder = 0, at_least = INT64_MIN;  // unless they are 0
     size_t var = 0;
     bool first = false;  // on the left of what it is added to
@@ -104,10 +105,9 @@ struct RandomSum {
 };
 
 int64_t Far(Random& random) {
-  const int64_t limit =
-      random.Of<int64_t>({kInstructionRoom, kInstructionRoom / 2, kInstructionRoom / 4,
-                          kInstructionRoom / 8, 1 << 24, int64_t{1} << 31, int64_t{1} << 32, 100,
-                          int64_t{1} << 30, int64_t{3} << 40});
+  const int64_t limit = random.Of<int64_t>(
+      {kInstructionRoom, kInstructionRoom / 2, kInstructionRoom / 4, kInstructionRoom / 8, 1 << 24,
+       int64_t{1} << 31, int64_t{1} << 32, 100, int64_t{1} << 30, int64_t{3} << 40});
   const int64_t number = limit + random.Below(9) - 4;
   return random.OneOf(2) ? number : -number;
 }
@@ -179,7 +179,7 @@ struct IndexProgram {
   DType dtype = DType::kF32;
   int lanes = 1;
   int64_t elements = 0;
-  bool shared = false;  // the elements are read from memory of the block
+  bool shared = false;             // the elements are read from memory of the block
   RandomSum::Var correction = {};  // added, so that the least index is 0
   bool corrected_by_var = false;
 };
@@ -196,8 +196,7 @@ Program MakeIndexProgram(const RandomSum& sum, const IndexProgram& p) {
     return b.Add({.code = Code::kVar, .dtype = DType::kI64, .imm = {slot++, v.min, v.max}});
   };
   for (const RandomSum::Var& v : sum.vars) atoms.vars.push_back(var(v));
-  const ValueId correction =
-      p.corrected_by_var ? var(p.correction) : b.Int(p.correction.value);
+  const ValueId correction = p.corrected_by_var ? var(p.correction) : b.Int(p.correction.value);
   ValueId memory = in;
   if (p.shared) {
     memory = b.Alloc(Space::kShared, p.dtype, p.elements);
@@ -212,12 +211,12 @@ Program MakeIndexProgram(const RandomSum& sum, const IndexProgram& p) {
   atoms.outer = b.Loop(p.outer);
   if (p.in_inner) atoms.inner = b.Loop(p.inner);
   const ValueId index = b.Plus(Printed(b, sum, atoms), correction);
-  ValueId point = b.Plus(b.Times(b.Plus(b.Times(atoms.block, p.outer), atoms.outer), kThreads),
-                         atoms.thread);
+  ValueId point =
+      b.Plus(b.Times(b.Plus(b.Times(atoms.block, p.outer), atoms.outer), kThreads), atoms.thread);
   if (p.in_inner) point = b.Plus(b.Times(point, p.inner), atoms.inner);
   b.Store(sums, point, index);
-  const ValueId value = b.Add(
-      {.code = Code::kLoad, .dtype = p.dtype, .lanes = p.lanes, .src = {memory, index}});
+  const ValueId value =
+      b.Add({.code = Code::kLoad, .dtype = p.dtype, .lanes = p.lanes, .src = {memory, index}});
   b.Add({.code = Code::kStore, .lanes = p.lanes, .src = {out, b.Times(point, p.lanes), value}});
   // The next ones: what is near shares what is before.
   if (p.in_inner) b.End(atoms.inner);
@@ -284,14 +283,14 @@ TEST(PtxRandom, Indices_AreAsInterpreted) {
     vars.back() = value;
     const Program program = MakeIndexProgram(sum, p);
     const int64_t points = p.blocks * kThreads * p.outer * (p.in_inner ? p.inner : 1);
+    const bool is_far = value >= kInstructionRoom || value < -kInstructionRoom;
     ExpectSame(program,
                {std::string(static_cast<size_t>(points * p.lanes * ByteWidth(p.dtype)), '\0'),
-                std::string(static_cast<size_t>(points) * 8, '\0'),
-                Numbered(p.dtype, p.elements)},
-               vars, kArchs[seed % 4]);
+                std::string(static_cast<size_t>(points) * 8, '\0'), Numbered(p.dtype, p.elements)},
+               vars, kArchs[seed % 4], /*assembled=*/p.shared && is_far);
     ++checked;
     shared += p.shared;
-    far += value >= kInstructionRoom || value < -kInstructionRoom;
+    far += is_far;
   });
   std::printf("%d programs, %d of them with a far part, %d of memory of the block\n", checked, far,
               shared);
@@ -356,8 +355,8 @@ TEST(PtxRandom, SwizzledPlaces_AreAsInterpreted) {
           ++place;
         }
         const int64_t factor = places[place] >> (run - 1);
-        terms.push_back(b.Times(b.Modulo(b.Divide(number, int64_t{1} << k), int64_t{1} << run),
-                                factor));
+        terms.push_back(
+            b.Times(b.Modulo(b.Divide(number, int64_t{1} << k), int64_t{1} << run), factor));
         k += run;
         ++place;
       }
@@ -389,9 +388,10 @@ TEST(PtxRandom, SwizzledPlaces_AreAsInterpreted) {
     each([&](ValueId element) { b.Store(out, element, b.Load(memory, element)); });
     const Program program = b.Take(2);
     if (copies && shift % together != 0) return;
-    ExpectSame(program,
-               {std::string(static_cast<size_t>(elements * width), '\0'), Numbered(dtype, elements)},
-               {}, hopper ? "sm_90a" : kArchs[seed % 4]);
+    ExpectSame(
+        program,
+        {std::string(static_cast<size_t>(elements * width), '\0'), Numbered(dtype, elements)}, {},
+        hopper ? "sm_90a" : kArchs[seed % 4]);
     ++checked;
   });
   std::printf("%d programs\n", checked);
@@ -442,10 +442,11 @@ TEST(PtxRandom, JoinedAccesses_AreAsInterpreted) {
         if (masked == 0) load.src.insert(load.src.end(), {odd, values[0]});
         values.push_back(b.Add(load));
       } else {
-        Instruction store{.code = Code::kStore,
-                          .src = {where, index,
-                                  values[static_cast<size_t>(
-                                      random.Below(static_cast<int64_t>(values.size())))]}};
+        Instruction store{
+            .code = Code::kStore,
+            .src = {
+                where, index,
+                values[static_cast<size_t>(random.Below(static_cast<int64_t>(values.size())))]}};
         if (masked == 0) store.src.push_back(odd);
         b.Add(store);
       }
