@@ -33,7 +33,7 @@ constexpr char kOnTheMachine[] =
     "compiler\\.(nvptx_test|thread_plan_test|copies_test|mma_(f32_|split_)?test|"
     "hopper_(conv|device|f32|kernel|product|program|spec)_test|row_sums_test|"
     "online_(exponential|hopper|mma)_test|decode_(attention|kernels)_test)$";
-constexpr char kFaultTests[] = "ptx_faults_test$";
+constexpr char kFaultTests[] = "(ptx_faults|ptx_planted)_test$";
 
 // Those of kOnTheMachine whose entries end with cuda, as programs.
 constexpr const char* kOnADevice[] = {"device_test",       "engine_test", "repeat_test",
@@ -184,7 +184,8 @@ void GpuTestFigures() {
                  "races, missing waits and the like in these tests");
   figures.Report("cuda_planted_faults_found", static_cast<double>(faults.Sum("faults_found")),
                  "count", "",
-                 absl::StrCat("of ", faults.Sum("faults_planted"), " that ptx_faults_test plants"));
+                 absl::StrCat("of ", faults.Sum("faults_planted"),
+                              " that ptx_faults_test and ptx_planted_test plant"));
 }
 
 TestsOnDevice RunTestsOnDevice(const std::string& only) {

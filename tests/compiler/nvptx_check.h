@@ -43,14 +43,16 @@ inline void ExpectClean(const std::string& ptx) {
   }
 }
 
-// On each kind of GPU, from the same bytes of buffers, with equal results.
+// On each kind of GPU, from the same bytes of buffers, with equal results. `assembled`: also by
+// NVIDIA's assembler, where there is one.
 inline void ExpectRunsAsInterpreted(const program::Program& program, const Buffers& start,
                                     const std::vector<int64_t>& vars = {},
-                                    absl::Span<const char* const> archs = kArchs) {
+                                    absl::Span<const char* const> archs = kArchs,
+                                    bool assembled = true) {
   Buffers want = start;
   const program::RunReport report = program::Interpret(program, want, vars);
   ASSERT_TRUE(report.ok()) << report.message << ToString(program);
-  const std::string ptxas = FindPtxas();
+  const std::string ptxas = assembled ? FindPtxas() : "";
   for (const char* const arch : archs) {
     const auto compiled = Rendered(program, arch);
     ASSERT_TRUE(compiled.ok()) << compiled.status();

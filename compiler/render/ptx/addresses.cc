@@ -84,10 +84,13 @@ PtxPrinter::TermSum PtxPrinter::SumOf(absl::Span<const ValueId> terms) const {
 }
 
 // An instruction has room for 24 bits, with a sign. What is beyond is added before, as a multiple
-// that accesses near each other share.
+// that accesses near each other share. No memory of the block is that large: its addresses lead
+// there from outside, and wrap as 32 bits do.
 Address PtxPrinter::NearAddress(ValueId memory, ValueId index, Address address) {
   constexpr int64_t kRoom = int64_t{1} << 23;
   if (address.offset >= -kRoom && address.offset < kRoom) return address;
+  if (address.base.width == Width::k32)
+    return {Plus(address.base, Integer(static_cast<int32_t>(address.offset))), 0};
   const int64_t far = (address.offset + kRoom / 2) & ~(kRoom - 1);
   const auto [known, is_new] = addresses_.try_emplace({memory, index, far});
   if (is_new) {
