@@ -169,9 +169,10 @@ TEST(DecodeParts, OnlyOfASoftmax) {
     const UOp* const product = Mul(g, wide(weights, {Dim(8), Dim(8), Dim(1024), Dim(1)}),
                                    wide(v, {Dim(8), Dim(1), Dim(1024), Dim(64)}));
     const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, product, {2})});
-    const UOp* const divided =
+    const schedule::KeysInParts parts =
         ValueOrDie(schedule::DivideKeys(g, sink, CudaTarget("sm_90a", kMultiprocessors)));
-    EXPECT_EQ(divided != sink, of == Sum::kOfTheRow);
+    EXPECT_EQ(parts.sink != sink, of == Sum::kOfTheRow);
+    EXPECT_EQ(parts.divided.size(), of == Sum::kOfTheRow ? 1u : 0u);
   }
 }
 

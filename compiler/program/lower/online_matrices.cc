@@ -64,6 +64,7 @@ void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId l
   const ValueId element =
       b_.Plus(ElementOf(matrix, stage, line, b_.Modulo(line, kSide), b_.Divide(place, in_chunk)),
               b_.Times(b_.Modulo(place, in_chunk), run));
+  if (matrix.load == nullptr) return Unpack(index, number, line, place, element);
   const ValueId along = b_.Times(place, run);
   const ValueId other = matrix.across ? line : along;
   const ValueId own = b_.Plus(matrix.of_rows ? origin_ : b_.Times(number, tile_.steps),
@@ -93,6 +94,45 @@ void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId l
   b_.Add(std::move(copy));
   for (const int r : matrix.other) low_.Unbind(r);
   for (const int r : matrix.of_rows ? plan_.rows : std::vector<int>{plan_.range}) low_.Unbind(r);
+}
+
+// A run of elements, which are lanes. Those that do not exist are zeros, and are not read.
+void OnlineMatrices::Unpack(size_t index, ValueId number, ValueId line, ValueId place,
+                            ValueId element) {
+  const OnlineMatrix& matrix = plan_.matrices[index];
+  const std::vector<int> own_ranges =
+      matrix.of_rows ? plan_.rows : std::vector<int>{plan_.range};
+  const ValueId along = b_.Times(place, matrix.run);
+  low_.BindAll(matrix.other, matrix.across ? line : along);
+  const ValueId first = matrix.of_rows ? origin_ : b_.Times(number, tile_.steps);
+  low_.BindAll(own_ranges, b_.Plus(first, matrix.across ? along : line));
+  const ValueId lane =
+      matrix.run > 1 ? b_.Loop(matrix.run, How::kVector, matrix.run) : b_.Int(0);
+  low_.Enter();
+  const std::vector<int>& in_lanes = matrix.across ? own_ranges : matrix.other;
+  if (!in_lanes.empty()) {
+    const int range = in_lanes.back();
+    low_.BindPlain(range, b_.Plus(low_.value_[range], lane));
+  }
+  ValueId inside = -1;
+  const auto below = [&](ValueId value, int64_t count, int64_t size) {
+    if (count % size != 0) inside = low_.And(inside, b_.Less(value, b_.Int(count)));
+  };
+  const ValueId own = b_.Plus(first, matrix.across ? b_.Plus(along, lane) : line);
+  if (!matrix.of_rows && steps_ >= 0) inside = b_.Less(own, steps_);
+  below(own, matrix.of_rows ? plan_.row_count : plan_.kernel.ranges[plan_.range].extent,
+        OwnOf(matrix));
+  below(matrix.across ? line : b_.Plus(along, lane), matrix.width, OnlinePadded(matrix.width));
+  low_.inside_ = inside;
+  ValueId value = b_.Cast(low_.Emit(matrix.value), plan_.dtype);
+  low_.inside_ = -1;
+  if (inside >= 0)
+    value = b_.Alu(Op::kWhere, plan_.dtype, {inside, value, b_.Const(plan_.dtype, 0)});
+  b_.Store(memory_[index], b_.Plus(element, lane), value);
+  low_.Leave();
+  if (matrix.run > 1) b_.End(lane);
+  for (const int r : matrix.other) low_.Unbind(r);
+  for (const int r : own_ranges) low_.Unbind(r);
 }
 
 ValueId OnlineMatrices::Fragment(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
