@@ -12,6 +12,7 @@
 #include "compiler/copies.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
@@ -281,11 +282,11 @@ absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const
   const UOp* sink = whole.sink;
   if (divides_keys) {
     OB_ASSIGN_OR_RETURN(KeysInParts keys, DivideKeys(graph, sink, target, undivided));
-    out.divided = std::move(keys.divided);
-    if (!out.divided.empty()) {
-      // The maxima are results for a while, so that what becomes of them is known.
-      std::vector<const UOp*> results(keys.sink->src.begin(), keys.sink->src.end());
-      for (const DividedSum& divided : out.divided) results.push_back(divided.maxima);
+    // The maxima are results for a while, so that what becomes of them is known.
+    std::vector<const UOp*> results(keys.sink->src.begin(), keys.sink->src.end());
+    for (const DividedSum& divided : keys.divided) results.push_back(divided.maxima);
+    if (!keys.divided.empty() && std::ssize(results) <= limits::kVariadicSourcesMax) {
+      out.divided = std::move(keys.divided);
       OB_ASSIGN_OR_RETURN(sink, graph.WithSources(keys.sink, results));
       sink = Simplify(graph, sink);
     }

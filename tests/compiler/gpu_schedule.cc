@@ -66,11 +66,13 @@ std::vector<HostTensor> SmallInputs(const UOp* sink, uint32_t seed) {
   return params;
 }
 
-GpuSchedule::GpuSchedule(const UOp* sink, const std::string& arch) : sink_(sink) {
+GpuSchedule::GpuSchedule(const UOp* sink, const std::string& arch, schedule::ScorePolicy scores)
+    : sink_(sink) {
   constexpr int kMultiprocessors = 132;
   const Target target = CudaTarget(arch, kMultiprocessors);
-  schedule_ =
-      ValueOrDie(schedule::MakeSchedule(graph_, sink, target, {}, ScheduleOptionsFor(target)));
+  schedule::ScheduleOptions options = ScheduleOptionsFor(target);
+  options.scores = scores;
+  schedule_ = ValueOrDie(schedule::MakeSchedule(graph_, sink, target, {}, options));
   for (const schedule::ScheduledKernel& kernel : schedule_.kernels)
     compiled_.push_back(ValueOrDie(CompileKernel(kernel.ast, {.target = target})));
 }

@@ -29,8 +29,9 @@ std::vector<HostTensor> SmallInputs(const UOp* sink, uint32_t seed = 1);
 
 class GpuSchedule {
  public:
-  // `sink` outlives this.
-  GpuSchedule(const UOp* sink, const std::string& arch);
+  // `sink` outlives this. `scores` as in ScheduleOptions.
+  GpuSchedule(const UOp* sink, const std::string& arch,
+              schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost);
 
   const schedule::Schedule& schedule() const { return schedule_; }
   const std::vector<CompiledKernel>& compiled() const { return compiled_; }
