@@ -315,7 +315,8 @@ absl::flat_hash_set<int> Scores::Attentions() const {
 }
 
 void Scores::Keep(const absl::flat_hash_set<int>& attentions) {
-  absl::erase_if(attention_of, [&](const auto& entry) { return attentions.contains(entry.second); });
+  absl::erase_if(attention_of,
+                 [&](const auto& entry) { return attentions.contains(entry.second); });
   for (const int attention : attentions) operands[static_cast<size_t>(attention)].clear();
 }
 

@@ -44,7 +44,6 @@ struct Scores {
 // threads alone) also those of which there are no more than elements of the matrices, as of a
 // decoded token whose keys are divided (keys/key_parts.h), and what joins these parts. Requires a
 // prepared graph (prepare.h).
-Scores FindScores(const UOp* sink, ScorePolicy policy, const Target& target,
-                  bool few_rows = false);
+Scores FindScores(const UOp* sink, ScorePolicy policy, const Target& target, bool few_rows = false);
 
 }  // namespace outboard::schedule

@@ -291,8 +291,8 @@ absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const
       sink = Simplify(graph, sink);
     }
   }
-  OB_ASSIGN_OR_RETURN(
-      sink, SplitReductions(graph, sink, target, parts_of_sum, !out.divided.empty()));
+  OB_ASSIGN_OR_RETURN(sink,
+                      SplitReductions(graph, sink, target, parts_of_sum, !out.divided.empty()));
   if (!out.divided.empty()) {
     std::vector<const UOp*> results(sink->src.begin(), sink->src.end());
     const size_t own = whole.sink->src.size();
@@ -377,9 +377,9 @@ absl::StatusOr<std::optional<Schedule>> ScheduleWithout(Graph& graph, CutGraph c
   }
   const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
   const SentBefore sent = FindSentBefore(cut);
-  OB_ASSIGN_OR_RETURN(std::vector<FusedKernel> merged,
-                      FuseKernels(graph, std::move(kernels), results, target, sent,
-                                  request.options.computes_sums));
+  OB_ASSIGN_OR_RETURN(
+      std::vector<FusedKernel> merged,
+      FuseKernels(graph, std::move(kernels), results, target, sent, request.options.computes_sums));
   if (target.kind == TargetKind::kCuda) {
     if (request.allows_tf32) AllowTf32(graph, merged);
     NumberSlotsAlike(graph, merged);
@@ -415,8 +415,7 @@ class Maker {
   absl::StatusOr<Schedule> Run(const UOp* sink) {
     std::optional<RecordedPass> pass(std::in_place, "prepare", Sources(), sink);
     OB_ASSIGN_OR_RETURN(const CutGraph whole, WholeGraph(graph_, sink));
-    const bool divides =
-        score_kernels_.AreAsked() && request_.options.scores != ScorePolicy::kKeep;
+    const bool divides = score_kernels_.AreAsked() && request_.options.scores != ScorePolicy::kKeep;
     absl::flat_hash_set<const UOp*> undivided;
     // Each time another sum stays whole, at least.
     for (;;) {
@@ -432,8 +431,8 @@ class Maker {
 
  private:
   // Returns nothing where sums that were divided are better whole, which are added to `undivided`.
-  absl::StatusOr<std::optional<Schedule>> FromPrepared(
-      const Prepared& prepared, absl::flat_hash_set<const UOp*>& undivided) {
+  absl::StatusOr<std::optional<Schedule>> FromPrepared(const Prepared& prepared,
+                                                       absl::flat_hash_set<const UOp*>& undivided) {
     Scores scores = FindScores(prepared.cut.sink, request_.options.scores, request_.target,
                                /*few_rows=*/!prepared.divided.empty());
     // Parts that kept their scores would save nothing.
@@ -449,9 +448,9 @@ class Maker {
     // Each time an attention keeps its scores, at least.
     while (undivided.size() == before) {
       absl::flat_hash_set<int> refused;
-      OB_ASSIGN_OR_RETURN(std::optional<Schedule> schedule,
-                          ScheduleWithout(graph_, prepared.cut, request_, scores, score_kernels_,
-                                          refused));
+      OB_ASSIGN_OR_RETURN(
+          std::optional<Schedule> schedule,
+          ScheduleWithout(graph_, prepared.cut, request_, scores, score_kernels_, refused));
       if (schedule) return schedule;
       for (const auto& [sum, attention] : attention_of_sum)
         if (refused.contains(attention)) undivided.insert(sum);
@@ -467,9 +466,9 @@ class Maker {
     alone.results = 1;
     const ScheduleOptions options;
     absl::flat_hash_set<int> refused;
-    const auto kernels = ScheduleWithout(
-        graph_, alone, {request_.target, {}, options, request_.allows_tf32}, {}, score_kernels_,
-        refused);
+    const auto kernels =
+        ScheduleWithout(graph_, alone, {request_.target, {}, options, request_.allows_tf32}, {},
+                        score_kernels_, refused);
     return kernels.ok() && kernels->has_value() && (*kernels)->kernels.size() == 1
                ? request_.options.parts_of_sum((*kernels)->kernels[0].ast)
                : 1;

@@ -51,18 +51,17 @@ Tensor Input(const Dims& dims, DType dtype) { return Tensor::zeros(dims, dtype).
 
 // Of f32.
 Tensor ScoresOf(const Tensor& q, const Tensor& k) {
-  return q.matmul(k.transpose(), DType::kF32) *
-         (1 / std::sqrt(static_cast<double>(q.shape(-1))));
+  return q.matmul(k.transpose(), DType::kF32) * (1 / std::sqrt(static_cast<double>(q.shape(-1))));
 }
 
 // How keys and values lie in memory, and become numbers of 16 bits.
 enum class Kept {
   kAsTheyAre,
-  kScaledInF32,   // int8, times a scale of f32 for each key, rounded
-  kScaledIn16,    // the same in 16 bits
-  kByBlocks,      // int8, a scale for every 32 columns
-  kFromZero,      // uint8 less its zero, times a scale
-  kScaledAfter,   // int8; keys' scales multiply scores
+  kScaledInF32,  // int8, times a scale of f32 for each key, rounded
+  kScaledIn16,   // the same in 16 bits
+  kByBlocks,     // int8, a scale for every 32 columns
+  kFromZero,     // uint8 less its zero, times a scale
+  kScaledAfter,  // int8; keys' scales multiply scores
 };
 
 struct Case {
@@ -277,16 +276,21 @@ TEST(AttentionCases, OnProcessorsALengthThatAVarCounts_LeavesAnotherWithoutScore
 
 // ---- keys and values of 8 bits
 
-constexpr Kept kPacked[] = {Kept::kScaledInF32, Kept::kScaledIn16, Kept::kByBlocks,
-                            Kept::kFromZero, Kept::kScaledAfter};
+constexpr Kept kPacked[] = {Kept::kScaledInF32, Kept::kScaledIn16, Kept::kByBlocks, Kept::kFromZero,
+                            Kept::kScaledAfter};
 
 TEST(AttentionCases, ATokenWithKeysOf8Bits_KeepsNoScores) {
   for (const Kept kept : kPacked) {
     CheckCase({.kept = kept}, {1, 17, 500, 1024}, 2);
     if (HasFailure()) return;
   }
-  CheckCase({.heads = 2, .keys = 900, .width = 128, .dtype = DType::kF16, .of_keys = DType::kF16,
-             .kept = Kept::kScaledInF32, .least = -1},
+  CheckCase({.heads = 2,
+             .keys = 900,
+             .width = 128,
+             .dtype = DType::kF16,
+             .of_keys = DType::kF16,
+             .kept = Kept::kScaledInF32,
+             .least = -1},
             {900}, 2, "sm_80");
 }
 
@@ -298,8 +302,8 @@ TEST(AttentionCases, APromptWithKeysOf8Bits_KeepsNoScores) {
   }
 }
 
-// What is packed is read once, a few bytes at a time, and nothing spills. Sectors: a part's keys are
-// as many keys apart as there are parts, and so are their scales: each is a sector of its own, which
+// What is packed is read once, 8 bytes at a time, and nothing spills. Sectors: a part's keys are as
+// many keys apart as there are parts, and so are their scales: each is a sector of its own, which
 // the next block finds in the device's cache. Three for a key, where 2.125 hold what is counted.
 TEST(AttentionCases, KeysOf8Bits_AreReadOnce) {
   const Case c{.heads = 1, .keys = 16384, .kept = Kept::kScaledInF32};
@@ -367,14 +371,14 @@ TEST(AttentionCases, ALengthThatMayBe0_KeepsNoScores) {
   CheckCase({.least = 0}, {0, 1, 63, 1024}, 2);
   if (HasFailure()) return;
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
-    CheckCase({.heads = 2, .queries = 80, .keys = 256, .dtype = dtype, .of_keys = dtype,
-               .least = 0},
-              {0, 1, 65, 256}, 1, "sm_80");
+    CheckCase(
+        {.heads = 2, .queries = 80, .keys = 256, .dtype = dtype, .of_keys = dtype, .least = 0},
+        {0, 1, 65, 256}, 1, "sm_80");
     if (HasFailure()) return;
   }
   CheckCase({.heads = 2, .queries = 130, .keys = 256, .least = 0}, {0, 1, 65, 256}, 1);
-  CheckCase({.heads = 2, .queries = 130, .keys = 256, .causal = true, .least = 0},
-            {130, 200, 256}, 1);
+  CheckCase({.heads = 2, .queries = 130, .keys = 256, .causal = true, .least = 0}, {130, 200, 256},
+            1);
 }
 
 // ---- gradients with VARs
@@ -385,8 +389,7 @@ Recorded RecordGradients(Graph& graph, Counts counts, DType dtype, bool causal, 
                          int64_t width, int64_t least = 1) {
   return Record(graph, [&]() -> std::vector<Tensor> {
     constexpr int64_t kQueries = 72, kKeys = 160, kHeads = 2, kBatch = 3;
-    const SymInt n =
-        Variable("n", least, counts == Counts::kBatch ? kBatch : kKeys).bind(length);
+    const SymInt n = Variable("n", least, counts == Counts::kBatch ? kBatch : kKeys).bind(length);
     const bool prompt = counts == Counts::kPrompt;
     const int64_t batch = counts == Counts::kBatch ? kBatch : 1;
     const auto leaf = [&](int64_t rows, bool ends) {
@@ -421,10 +424,10 @@ TEST(AttentionCases, GradientsOfLengthsThatVarsCount_KeepNoScores) {
         SCOPED_TRACE(testing::Message() << static_cast<int>(counts) << " " << Name(dtype)
                                         << (causal ? " causal" : ""));
         Graph graph;
-        const GpuSchedule gpu(
-            RecordGradients(graph, counts, dtype, causal, 1, /*width=*/64).sink, "sm_90a");
-        std::printf("%d %s: %zu launches, %lld with scores, %lld bytes\n",
-                    static_cast<int>(counts), causal ? "causal" : "all", gpu.compiled().size(),
+        const GpuSchedule gpu(RecordGradients(graph, counts, dtype, causal, 1, /*width=*/64).sink,
+                              "sm_90a");
+        std::printf("%d %s: %zu launches, %lld with scores, %lld bytes\n", static_cast<int>(counts),
+                    causal ? "causal" : "all", gpu.compiled().size(),
                     static_cast<long long>(gpu.KernelsWithScores()),
                     static_cast<long long>(gpu.StoredBytes()));
         EXPECT_FALSE(Stores(gpu, 2 * 72 * 160) || Stores(gpu, 2 * 160 * 160) ||

@@ -143,8 +143,7 @@ const UOp* WeightsTimesValues(Graph& g, int64_t keys, Sum of) {
   const UOp* const e = Alu(g, Op::kExp, Add(g, x, Alu(g, Op::kNeg, max)));
   const UOp* sum = Reduce(g, Op::kAdd, e, {2});
   if (of == Sum::kOfAnotherRow) sum = Permute(g, sum, {1, 0, 2});
-  const UOp* const weights =
-      of == Sum::kNone ? e : Alu(g, Op::kFDiv, e, Expand(g, sum, x->shape));
+  const UOp* const weights = of == Sum::kNone ? e : Alu(g, Op::kFDiv, e, Expand(g, sum, x->shape));
   const Shape all = {Dim(8), Dim(8), Dim(keys), Dim(64)};
   const auto wide = [&](const UOp* node, const Shape& ones) {
     return Expand(g, Reshape(g, node, ones), all);
@@ -193,8 +192,8 @@ TEST(DecodeParts, SumsOfPartsStayWhole) {
 TEST(DecodeParts, SumsThatAreToStayWhole) {
   Graph g;
   const UOp* const sink = WeightsTimesValues(g, 1024, Sum::kOfTheRow);
-  const schedule::KeysInParts parts = ValueOrDie(schedule::DivideKeys(
-      g, sink, CudaTarget("sm_90a", kMultiprocessors), {sink->src[0]}));
+  const schedule::KeysInParts parts = ValueOrDie(
+      schedule::DivideKeys(g, sink, CudaTarget("sm_90a", kMultiprocessors), {sink->src[0]}));
   EXPECT_EQ(parts.sink, sink);
 }
 

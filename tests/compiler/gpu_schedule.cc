@@ -110,8 +110,8 @@ std::vector<std::string> GpuSchedule::Run(std::span<const HostTensor> params,
     Buffers own;
     for (const int i : schedule_.kernels[k].buffers) own.push_back(memory[i]);
     const bool counts_it = counted < 0 || static_cast<size_t>(counted) == k;
-    const absl::Status ran = RunOnPtxMachine(compiled_[k], own, vars, 1, nullptr,
-                                             counts_it ? counts : nullptr);
+    const absl::Status ran =
+        RunOnPtxMachine(compiled_[k], own, vars, 1, nullptr, counts_it ? counts : nullptr);
     EXPECT_EQ(ran, absl::OkStatus()) << "kernel " << k << " " << compiled_[k].object;
     if (!ran.ok()) break;
     for (size_t slot = 0; slot < own.size(); ++slot)

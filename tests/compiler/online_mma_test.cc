@@ -344,12 +344,11 @@ TEST(OnlineMma, StoresBehindThePassThatTheyNeed) {
                              .dtype = DType::kBF16,
                              .batch = 1};
   int later = 0;
-  for (const schedule::ScheduledKernel& kernel :
-       Scheduled(g, AttentionGraph(h, shape)).kernels) {
+  for (const schedule::ScheduledKernel& kernel : Scheduled(g, AttentionGraph(h, shape)).kernels) {
     const auto plan_of = [&](const UOp* ast) {
-      return ValueOrDie(program::PlanOnlineMma(
-          *codegen::AnalyzeKernel(*proof::GuardUnproved(guards, ast)),
-          CudaTarget("sm_90", kMultiprocessors), nullptr));
+      return ValueOrDie(
+          program::PlanOnlineMma(*codegen::AnalyzeKernel(*proof::GuardUnproved(guards, ast)),
+                                 CudaTarget("sm_90", kMultiprocessors), nullptr));
     };
     const auto plan = plan_of(kernel.ast);
     ASSERT_TRUE(plan.has_value());
@@ -365,8 +364,8 @@ TEST(OnlineMma, StoresBehindThePassThatTheyNeed) {
         const UOp* const over = node->src[0]->src[0];
         if (GlobalOf(over).elements() != GlobalOf(place->src[0]).elements()) continue;
         const UOp* const in_place =
-            Substitute(g, kernel.ast, {{place, g.MakeChecked(Op::kIndex, DType::kVoid,
-                                                             {over, place->src[1]})}});
+            Substitute(g, kernel.ast,
+                       {{place, g.MakeChecked(Op::kIndex, DType::kVoid, {over, place->src[1]})}});
         const auto again = plan_of(in_place);
         ASSERT_TRUE(again.has_value());
         EXPECT_EQ(again->PassOf(again->kernel.stores[s]), again->online.phases.size() - 1);

@@ -357,9 +357,8 @@ ValueId OnlineElements::OrNan(const UOp* sum, int64_t half, ValueId value) {
   const ValueId greatest = b_.Load(carried_.at(max->second), b_.Int(half));
   ValueId hidden = b_.Alu(Op::kCmpEq, DType::kBool, {greatest, none});
   if (StepsMayBeNone()) hidden = low_.And(hidden, b_.Less(b_.Int(0), steps_));
-  return b_.Alu(
-      Op::kWhere, DType::kF32,
-      {hidden, b_.Const(DType::kF32, std::numeric_limits<double>::quiet_NaN()), value});
+  return b_.Alu(Op::kWhere, DType::kF32,
+                {hidden, b_.Const(DType::kF32, std::numeric_limits<double>::quiet_NaN()), value});
 }
 
 void OnlineElements::Finish(size_t pass) {

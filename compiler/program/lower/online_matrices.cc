@@ -100,14 +100,12 @@ void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId l
 void OnlineMatrices::Unpack(size_t index, ValueId number, ValueId line, ValueId place,
                             ValueId element) {
   const OnlineMatrix& matrix = plan_.matrices[index];
-  const std::vector<int> own_ranges =
-      matrix.of_rows ? plan_.rows : std::vector<int>{plan_.range};
+  const std::vector<int> own_ranges = matrix.of_rows ? plan_.rows : std::vector<int>{plan_.range};
   const ValueId along = b_.Times(place, matrix.run);
   low_.BindAll(matrix.other, matrix.across ? line : along);
   const ValueId first = matrix.of_rows ? origin_ : b_.Times(number, tile_.steps);
   low_.BindAll(own_ranges, b_.Plus(first, matrix.across ? along : line));
-  const ValueId lane =
-      matrix.run > 1 ? b_.Loop(matrix.run, How::kVector, matrix.run) : b_.Int(0);
+  const ValueId lane = matrix.run > 1 ? b_.Loop(matrix.run, How::kVector, matrix.run) : b_.Int(0);
   low_.Enter();
   const std::vector<int>& in_lanes = matrix.across ? own_ranges : matrix.other;
   if (!in_lanes.empty()) {

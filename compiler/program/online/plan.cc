@@ -275,10 +275,8 @@ class Finder {
     if (other.empty()) return Illegal("a matrix has one column");
     if (value->dtype != plan_.dtype && !IsOf8Bits(value->dtype))
       return Illegal("matrices of two types");
-    OnlineMatrix made{.value = value,
-                      .load = copied ? value : nullptr,
-                      .of_rows = of_rows,
-                      .other = other};
+    OnlineMatrix made{
+        .value = value, .load = copied ? value : nullptr, .of_rows = of_rows, .other = other};
     for (const int r : other) made.width *= Extent(r);
     if (made.width > kWidthMax) return Illegal("rows are too wide");
     for (size_t i = 0; i < plan_.matrices.size(); ++i)
