@@ -401,7 +401,7 @@ Recorded RecordGradients(Graph& graph, Counts counts, DType dtype, bool causal, 
     const bool ends = counts != Counts::kBatch;
     const Tensor q = leaf(prompt ? kKeys : kQueries, prompt), k = leaf(kKeys, ends),
                  v = leaf(kKeys, ends);
-    Tensor scores = ScoresOf(q, k);
+    Tensor scores = q.matmul(k.transpose()).cast(DType::kF32) * (1.0 / 8);
     if (causal) {
       const SymInt rows = prompt ? n : SymInt(kQueries), columns = ends ? n : SymInt(kKeys);
       scores = (Tensor::arange(columns) > Tensor::arange(rows).reshape({rows, 1}))

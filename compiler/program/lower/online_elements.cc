@@ -86,6 +86,11 @@ ValueId OnlineElements::Extreme(const codegen::RowForm& form, bool greatest) {
   return b_.Divide(sum, form.divisor);
 }
 
+bool OnlineElements::StepsTakeTurns() const {
+  return std::any_of(plan_.visible.last.begin(), plan_.visible.last.end(),
+                     [](const codegen::RowForm& form) { return form.divisor > 1; });
+}
+
 bool OnlineElements::HasWholeTimes() const {
   const bool ends = plan_.visible.range >= 0 && !plan_.visible.last.empty();
   return (ends || StepsEnd() || extent_ % tile_.steps != 0) && plan_.visible.first.empty();
