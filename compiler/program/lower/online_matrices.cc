@@ -1,5 +1,7 @@
 #include "compiler/program/lower/online_matrices.h"
 
+#include <algorithm>
+
 #include "compiler/divide_up.h"
 
 namespace outboard::program {
@@ -7,6 +9,9 @@ namespace outboard::program {
 namespace {
 
 constexpr int64_t kSide = 8;  // rows, steps or columns of a matrix that the unit reads
+// Of runs that a thread unpacks: their loads are under way together, in registers beside the sums of
+// so many columns. With more at once kernels spill.
+constexpr int64_t kUnpackedColumns = 1024;
 
 }  // namespace
 
@@ -41,12 +46,19 @@ void OnlineMatrices::Fetch(size_t index, ValueId number, ValueId stage) {
   const OnlineMatrix& matrix = plan_.matrices[index];
   const int64_t length = LengthOf(matrix), in_line = length / matrix.run;
   const int64_t pieces = StageElements(matrix) / matrix.run, threads = tile_.threads();
-  for (int64_t piece = 0; piece < DivideUp(pieces, threads); ++piece) {
+  const int64_t count = DivideUp(pieces, threads);
+  int64_t together = count;
+  if (matrix.load == nullptr && count * threads == pieces)
+    together = std::max<int64_t>(1, std::min(count, kUnpackedColumns / OnlinePadded(matrix.width)));
+  while (count % together != 0) --together;
+  const ValueId loop = together < count ? b_.Loop(count / together) : b_.Int(0);
+  for (int64_t piece = 0; piece < together; ++piece) {
     low_.Enter();
-    const ValueId of_all = b_.Plus(thread_, b_.Int(piece * threads));
+    const ValueId number = b_.Plus(b_.Times(loop, together), b_.Int(piece));
+    const ValueId of_all = b_.Plus(thread_, b_.Times(number, threads));
     ValueId line = b_.Divide(of_all, in_line), place = b_.Modulo(of_all, in_line);
     if (threads % in_line == 0) {
-      line = b_.Plus(b_.Divide(thread_, in_line), b_.Int(piece * (threads / in_line)));
+      line = b_.Plus(b_.Divide(thread_, in_line), b_.Times(number, threads / in_line));
       place = b_.Modulo(thread_, in_line);
     }
     const bool all = (piece + 1) * threads <= pieces;
@@ -55,6 +67,7 @@ void OnlineMatrices::Fetch(size_t index, ValueId number, ValueId stage) {
     if (branch >= 0) b_.EndIf(branch);
     low_.Leave();
   }
+  if (together < count) b_.End(loop);
 }
 
 void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId line,
