@@ -109,9 +109,12 @@ std::vector<std::string> GpuSchedule::Run(std::span<const HostTensor> params,
   for (size_t k = 0; k < compiled_.size(); ++k) {
     Buffers own;
     for (const int i : schedule_.kernels[k].buffers) own.push_back(memory[i]);
-    const bool counts_it = counted < 0 || static_cast<size_t>(counted) == k;
-    const absl::Status ran =
-        RunOnPtxMachine(compiled_[k], own, vars, 1, nullptr, counts_it ? counts : nullptr);
+    MachineCounts own_counts;
+    const absl::Status ran = RunOnPtxMachine(compiled_[k], own, vars, 1, nullptr, &own_counts);
+    if (counts != nullptr && (counted < 0 || static_cast<size_t>(counted) == k)) {
+      counts->global_sectors += own_counts.global_sectors;
+      counts->warp_instructions += own_counts.warp_instructions;
+    }
     EXPECT_EQ(ran, absl::OkStatus()) << "kernel " << k << " " << compiled_[k].object;
     if (!ran.ok()) break;
     for (size_t slot = 0; slot < own.size(); ++slot)

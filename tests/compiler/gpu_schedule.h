@@ -42,8 +42,8 @@ class GpuSchedule {
   // Kernels that compute reductions inside of others.
   int64_t KernelsWithScores() const;
 
-  // Memory is 0xFF before: numbers that are none. Checks by EXPECT that kernels run. Adds what the
-  // machine counts of kernel `counted` (-1: of all) to `counts`.
+  // Memory is 0xFF before: numbers that are none. Checks by EXPECT that kernels run. Adds the
+  // sectors and instructions of kernel `counted` (-1: of all) to `counts`.
   std::vector<std::string> Run(std::span<const HostTensor> params, std::span<const int64_t> vars,
                                MachineCounts* counts = nullptr, int counted = -1) const;
 
