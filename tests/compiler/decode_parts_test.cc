@@ -134,28 +134,29 @@ TEST(DecodeParts, KeysOfAFixedNumber) {
 // A sum of no keys is 0, which a quotient of two such sums is not.
 TEST(DecodeParts, KeysThatMayBeNone) { CheckLengths({.length_least = 0}, {1, 0, 5, 1024}); }
 
-// Attention of 8 times 8 queries, given scores x; what exponentials are divided by.
+// Attention of 8 queries for each head, given scores x; what exponentials are divided by.
 enum class Sum { kOfTheRow, kOfAnotherRow, kNone };
-const UOp* WeightsTimesValues(Graph& g, int64_t keys, Sum of) {
-  const UOp* const x = BufferNode(g, 0, DType::kF32, {Dim(8), Dim(8), Dim(keys)});
-  const UOp* const v = BufferNode(g, 1, DType::kF32, {Dim(8), Dim(keys), Dim(64)});
+const UOp* WeightsTimesValues(Graph& g, int64_t keys, Sum of, int64_t heads = 8,
+                              int64_t width = 64) {
+  const UOp* const x = BufferNode(g, 0, DType::kF32, {Dim(heads), Dim(8), Dim(keys)});
+  const UOp* const v = BufferNode(g, 1, DType::kF32, {Dim(heads), Dim(keys), Dim(width)});
   const UOp* const max = Expand(g, Reduce(g, Op::kMax, x, {2}), x->shape);
   const UOp* const e = Alu(g, Op::kExp, Add(g, x, Alu(g, Op::kNeg, max)));
   const UOp* sum = Reduce(g, Op::kAdd, e, {2});
   if (of == Sum::kOfAnotherRow) sum = Permute(g, sum, {1, 0, 2});
   const UOp* const weights = of == Sum::kNone ? e : Alu(g, Op::kFDiv, e, Expand(g, sum, x->shape));
-  const Shape all = {Dim(8), Dim(8), Dim(keys), Dim(64)};
+  const Shape all = {Dim(heads), Dim(8), Dim(keys), Dim(width)};
   const auto wide = [&](const UOp* node, const Shape& ones) {
     return Expand(g, Reshape(g, node, ones), all);
   };
-  const UOp* const product = Mul(g, wide(weights, {Dim(8), Dim(8), Dim(keys), Dim(1)}),
-                                 wide(v, {Dim(8), Dim(1), Dim(keys), Dim(64)}));
+  const UOp* const product = Mul(g, wide(weights, {Dim(heads), Dim(8), Dim(keys), Dim(1)}),
+                                 wide(v, {Dim(heads), Dim(1), Dim(keys), Dim(width)}));
   return Sink(g, {Reduce(g, Op::kAdd, product, {2})});
 }
 
-size_t DividedSums(int64_t keys, Sum of) {
+size_t DividedSums(int64_t keys, Sum of, int64_t heads = 8, int64_t width = 64) {
   Graph g;
-  const UOp* const sink = WeightsTimesValues(g, keys, of);
+  const UOp* const sink = WeightsTimesValues(g, keys, of, heads, width);
   const schedule::KeysInParts parts =
       ValueOrDie(schedule::DivideKeys(g, sink, CudaTarget("sm_90a", kMultiprocessors)));
   EXPECT_EQ(parts.sink != sink, !parts.divided.empty());
@@ -172,9 +173,12 @@ TEST(DecodeParts, OnlyOfASoftmax) {
 // Keys are filled up to a multiple of their parts, which a dimension must have room for.
 TEST(DecodeParts, AsManyKeysAsADimensionHas) {
   constexpr int64_t kPartsMax = 64;
-  EXPECT_EQ(DividedSums(limits::kDimMax - kPartsMax, Sum::kOfTheRow), 1u);
-  EXPECT_EQ(DividedSums(limits::kDimMax - kPartsMax + 1, Sum::kOfTheRow), 0u);
-  EXPECT_EQ(DividedSums(limits::kDimMax, Sum::kOfTheRow), 0u);
+  const auto divided = [](int64_t keys) {
+    return DividedSums(keys, Sum::kOfTheRow, /*heads=*/1, /*width=*/8);
+  };
+  EXPECT_EQ(divided(limits::kDimMax - kPartsMax), 1u);
+  EXPECT_EQ(divided(limits::kDimMax - kPartsMax + 1), 0u);
+  EXPECT_EQ(divided(limits::kDimMax), 0u);
 }
 
 // What is divided already, and has no quotient yet, is not divided again.
