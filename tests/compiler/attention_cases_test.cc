@@ -190,6 +190,10 @@ void CheckTwo(Case a, Case b, std::initializer_list<int64_t> lengths) {
   const int64_t keys = std::min(a.keys, b.keys);
   EXPECT_FALSE(Stores(gpu, a.heads * a.queries * keys)) << gpu.ToString();
   EXPECT_TRUE(Stores(gpu, b.heads * b.queries * keys)) << gpu.ToString();
+  const GpuSchedule kept(gpu.sink(), "sm_90a", schedule::ScorePolicy::kKeep);
+  std::printf("%zu launches, %lld bytes stored; with all scores kept %zu, %lld\n",
+              gpu.compiled().size(), static_cast<long long>(gpu.StoredBytes()),
+              kept.compiled().size(), static_cast<long long>(kept.StoredBytes()));
   for (const int64_t length : lengths) {
     SCOPED_TRACE(length);
     Graph own;

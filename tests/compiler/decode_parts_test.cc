@@ -237,9 +237,10 @@ TEST(DecodeParts, WorkIsThatOfTheLength) {
   const MachineCounts some = counts(2048), all = counts(16384);
   const auto sectors = static_cast<double>(d.keys * d.width * 2 * 2 / 32);
   std::printf(
-      "2048 of 16384 keys: %.3f of the instructions; sectors %.3f of those of keys and "
+      "2048 of 16384 keys: %.3f of the instructions, of all %llu; sectors %.3f of those of keys and "
       "values\n",
       static_cast<double>(some.warp_instructions) / static_cast<double>(all.warp_instructions),
+      static_cast<unsigned long long>(all.warp_instructions),
       static_cast<double>(all.global_sectors) / sectors);
   EXPECT_LT(some.warp_instructions * 2, all.warp_instructions);
   EXPECT_LT(static_cast<double>(all.global_sectors), 1.1 * sectors);

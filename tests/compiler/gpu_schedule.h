@@ -33,6 +33,7 @@ class GpuSchedule {
   GpuSchedule(const UOp* sink, const std::string& arch,
               schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost);
 
+  const UOp* sink() const { return sink_; }
   const schedule::Schedule& schedule() const { return schedule_; }
   const std::vector<CompiledKernel>& compiled() const { return compiled_; }
   std::string ToString() const { return schedule::ScheduleToString(schedule_); }
