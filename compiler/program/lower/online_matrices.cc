@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kSide = 8;  // rows, steps or columns of a matrix that the unit reads
 // Of runs that a thread unpacks: their loads are under way together, in registers beside the sums of
 // so many columns. With more at once kernels spill.
-constexpr int64_t kUnpackedColumns = 1024;
+constexpr int64_t kUnpackedColumns = 512;
 
 }  // namespace
 
@@ -54,11 +54,11 @@ void OnlineMatrices::Fetch(size_t index, ValueId number, ValueId stage) {
   const ValueId loop = together < count ? b_.Loop(count / together) : b_.Int(0);
   for (int64_t piece = 0; piece < together; ++piece) {
     low_.Enter();
-    const ValueId number = b_.Plus(b_.Times(loop, together), b_.Int(piece));
-    const ValueId of_all = b_.Plus(thread_, b_.Times(number, threads));
+    const ValueId of_thread = b_.Plus(b_.Times(loop, together), b_.Int(piece));
+    const ValueId of_all = b_.Plus(thread_, b_.Times(of_thread, threads));
     ValueId line = b_.Divide(of_all, in_line), place = b_.Modulo(of_all, in_line);
     if (threads % in_line == 0) {
-      line = b_.Plus(b_.Divide(thread_, in_line), b_.Times(number, threads / in_line));
+      line = b_.Plus(b_.Divide(thread_, in_line), b_.Times(of_thread, threads / in_line));
       place = b_.Modulo(thread_, in_line);
     }
     const bool all = (piece + 1) * threads <= pieces;

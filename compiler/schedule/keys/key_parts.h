@@ -28,6 +28,7 @@ struct DividedSum {
   const UOp* maxima = nullptr;
 };
 
+// A graph, and which of its sums were divided.
 struct KeysInParts {
   const UOp* sink = nullptr;
   std::vector<DividedSum> divided;
