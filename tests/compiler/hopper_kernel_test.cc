@@ -489,7 +489,7 @@ TEST(HopperKernel, SmallProductsAndOtherTargets_AreLeftToMma) {
 // Buffers for which a launch has room, but not with views of three of them as well: the products
 // are mma.sync's, which has none.
 TEST(HopperKernel, ChoicesThatALaunchHasNoRoomFor_AreLeftForTheNext) {
-  KernelCase test{.name = "many buffers"};
+  KernelCase test{.name = "many buffers", .m = 256, .n = 128, .multiprocessors = 2};
   const Target target = CudaTarget("sm_90a", test.multiprocessors);
   for (const int biases : {1, 480}) {
     SCOPED_TRACE(biases);
