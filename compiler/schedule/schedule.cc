@@ -270,7 +270,7 @@ absl::StatusOr<CutGraph> WholeGraph(Graph& graph, const UOp* sink) {
 // A graph that kernels are lowered from.
 struct Prepared {
   CutGraph cut;
-  std::vector<DividedSum> divided;  // attention of few queries; the maxima are those of `cut`
+  std::vector<DividedKeys> divided;  // attention of few queries; the maxima are those of `cut`
 };
 
 // Sums of few results in parts, and what else kernels are not lowered from. `divides_keys`: those
@@ -284,7 +284,7 @@ absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const
     OB_ASSIGN_OR_RETURN(KeysInParts keys, DivideKeys(graph, sink, target, undivided));
     // The maxima are results for a while, so that what becomes of them is known.
     std::vector<const UOp*> results(keys.sink->src.begin(), keys.sink->src.end());
-    for (const DividedSum& divided : keys.divided) results.push_back(divided.maxima);
+    for (const DividedKeys& divided : keys.divided) results.push_back(divided.maxima);
     if (!keys.divided.empty() && std::ssize(results) <= limits::kVariadicSourcesMax) {
       out.divided = std::move(keys.divided);
       OB_ASSIGN_OR_RETURN(sink, graph.WithSources(keys.sink, results));
@@ -438,7 +438,7 @@ class Maker {
     // Parts that kept their scores would save nothing.
     const size_t before = undivided.size();
     absl::flat_hash_map<const UOp*, int> attention_of_sum;
-    for (const DividedSum& divided : prepared.divided) {
+    for (const DividedKeys& divided : prepared.divided) {
       const auto attention = scores.attention_of.find(ScoresOf(divided.maxima));
       if (attention == scores.attention_of.end())
         undivided.insert(divided.sum);

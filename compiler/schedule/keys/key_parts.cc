@@ -326,7 +326,7 @@ absl::StatusOr<KeysInParts> DivideKeys(Graph& graph, const UOp* sink, const Targ
     const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
     if (whole.contains(node) || !is_read_once(node)) continue;
     if (const auto few = divider.Find(now)) {
-      DividedSum divided{.sum = node};
+      DividedKeys divided{.sum = node};
       OB_ASSIGN_OR_RETURN(now, divider.Divide(*few, &divided.maxima));
       parts.divided.push_back(divided);
     }

@@ -23,7 +23,7 @@
 namespace outboard::schedule {
 
 // A sum over keys that was divided, and what is stored of its parts' maxima.
-struct DividedSum {
+struct DividedKeys {
   const UOp* sum = nullptr;  // of the graph before
   const UOp* maxima = nullptr;
 };
@@ -31,7 +31,7 @@ struct DividedSum {
 // A graph, and which of its sums were divided.
 struct KeysInParts {
   const UOp* sink = nullptr;
-  std::vector<DividedSum> divided;
+  std::vector<DividedKeys> divided;
 };
 
 // Returns `sink` with the sums over keys of such attention divided, but for those of `whole`;
