@@ -10,6 +10,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -427,34 +428,35 @@ Recorded RecordGradients(Graph& graph, const Trained& trained, int64_t length) {
   });
 }
 
-TEST(AttentionCases, GradientsOfLengthsThatVarsCount_KeepNoScores) {
-  for (const Counts counts : {Counts::kKeys, Counts::kPrompt, Counts::kBatch})
-    for (const DType dtype : {DType::kBF16, DType::kF32})
-      for (const bool causal : {false, true}) {
-        SCOPED_TRACE(testing::Message() << static_cast<int>(counts) << " " << Name(dtype)
-                                        << (causal ? " causal" : ""));
-        Graph graph;
-        const GpuSchedule gpu(RecordGradients(graph, {counts, dtype, causal}, 1).sink, "sm_90a");
-        std::printf("%d %s: %zu launches, %lld with scores, %lld bytes\n", static_cast<int>(counts),
-                    causal ? "causal" : "all", gpu.compiled().size(),
-                    static_cast<long long>(gpu.KernelsWithScores()),
-                    static_cast<long long>(gpu.StoredBytes()));
-        EXPECT_FALSE(Stores(gpu, 2 * 72 * 160) || Stores(gpu, 2 * 160 * 160) ||
-                     Stores(gpu, 3 * 2 * 72 * 160))
-            << gpu.ToString();
-        const std::vector<int64_t> lengths = counts == Counts::kBatch
-                                                 ? std::vector<int64_t>{1, 3}
-                                                 : std::vector<int64_t>{1, 65, 160};
-        for (const int64_t length : lengths) {
-          SCOPED_TRACE(length);
-          Graph own;
-          const Recorded bound = RecordGradients(own, {counts, dtype, causal}, length);
-          gpu.ExpectAsInterpreted(bound.sink, bound.bindings,
-                                  dtype == DType::kF32 ? 0x1p-14 : 2 * kTolerance);
-          if (HasFailure()) return;
-        }
-      }
+class GradientsWithVars : public testing::TestWithParam<std::tuple<Counts, DType>> {};
+
+TEST_P(GradientsWithVars, KeepNoScores) {
+  const auto [counts, dtype] = GetParam();
+  const Trained trained{.counts = counts, .dtype = dtype, .causal = counts != Counts::kKeys};
+  Graph graph;
+  const GpuSchedule gpu(RecordGradients(graph, trained, 1).sink, "sm_90a");
+  std::printf("%zu launches, %lld with scores, %lld bytes stored\n", gpu.compiled().size(),
+              static_cast<long long>(gpu.KernelsWithScores()),
+              static_cast<long long>(gpu.StoredBytes()));
+  EXPECT_FALSE(Stores(gpu, 2 * 72 * 160) || Stores(gpu, 2 * 160 * 160) ||
+               Stores(gpu, 3 * 2 * 72 * 160))
+      << gpu.ToString();
+  const std::vector<int64_t> lengths =
+      counts == Counts::kBatch ? std::vector<int64_t>{1, 3} : std::vector<int64_t>{1, 65, 160};
+  for (const int64_t length : lengths) {
+    SCOPED_TRACE(length);
+    Graph own;
+    const Recorded bound = RecordGradients(own, trained, length);
+    gpu.ExpectAsInterpreted(bound.sink, bound.bindings,
+                            dtype == DType::kF32 ? 0x1p-14 : 2 * kTolerance);
+    if (HasFailure()) return;
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(Cases, GradientsWithVars,
+                         testing::Combine(testing::Values(Counts::kKeys, Counts::kPrompt,
+                                                          Counts::kBatch),
+                                          testing::Values(DType::kBF16, DType::kF32)));
 
 TEST(AttentionCases, GradientsOfNoKeys) {
   Graph graph;
