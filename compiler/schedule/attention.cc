@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -62,14 +63,19 @@ bool IsOfBf16(const UOp* product) {
                      });
 }
 
-// A product of two numbers of bf16, or of f16, cast to f32.
+// A product of two numbers of bf16, or of f16, cast to f32. One may be an integer of 8 bits, of
+// which each is a number of both.
 bool IsOfSmallFloats(const UOp* product) {
-  return std::all_of(product->src[0]->src.begin(), product->src[0]->src.end(),
-                     [](const UOp* operand) {
-                       while (IsMovement(operand->op)) operand = operand->src[0];
-                       return operand->op == Op::kCast && IsFloat(operand->src[0]->dtype) &&
-                              ByteWidth(operand->src[0]->dtype) == 2;
-                     });
+  bool has_float = false;
+  for (const UOp* operand : product->src[0]->src) {
+    while (IsMovement(operand->op)) operand = operand->src[0];
+    if (operand->op != Op::kCast) return false;
+    const DType dtype = operand->src[0]->dtype;
+    const bool is_float = IsFloat(dtype) && ByteWidth(dtype) == 2;
+    if (!is_float && dtype != DType::kI8 && dtype != DType::kU8) return false;
+    has_float = has_float || is_float;
+  }
+  return has_float;
 }
 
 // A product of two numbers of f32, none of which is a smaller one that was cast.
@@ -123,20 +129,25 @@ class Finder {
         has_matrix_unit_(target.bf16 == Bf16Products::kTiles),
         has_blocks_(target.block_threads > 1) {}
 
-  absl::flat_hash_set<const UOp*> Run(const UOp* sink) {
+  Scores Run(const UOp* sink) {
     std::vector<const UOp*> order = PostOrder(sink);
     order.pop_back();  // the SINK
     for (const UOp* node : order) Visit(node);
     for (const UOp* result : sink->src)
       if (const auto found = family_of_.find(result); found != family_of_.end())
         FamilyOf(found->second).kept = true;
-    absl::flat_hash_set<const UOp*> scores;
+    Scores scores;
+    absl::flat_hash_map<int, int> attention_of;  // by root
     for (const UOp* node : order) {
       const auto found = family_of_.find(node);
       if (found == family_of_.end() || wide_.contains(node)) continue;
       const Family& family = FamilyOf(found->second);
-      if (family.has_max && family.ends > 0 && !family.kept && (!by_cost_ || IsCheaper(family)))
-        scores.insert(node);
+      if (!family.has_max || family.ends == 0 || family.kept || (by_cost_ && !IsCheaper(family)))
+        continue;
+      const auto [attention, fresh] =
+          attention_of.emplace(Root(found->second), static_cast<int>(scores.operands.size()));
+      if (fresh) scores.operands.emplace_back();
+      scores.attention_of[node] = attention->second;
     }
     AddOperands(order, scores);
     if (few_rows_) AddJoins(order, scores);
@@ -146,8 +157,7 @@ class Finder {
  private:
   // What joins the parts of keys, up to the last quotient: numbers of each part, a few dozen of
   // them, which are not worth kernels of their own.
-  void AddJoins(const std::vector<const UOp*>& order,
-                absl::flat_hash_set<const UOp*>& scores) const {
+  void AddJoins(const std::vector<const UOp*>& order, Scores& scores) const {
     // Constants; what is stored of parts, and made of that.
     absl::flat_hash_set<const UOp*> known, joins;
     for (const UOp* node : order) {
@@ -170,19 +180,24 @@ class Finder {
           }))
         continue;
       joins.insert(node);
-      scores.insert(node);
+      scores.joins.insert(node);
     }
   }
 
   // What scores are computed from that has as many elements: masks, the terms of the products.
-  static void AddOperands(const std::vector<const UOp*>& order,
-                          absl::flat_hash_set<const UOp*>& scores) {
-    for (auto node = order.rbegin(); node != order.rend(); ++node) {
-      if (!scores.contains(*node)) continue;
-      for (const UOp* s : (*node)->src)
+  static void AddOperands(const std::vector<const UOp*>& order, Scores& scores) {
+    std::vector<std::pair<const UOp*, int>> open;  // with the attention
+    for (const UOp* node : order)
+      if (const auto found = scores.attention_of.find(node); found != scores.attention_of.end())
+        open.emplace_back(node, found->second);
+    while (!open.empty()) {
+      const auto [node, attention] = open.back();
+      open.pop_back();
+      for (const UOp* s : node->src)
         if ((IsMovement(s->op) || IsAlu(s->op) || s->op == Op::kCast) &&
-            Elements(s) >= Elements(*node))
-          scores.insert(s);
+            Elements(s) >= Elements(node) && !scores.attention_of.contains(s) &&
+            scores.operands[static_cast<size_t>(attention)].insert(s).second)
+          open.emplace_back(s, attention);
     }
   }
 
@@ -285,8 +300,27 @@ class Finder {
 
 }  // namespace
 
-absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy,
-                                           const Target& target, bool few_rows) {
+absl::flat_hash_set<const UOp*> Scores::All() const {
+  absl::flat_hash_set<const UOp*> all = joins;
+  for (const auto& [node, attention] : attention_of) all.insert(node);
+  for (const absl::flat_hash_set<const UOp*>& beside : operands)
+    all.insert(beside.begin(), beside.end());
+  return all;
+}
+
+absl::flat_hash_set<int> Scores::Attentions() const {
+  absl::flat_hash_set<int> all;
+  for (const auto& [node, attention] : attention_of) all.insert(attention);
+  return all;
+}
+
+void Scores::Keep(const absl::flat_hash_set<int>& attentions) {
+  absl::erase_if(attention_of,
+                 [&](const auto& entry) { return attentions.contains(entry.second); });
+  for (const int attention : attentions) operands[static_cast<size_t>(attention)].clear();
+}
+
+Scores FindScores(const UOp* sink, ScorePolicy policy, const Target& target, bool few_rows) {
   // Blocks of threads have no panels; those of one vendor do without.
   const bool keeps =
       policy == ScorePolicy::kKeep || (policy == ScorePolicy::kByCost && target.block_threads > 1 &&

@@ -11,6 +11,9 @@
 // of the softmax is the one in the graph, else in blocks (compiler/optimize/operands/online.h).
 #pragma once
 
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/uop.h"
 #include "compiler/target.h"
@@ -21,11 +24,26 @@ namespace outboard::schedule {
 // to store and load them.
 enum class ScorePolicy { kKeep, kRecompute, kByCost };
 
+// Values that are not to be materialised, by the attention that they are of: scores that are
+// computed from each other.
+struct Scores {
+  // Scores, and what is computed from them element by element: the number of their attention.
+  absl::flat_hash_map<const UOp*, int> attention_of;
+  // By attention: what has as many elements and scores are computed from, such as masks. Several
+  // attentions may share it.
+  std::vector<absl::flat_hash_set<const UOp*>> operands;
+  absl::flat_hash_set<const UOp*> joins;  // what joins parts of keys
+
+  absl::flat_hash_set<const UOp*> All() const;
+  absl::flat_hash_set<int> Attentions() const;
+  // Leaves out these attentions, which keep their scores.
+  void Keep(const absl::flat_hash_set<int>& attentions);
+};
+
 // Returns the scores of `sink` that are not to be materialised. With `few_rows` (on blocks of
 // threads alone) also those of which there are no more than elements of the matrices, as of a
 // decoded token whose keys are divided (keys/key_parts.h), and what joins these parts. Requires a
 // prepared graph (prepare.h).
-absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy,
-                                           const Target& target, bool few_rows = false);
+Scores FindScores(const UOp* sink, ScorePolicy policy, const Target& target, bool few_rows = false);
 
 }  // namespace outboard::schedule

@@ -1,6 +1,8 @@
 #include "compiler/schedule/schedule.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -10,6 +12,7 @@
 #include "compiler/copies.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
@@ -21,6 +24,7 @@
 #include "compiler/schedule/gather/scatter.h"
 #include "compiler/schedule/in_place.h"
 #include "compiler/schedule/keys/key_parts.h"
+#include "compiler/schedule/keys/score_kernels.h"
 #include "compiler/schedule/launches/group.h"
 #include "compiler/schedule/launches/slots.h"
 #include "compiler/schedule/layout.h"
@@ -254,41 +258,51 @@ const UOp* WithDistinctResults(Graph& graph, const UOp* sink) {
   return graph.MakeChecked(Op::kSink, DType::kVoid, results);
 }
 
-// Sums of few results in parts, and what else kernels are not lowered from.
-absl::StatusOr<CutGraph> WithSumsInParts(Graph& graph, CutGraph cut, const Target& target,
-                                         const PartsOfSum& parts_of_sum, bool keys_in_parts) {
-  OB_ASSIGN_OR_RETURN(
-      cut.sink, SplitReductions(graph, cut.sink, target, parts_of_sum, keys_in_parts));
-  OB_ASSIGN_OR_RETURN(cut, WithoutCopies(graph, std::move(cut)));
-  cut.sink = WithDistinctResults(graph, cut.sink);
-  return cut;
-}
-
-// A graph on its way to kernels.
-struct Prepared {
-  CutGraph whole;               // before any sum is in parts
-  CutGraph cut;                 // what is lowered
-  bool keys_in_parts = false;  // whether attention of few queries is divided there
-};
-
-// `divides_keys`: by keys/key_parts.h, where there is such attention.
-absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const UOp* sink, const Target& target,
-                                      const PartsOfSum& parts_of_sum, bool divides_keys) {
-  RecordedPass pass("prepare", {}, sink);
+// The graph before any sum is in parts.
+absl::StatusOr<CutGraph> WholeGraph(Graph& graph, const UOp* sink) {
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink));
   OB_ASSIGN_OR_RETURN(prepared, LowerCollectives(graph, prepared));
-  Prepared out;
-  OB_ASSIGN_OR_RETURN(out.whole, CutAtTransfers(graph, prepared));
-  out.whole.sink = Simplify(graph, out.whole.sink);
-  out.cut = out.whole;
+  OB_ASSIGN_OR_RETURN(CutGraph whole, CutAtTransfers(graph, prepared));
+  whole.sink = Simplify(graph, whole.sink);
+  return whole;
+}
+
+// A graph that kernels are lowered from.
+struct Prepared {
+  CutGraph cut;
+  std::vector<DividedKeys> divided;  // attention of few queries; the maxima are those of `cut`
+};
+
+// Sums of few results in parts, and what else kernels are not lowered from. `divides_keys`: those
+// of attention of few queries (keys/key_parts.h), but for the sums of `undivided`.
+absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const Target& target,
+                                      const PartsOfSum& parts_of_sum, bool divides_keys,
+                                      const absl::flat_hash_set<const UOp*>& undivided) {
+  Prepared out{.cut = whole};
+  const UOp* sink = whole.sink;
   if (divides_keys) {
-    OB_ASSIGN_OR_RETURN(const UOp* const divided, DivideKeys(graph, out.whole.sink, target));
-    out.keys_in_parts = divided != out.whole.sink;
-    if (out.keys_in_parts) out.cut.sink = Simplify(graph, divided);
+    OB_ASSIGN_OR_RETURN(KeysInParts keys, DivideKeys(graph, sink, target, undivided));
+    // The maxima are results for a while, so that what becomes of them is known.
+    std::vector<const UOp*> results(keys.sink->src.begin(), keys.sink->src.end());
+    for (const DividedKeys& divided : keys.divided) results.push_back(divided.maxima);
+    if (!keys.divided.empty() && std::ssize(results) <= limits::kVariadicSourcesMax) {
+      out.divided = std::move(keys.divided);
+      OB_ASSIGN_OR_RETURN(sink, graph.WithSources(keys.sink, results));
+      sink = Simplify(graph, sink);
+    }
   }
-  OB_ASSIGN_OR_RETURN(out.cut, WithSumsInParts(graph, std::move(out.cut), target, parts_of_sum,
-                                               out.keys_in_parts));
-  pass.Made(out.cut.sink);
+  OB_ASSIGN_OR_RETURN(sink,
+                      SplitReductions(graph, sink, target, parts_of_sum, !out.divided.empty()));
+  if (!out.divided.empty()) {
+    std::vector<const UOp*> results(sink->src.begin(), sink->src.end());
+    const size_t own = whole.sink->src.size();
+    for (size_t i = 0; i < out.divided.size(); ++i) out.divided[i].maxima = results[own + i];
+    results.resize(own);
+    OB_ASSIGN_OR_RETURN(sink, graph.WithSources(sink, results));
+  }
+  out.cut.sink = sink;
+  OB_ASSIGN_OR_RETURN(out.cut, WithoutCopies(graph, std::move(out.cut)));
+  out.cut.sink = WithDistinctResults(graph, out.cut.sink);
   return out;
 }
 
@@ -332,13 +346,28 @@ void AllowTf32(Graph& graph, std::vector<FusedKernel>& kernels) {
       kernel.ast = WithTf32(graph, kernel.ast);
 }
 
-// Without values of `scores` in memory.
-absl::StatusOr<Schedule> ScheduleWithout(Graph& graph, CutGraph cut, bool allows_tf32,
-                                         const Target& target, std::span<const int64_t> donated,
-                                         const ScheduleOptions& options,
-                                         const absl::flat_hash_set<const UOp*>& scores) {
+// What a schedule is made for.
+struct Request {
+  const Target& target;
+  std::span<const int64_t> donated;
+  const ScheduleOptions& options;
+  bool allows_tf32 = false;
+};
+
+// Without values of `scores` in memory. Returns nothing where the target does not compute kernels
+// of some attentions, which are added to `refused`.
+absl::StatusOr<std::optional<Schedule>> ScheduleWithout(Graph& graph, CutGraph cut,
+                                                        const Request& request,
+                                                        const Scores& scores,
+                                                        ScoreKernels& score_kernels,
+                                                        absl::flat_hash_set<int>& refused) {
   const UOp*& prepared = cut.sink;
-  OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, target, scores));
+  const Target& target = request.target;
+  const absl::flat_hash_set<const UOp*> never = scores.All();
+  OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, target, never));
+  const bool asks = score_kernels.AreAsked() && !scores.attention_of.empty();
+  AttentionsOfKernels attentions;
+  if (asks) attentions = AttentionsOf(choice, scores);
   OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice));
   if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels, target); !layouts.empty()) {
     LaidOut laid_out = ApplyLayouts(graph, prepared, choice, layouts);
@@ -348,27 +377,108 @@ absl::StatusOr<Schedule> ScheduleWithout(Graph& graph, CutGraph cut, bool allows
   }
   const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
   const SentBefore sent = FindSentBefore(cut);
-  OB_ASSIGN_OR_RETURN(std::vector<FusedKernel> merged,
-                      FuseKernels(graph, std::move(kernels), results, target, sent,
-                                  options.computes_sums));
+  OB_ASSIGN_OR_RETURN(
+      std::vector<FusedKernel> merged,
+      FuseKernels(graph, std::move(kernels), results, target, sent, request.options.computes_sums));
   if (target.kind == TargetKind::kCuda) {
-    if (allows_tf32) AllowTf32(graph, merged);
+    if (request.allows_tf32) AllowTf32(graph, merged);
     NumberSlotsAlike(graph, merged);
   }
-  return Assembler(cut, sent, std::move(merged), target).Run(graph, donated,
-                                                                options.overwrites);
+  if (asks) refused = score_kernels.Refused(merged, choice.kept, attentions, scores);
+  if (!refused.empty()) return std::nullopt;
+  Schedule schedule = Assembler(cut, sent, std::move(merged), target)
+                          .Run(graph, request.donated, request.options.overwrites);
+  // What is written in place is another kernel.
+  const auto computes = [&](const ScheduledKernel& k) { return score_kernels.Computes(k.ast); };
+  if (asks && !std::all_of(schedule.kernels.begin(), schedule.kernels.end(), computes)) {
+    refused = scores.Attentions();
+    return std::nullopt;
+  }
+  return std::optional<Schedule>(std::move(schedule));
 }
 
-// Whether all maxima that are stored, as those of parts of keys are, are of values that are not:
-// otherwise parts would save nothing.
-bool KeepsNoScoresOfParts(const UOp* sink, const absl::flat_hash_set<const UOp*>& scores) {
-  for (const UOp* node : PostOrder(sink)) {
-    if (node->op != Op::kContiguous || node->src[0]->op != Op::kReduce) continue;
-    const UOp* const reduce = node->src[0];
-    if (ReduceOf(reduce).op() == Op::kMax && !scores.contains(reduce->src[0])) return false;
-  }
-  return true;
+// What is exponentiated less these maxima, of parts of keys; nullptr where they are of none.
+const UOp* ScoresOf(const UOp* maxima) {
+  const UOp* const reduce = maxima->op == Op::kContiguous ? maxima->src[0] : maxima;
+  return reduce->op == Op::kReduce ? reduce->src[0] : nullptr;
 }
+
+// Makes a schedule in which every attention keeps no scores whose kernels the target computes.
+class Maker {
+ public:
+  Maker(Graph& graph, const Request& request)
+      : graph_(graph), request_(request), score_kernels_(request.options.computes_scores) {
+    if (request.options.parts_of_sum != nullptr)
+      parts_of_sum_ = [this](const UOp* reduce) { return PartsOfSumAlone(reduce); };
+  }
+
+  absl::StatusOr<Schedule> Run(const UOp* sink) {
+    std::optional<RecordedPass> pass(std::in_place, "prepare", Sources(), sink);
+    OB_ASSIGN_OR_RETURN(const CutGraph whole, WholeGraph(graph_, sink));
+    const bool divides = score_kernels_.AreAsked() && request_.options.scores != ScorePolicy::kKeep;
+    absl::flat_hash_set<const UOp*> undivided;
+    // Each time another sum stays whole, at least.
+    for (;;) {
+      if (!pass) pass.emplace("prepare", Sources(), whole.sink);
+      OB_ASSIGN_OR_RETURN(const Prepared prepared, PreparedFrom(graph_, whole, request_.target,
+                                                                parts_of_sum_, divides, undivided));
+      pass->Made(prepared.cut.sink);
+      pass.reset();
+      OB_ASSIGN_OR_RETURN(std::optional<Schedule> schedule, FromPrepared(prepared, undivided));
+      if (schedule) return *std::move(schedule);
+    }
+  }
+
+ private:
+  // Returns nothing where sums that were divided are better whole, which are added to `undivided`.
+  absl::StatusOr<std::optional<Schedule>> FromPrepared(const Prepared& prepared,
+                                                       absl::flat_hash_set<const UOp*>& undivided) {
+    Scores scores = FindScores(prepared.cut.sink, request_.options.scores, request_.target,
+                               /*few_rows=*/!prepared.divided.empty());
+    // Parts that kept their scores would save nothing.
+    const size_t before = undivided.size();
+    absl::flat_hash_map<const UOp*, int> attention_of_sum;
+    for (const DividedKeys& divided : prepared.divided) {
+      const auto attention = scores.attention_of.find(ScoresOf(divided.maxima));
+      if (attention == scores.attention_of.end())
+        undivided.insert(divided.sum);
+      else
+        attention_of_sum[divided.sum] = attention->second;
+    }
+    // Each time an attention keeps its scores, at least.
+    while (undivided.size() == before) {
+      absl::flat_hash_set<int> refused;
+      OB_ASSIGN_OR_RETURN(
+          std::optional<Schedule> schedule,
+          ScheduleWithout(graph_, prepared.cut, request_, scores, score_kernels_, refused));
+      if (schedule) return schedule;
+      for (const auto& [sum, attention] : attention_of_sum)
+        if (refused.contains(attention)) undivided.insert(sum);
+      scores.Keep(refused);
+    }
+    return std::nullopt;
+  }
+
+  // Of a graph that is nothing but this sum of products.
+  int64_t PartsOfSumAlone(const UOp* reduce) {
+    CutGraph alone;
+    alone.sink = Sink(graph_, {reduce});
+    alone.results = 1;
+    const ScheduleOptions options;
+    absl::flat_hash_set<int> refused;
+    const auto kernels =
+        ScheduleWithout(graph_, alone, {request_.target, {}, options, request_.allows_tf32}, {},
+                        score_kernels_, refused);
+    return kernels.ok() && kernels->has_value() && (*kernels)->kernels.size() == 1
+               ? request_.options.parts_of_sum((*kernels)->kernels[0].ast)
+               : 1;
+  }
+
+  Graph& graph_;
+  const Request& request_;
+  ScoreKernels score_kernels_;
+  PartsOfSum parts_of_sum_;
+};
 
 }  // namespace
 
@@ -376,45 +486,8 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
                                       std::span<const int64_t> donated,
                                       const ScheduleOptions& options) {
   const RecordedPass pass("schedule", {}, sink);
-  const bool tf32 = AllowsTf32(sink);
-  PartsOfSum parts_of_sum;
-  if (options.parts_of_sum != nullptr)
-    parts_of_sum = [&](const UOp* reduce) -> int64_t {
-      CutGraph alone;
-      alone.sink = Sink(graph, {reduce});
-      alone.results = 1;
-      const auto kernels = ScheduleWithout(graph, alone, tf32, target, {}, {}, {});
-      return kernels.ok() && kernels->kernels.size() == 1
-                 ? options.parts_of_sum(kernels->kernels[0].ast)
-                 : 1;
-    };
-  const auto computes = [&](const Schedule& schedule) {
-    return std::all_of(
-        schedule.kernels.begin(), schedule.kernels.end(),
-        [&](const ScheduledKernel& kernel) { return options.computes_scores(kernel.ast); });
-  };
-  OB_ASSIGN_OR_RETURN(
-      Prepared prepared,
-      PreparedFrom(graph, sink, target, parts_of_sum,
-                   options.computes_scores != nullptr && options.scores != ScorePolicy::kKeep));
-  if (prepared.keys_in_parts) {
-    const auto scores = FindScores(prepared.cut.sink, options.scores, target, /*few_rows=*/true);
-    if (KeepsNoScoresOfParts(prepared.cut.sink, scores)) {
-      OB_ASSIGN_OR_RETURN(Schedule schedule, ScheduleWithout(graph, prepared.cut, tf32, target,
-                                                             donated, options, scores));
-      if (computes(schedule)) return schedule;
-    }
-    RecordedPass whole("prepare", {}, prepared.whole.sink);
-    OB_ASSIGN_OR_RETURN(prepared.cut, WithSumsInParts(graph, std::move(prepared.whole), target,
-                                                      parts_of_sum, /*keys_in_parts=*/false));
-    whole.Made(prepared.cut.sink);
-  }
-  const CutGraph& cut = prepared.cut;
-  const auto scores = FindScores(cut.sink, options.scores, target);
-  OB_ASSIGN_OR_RETURN(Schedule schedule,
-                      ScheduleWithout(graph, cut, tf32, target, donated, options, scores));
-  if (scores.empty() || options.computes_scores == nullptr || computes(schedule)) return schedule;
-  return ScheduleWithout(graph, cut, tf32, target, donated, options, {});
+  const Request request{target, donated, options, AllowsTf32(sink)};
+  return Maker(graph, request).Run(sink);
 }
 
 namespace {

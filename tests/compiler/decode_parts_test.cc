@@ -14,9 +14,11 @@
 #include "compiler/compile.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/limits.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/keys/key_parts.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/schedule/split.h"
 #include "compiler/schedule_options.h"
 #include "tests/compiler/decoded_attention.h"
 #include "tests/compiler/harness.h"
@@ -129,50 +131,74 @@ TEST(DecodeParts, KeysOfAFixedNumber) {
   CheckLengths({.keys = 1000}, {0});
 }
 
-// A sum of no keys is 0, which a quotient of two such sums is not: a VAR that may be 0 has no
-// parts.
-TEST(DecodeParts, NoPartsOfNoKeys) {
-  Decoded d{.length_least = 0};
-  d.length = 1;
-  const Decoding decoding(d, "sm_90a");
-  for (const int64_t length : {0, 5}) {
-    SCOPED_TRACE(length);
-    d.length = length;
-    Graph graph;
-    const DecodedGraph bound = d.Record(graph);
-    const std::vector<HostTensor> params = RandomFloats(bound.sink);
-    const std::vector<double> want =
-        FloatsOf(ValueOrDie(Interpret(bound.sink, params, bound.bindings))[0]);
-    const std::string result = decoding.Run(params, VarsOf(bound));
-    const auto* const got = reinterpret_cast<const float*>(result.data());
-    for (size_t i = 0; i < want.size(); ++i)
-      ASSERT_NEAR(got[i], want[i], 1e-2 * (1 + std::abs(want[i]))) << i;
-  }
+// A sum of no keys is 0, which a quotient of two such sums is not.
+TEST(DecodeParts, KeysThatMayBeNone) { CheckLengths({.length_least = 0}, {1, 0, 5, 1024}); }
+
+// Attention of 8 queries for each head, given scores x; what exponentials are divided by.
+enum class Sum { kOfTheRow, kOfAnotherRow, kNone };
+const UOp* WeightsTimesValues(Graph& g, int64_t keys, Sum of, int64_t heads = 8,
+                              int64_t width = 64) {
+  const UOp* const x = BufferNode(g, 0, DType::kF32, {Dim(heads), Dim(8), Dim(keys)});
+  const UOp* const v = BufferNode(g, 1, DType::kF32, {Dim(heads), Dim(keys), Dim(width)});
+  const UOp* const max = Expand(g, Reduce(g, Op::kMax, x, {2}), x->shape);
+  const UOp* const e = Alu(g, Op::kExp, Add(g, x, Alu(g, Op::kNeg, max)));
+  const UOp* sum = Reduce(g, Op::kAdd, e, {2});
+  if (of == Sum::kOfAnotherRow) sum = Permute(g, sum, {1, 0, 2});
+  const UOp* const weights = of == Sum::kNone ? e : Alu(g, Op::kFDiv, e, Expand(g, sum, x->shape));
+  const Shape all = {Dim(heads), Dim(8), Dim(keys), Dim(width)};
+  const auto wide = [&](const UOp* node, const Shape& ones) {
+    return Expand(g, Reshape(g, node, ones), all);
+  };
+  const UOp* const product = Mul(g, wide(weights, {Dim(heads), Dim(8), Dim(keys), Dim(1)}),
+                                 wide(v, {Dim(heads), Dim(1), Dim(keys), Dim(width)}));
+  return Sink(g, {Reduce(g, Op::kAdd, product, {2})});
+}
+
+size_t DividedSums(int64_t keys, Sum of, int64_t heads = 8, int64_t width = 64) {
+  Graph g;
+  const UOp* const sink = WeightsTimesValues(g, keys, of, heads, width);
+  const schedule::KeysInParts parts =
+      ValueOrDie(schedule::DivideKeys(g, sink, CudaTarget("sm_90a", kMultiprocessors)));
+  EXPECT_EQ(parts.sink != sink, !parts.divided.empty());
+  return parts.divided.size();
 }
 
 // The sum that exponentials are divided by is that of their own row, or this is no softmax.
 TEST(DecodeParts, OnlyOfASoftmax) {
-  enum class Sum { kOfTheRow, kOfAnotherRow };
-  for (const Sum of : {Sum::kOfTheRow, Sum::kOfAnotherRow}) {
+  EXPECT_EQ(DividedSums(1024, Sum::kOfTheRow), 1u);
+  EXPECT_EQ(DividedSums(1024, Sum::kOfAnotherRow), 0u);
+  EXPECT_EQ(DividedSums(1024, Sum::kNone), 0u);
+}
+
+// Keys are filled up to a multiple of their parts, which a dimension must have room for.
+TEST(DecodeParts, AsManyKeysAsADimensionHas) {
+  constexpr int64_t kPartsMax = 64;
+  const auto divided = [](int64_t keys) {
+    return DividedSums(keys, Sum::kOfTheRow, /*heads=*/1, /*width=*/8);
+  };
+  EXPECT_EQ(divided(limits::kDimMax - kPartsMax), 1u);
+  EXPECT_EQ(divided(limits::kDimMax - kPartsMax + 1), 0u);
+  EXPECT_EQ(divided(limits::kDimMax), 0u);
+}
+
+// What is divided already, and has no quotient yet, is not divided again.
+TEST(DecodeParts, SumsOfPartsStayWhole) {
+  for (const bool keys_in_parts : {false, true}) {
     Graph g;
-    const UOp* const x = BufferNode(g, 0, DType::kF32, {Dim(8), Dim(8), Dim(1024)});
-    const UOp* const v = BufferNode(g, 1, DType::kF32, {Dim(8), Dim(1024), Dim(64)});
-    const UOp* const max = Expand(g, Reduce(g, Op::kMax, x, {2}), x->shape);
-    const UOp* const e = Alu(g, Op::kExp, Add(g, x, Alu(g, Op::kNeg, max)));
-    const UOp* sum = Reduce(g, Op::kAdd, e, {2});
-    if (of == Sum::kOfAnotherRow) sum = Permute(g, sum, {1, 0, 2});
-    const UOp* const weights = Alu(g, Op::kFDiv, e, Expand(g, sum, x->shape));
-    const Shape all = {Dim(8), Dim(8), Dim(1024), Dim(64)};
-    const auto wide = [&](const UOp* node, const Shape& ones) {
-      return Expand(g, Reshape(g, node, ones), all);
-    };
-    const UOp* const product = Mul(g, wide(weights, {Dim(8), Dim(8), Dim(1024), Dim(1)}),
-                                   wide(v, {Dim(8), Dim(1), Dim(1024), Dim(64)}));
-    const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, product, {2})});
-    const UOp* const divided =
-        ValueOrDie(schedule::DivideKeys(g, sink, CudaTarget("sm_90a", kMultiprocessors)));
-    EXPECT_EQ(divided != sink, of == Sum::kOfTheRow);
+    const UOp* const sink = WeightsTimesValues(g, 1024, Sum::kNone);
+    const UOp* const split = ValueOrDie(schedule::SplitReductions(
+        g, sink, CudaTarget("sm_90a", kMultiprocessors), nullptr, keys_in_parts));
+    EXPECT_EQ(split == sink, keys_in_parts);
   }
+}
+
+// Those of a caller's choice stay whole, too.
+TEST(DecodeParts, SumsThatAreToStayWhole) {
+  Graph g;
+  const UOp* const sink = WeightsTimesValues(g, 1024, Sum::kOfTheRow);
+  const schedule::KeysInParts parts = ValueOrDie(
+      schedule::DivideKeys(g, sink, CudaTarget("sm_90a", kMultiprocessors), {sink->src[0]}));
+  EXPECT_EQ(parts.sink, sink);
 }
 
 TEST(DecodeParts, GroupsAndMasks) {
@@ -211,9 +237,10 @@ TEST(DecodeParts, WorkIsThatOfTheLength) {
   const MachineCounts some = counts(2048), all = counts(16384);
   const auto sectors = static_cast<double>(d.keys * d.width * 2 * 2 / 32);
   std::printf(
-      "2048 of 16384 keys: %.3f of the instructions; sectors %.3f of those of keys and "
+      "2048 of 16384 keys: %.3f of the instructions, of all %llu; sectors %.3f of those of keys and "
       "values\n",
       static_cast<double>(some.warp_instructions) / static_cast<double>(all.warp_instructions),
+      static_cast<unsigned long long>(all.warp_instructions),
       static_cast<double>(all.global_sectors) / sectors);
   EXPECT_LT(some.warp_instructions * 2, all.warp_instructions);
   EXPECT_LT(static_cast<double>(all.global_sectors), 1.1 * sectors);

@@ -46,6 +46,7 @@ struct KernelCase {
   int boxed = 1;          // results that leave in boxes
   bool full_digits = false;  // operands of f32 have 24 digits
   bool infinite = false;     // and some are infinite or NaN
+  int biases = 0;            // further ones that are added
 };
 
 // y[batch, heads, m, n] = f(sum over k of a * b); slots y, a, b, and a bias, residual or result.
@@ -78,6 +79,7 @@ const UOp* KernelOf(Graph& g, const KernelCase& p) {
             Alu(g, Op::kCmpLt, ConstFloat(g, DType::kF32, 0),
                 wide(LoadAt(g, 3, p.dtype, elements, at))),
             y, ConstFloat(g, DType::kF32, 0));
+  for (int i = 0; i < p.biases; ++i) y = Add(g, y, LoadAt(g, 3 + i, DType::kF32, p.n, n));
   if (p.after == After::kInPlace) y = Add(g, y, LoadAt(g, 0, p.result, elements, at));
   if (p.after == After::kResidual)
     y = Add(g, y, wide(LoadAt(g, 3, p.dtype, elements, at)));
@@ -482,6 +484,22 @@ TEST(HopperKernel, SmallProductsAndOtherTargets_AreLeftToMma) {
   EXPECT_TRUE(uses_wgmma(exact, "sm_90a"));
   exact.k = 96;  // too few steps for the bound of f32
   EXPECT_FALSE(uses_wgmma(exact, "sm_90a"));
+}
+
+// Buffers for which a launch has room, but not with views of three of them as well: the products
+// are mma.sync's, which has none.
+TEST(HopperKernel, ChoicesThatALaunchHasNoRoomFor_AreLeftForTheNext) {
+  KernelCase test{.name = "many buffers", .m = 256, .n = 128, .multiprocessors = 2};
+  const Target target = CudaTarget("sm_90a", test.multiprocessors);
+  for (const int biases : {1, 480}) {
+    SCOPED_TRACE(biases);
+    test.biases = biases;
+    Graph g;
+    const auto compiled = CompileKernel(KernelOf(g, test), {.target = target});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(absl::StrContains(compiled->object, "wgmma.mma_async"), biases == 1);
+    EXPECT_EQ(absl::StrContains(compiled->object, "mma.sync"), biases > 1);
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // PTX on the PTX machine, both against a walk of the kernel.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -10,8 +11,13 @@
 #include "client/ops/product/product.h"
 #include "client/tensor/tensor.h"
 #include "compiler/compile.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
+#include "compiler/kernel/loop_nest.h"
 #include "compiler/program/online/plan.h"
+#include "compiler/proof/in_range.h"
+#include "compiler/rewrite/substitute.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/client/fake_session.h"
 #include "tests/compiler/attention_programs.h"
@@ -324,6 +330,51 @@ TEST(OnlineMma, TheClientsOperator) {
   const UOp* const sink = ValueOrDie(DecodeGraph(g, *session->last.graph));
   EXPECT_EQ(KernelsByCost(sink, "sm_80"), 1u);
   CheckGraph(sink, {}, 1);
+}
+
+// What a pass has computed is stored behind it; but what may lie over an input only when nothing
+// reads that any more.
+TEST(OnlineMma, StoresBehindThePassThatTheyNeed) {
+  Graph g, h, guards;
+  const AttentionShape shape{.queries = 96,
+                             .keys = 96,
+                             .width = 64,
+                             .causal = true,
+                             .backward = true,
+                             .dtype = DType::kBF16,
+                             .batch = 1};
+  int later = 0;
+  for (const schedule::ScheduledKernel& kernel : Scheduled(g, AttentionGraph(h, shape)).kernels) {
+    const auto plan_of = [&](const UOp* ast) {
+      return ValueOrDie(
+          program::PlanOnlineMma(*codegen::AnalyzeKernel(*proof::GuardUnproved(guards, ast)),
+                                 CudaTarget("sm_90", kMultiprocessors), nullptr));
+    };
+    const auto plan = plan_of(kernel.ast);
+    ASSERT_TRUE(plan.has_value());
+    if (plan->online.phases.size() < 2) continue;
+    size_t first = plan->online.phases.size();
+    for (const UOp* store : plan->kernel.stores) first = std::min(first, plan->PassOf(store));
+    EXPECT_EQ(first, 0u) << "the result needs no second pass";
+    // The same, each result over an input of its type that is read.
+    for (size_t s = 0; s < kernel.ast->src.size(); ++s) {
+      const UOp* const place = kernel.ast->src[s]->src[0];
+      for (const UOp* node : PostOrder(kernel.ast)) {
+        if (node->op != Op::kLoad || node->dtype != place->src[0]->dtype) continue;
+        const UOp* const over = node->src[0]->src[0];
+        if (GlobalOf(over).elements() != GlobalOf(place->src[0]).elements()) continue;
+        const UOp* const in_place =
+            Substitute(g, kernel.ast,
+                       {{place, g.MakeChecked(Op::kIndex, DType::kVoid, {over, place->src[1]})}});
+        const auto again = plan_of(in_place);
+        ASSERT_TRUE(again.has_value());
+        EXPECT_EQ(again->PassOf(again->kernel.stores[s]), again->online.phases.size() - 1);
+        ++later;
+        break;
+      }
+    }
+  }
+  EXPECT_GT(later, 0);
 }
 
 TEST(OnlineMma, OptsThatDoNotFit) {

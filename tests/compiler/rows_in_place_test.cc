@@ -26,6 +26,7 @@ using codegen::RangeSet;
 struct Rows {
   int64_t outer, rows, length;  // outer x rows of `length` elements
   DType dtype = DType::kF32;    // of the row and what is stored over it; computed in f32
+  bool ends = false;            // rows end at a VAR
 };
 
 // One that is rounded to bf16 may be rounded the other way.
@@ -35,9 +36,15 @@ double Tolerance(const Rows& r) { return r.dtype == DType::kF32 ? 1e-4 : 0x1p-7;
 // exponentials. Slots: 0 the gradient, 1 the sums, 2 the labels, and `x` what is read.
 const UOp* LossGradient(Graph& g, const Rows& r, int64_t x) {
   const int64_t rows = r.outer * r.rows, elements = rows * r.length;
+  const UOp* const end = r.ends ? Var(g, 0, 1, r.length) : nullptr;
+  const auto along = [&](int64_t id, RangeKind kind) {
+    return g.MakeChecked(Op::kRange, DType::kI64,
+                         end == nullptr ? std::vector<const UOp*>{} : std::vector<const UOp*>{end},
+                         {id, r.length, static_cast<int64_t>(kind)});
+  };
   const UOp *a = test::Range(g, 0, r.outer), *b = test::Range(g, 1, r.rows),
-            *j = test::Range(g, 2, r.length), *k = ReduceRange(g, 3, r.length),
-            *m = ReduceRange(g, 4, r.length);
+            *j = along(2, RangeKind::kOutput), *k = along(3, RangeKind::kReduce),
+            *m = along(4, RangeKind::kReduce);
   const UOp* const row = r.outer == 1 ? b : RowMajor(g, {a, b}, {r.outer, r.rows});
   const auto at = [&](const UOp* column) {
     return Cast(g, LoadAt(g, x, r.dtype, elements, RowMajor(g, {row, column}, {rows, r.length})),
@@ -362,6 +369,20 @@ TEST(RowsInPlace, OtherRowsAreNotKept) {
                                             *codegen::ParseOpts(opts), target);
     ASSERT_TRUE(planned.ok()) << opts << planned.status();
     EXPECT_EQ(codegen::KeptRowsOf(planned->kernel, planned->plan).size(), kept) << opts;
+  }
+}
+
+// A loop may end before its first step: a thread that keeps a row would store what it never read.
+TEST(RowsInPlace, RowsThatEndAtAVar_AreNotKept) {
+  for (const bool ends : {false, true}) {
+    Graph g;
+    const auto planned = codegen::ApplyOpts(
+        Analyzed(LossGradient(g, {.outer = 1, .rows = 40, .length = 512, .ends = ends}, kInPlace)),
+        *codegen::ParseOpts("LANE:1:32 WARP:1:4 UPCAST:1:4 SHARE:2:128 UNROLL:2:4 SHARE:3:128 "
+                            "UNROLL:3:4 GRID:0:1"),
+        CudaTarget("sm_90", 132));
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    EXPECT_EQ(codegen::KeptRowsOf(planned->kernel, planned->plan).size(), ends ? 0u : 1u);
   }
 }
 

@@ -136,6 +136,10 @@ const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range, bool 
     const UOp* sum = graph.MakeChecked(Op::kReduceLoop, node->dtype, src, node->arg);
     for (const UOp* factor : divided_by) sum = Alu(graph, Op::kFDiv, sum, made(factor));
     for (const UOp* factor : times) sum = Mul(graph, sum, made(factor));
+    // Of no terms it is 0, whatever these are.
+    if (const UOp* const end = kernel.ranges[range].end(); end != nullptr && end->vmin < 1)
+      sum = Where(graph, Alu(graph, Op::kCmpLt, ConstIndex(graph, 0), end), sum,
+                  ConstOf(graph, node->dtype, 0));
     by[node] = sum;
   }
   std::vector<const UOp*> stores;

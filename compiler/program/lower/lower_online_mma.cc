@@ -89,7 +89,7 @@ class OnlineMmaLowering : OnlineElements {
     if (phase > 0) b_.Barrier();  // the stages are still being read
     FetchTime(matrices, b_.Int(0), b_.Int(0));
     ValueId whole = b_.Int(0);
-    if (StepsEnd() && HasWholeTimes()) {  // masks are for the times after these
+    if ((StepsEnd() || StepsTakeTurns()) && HasWholeTimes()) {  // masks are for those after these
       whole = WholeTimes();
       whole_ = true;
       Times(phase, whole, b_.Int(0));

@@ -485,6 +485,7 @@ class Lowering {
   };
   absl::flat_hash_map<int64_t, RowCopy> row_copies_;  // by slot: what a block copies as a whole
   int64_t threads_ = 1;  // of a block
+  ValueId inside_ = -1;  // loads that are emitted wait for it; -1: they do not
   ValueId thread_ = -1;
   ValueId rank_ = -1;                         // of the block in its cluster
   ValueId left_ = -1;                         // what blocks of a cluster leave for each other

@@ -86,6 +86,11 @@ ValueId OnlineElements::Extreme(const codegen::RowForm& form, bool greatest) {
   return b_.Divide(sum, form.divisor);
 }
 
+bool OnlineElements::StepsTakeTurns() const {
+  return std::any_of(plan_.visible.last.begin(), plan_.visible.last.end(),
+                     [](const codegen::RowForm& form) { return form.divisor > 1; });
+}
+
 bool OnlineElements::HasWholeTimes() const {
   const bool ends = plan_.visible.range >= 0 && !plan_.visible.last.empty();
   return (ends || StepsEnd() || extent_ % tile_.steps != 0) && plan_.visible.first.empty();
@@ -104,6 +109,8 @@ void OnlineElements::OpenWindow() {
   const UOp* const ends = kernel_.ranges[plan_.range].end();
   steps_ = ends == nullptr ? b_.Int(extent_) : low_.Emit(ends);
   last_step_ = b_.Plus(steps_, b_.Int(-1));
+  // Where there is none a time is run all the same, with every step masked.
+  if (StepsMayBeNone()) last_step_ = low_.Greatest(last_step_, b_.Int(0));
   const ValueId all = ends == nullptr
                           ? b_.Int(times_)
                           : b_.Plus(b_.Divide(last_step_, tile_.steps), b_.Int(1));
@@ -328,7 +335,8 @@ void OnlineElements::OpenCarried() {
       }
 }
 
-// Results of rows. Where a maximum is -inf, its sums are what exp(-inf - -inf) makes them.
+// Results of rows. Where a maximum is -inf, its sums are what exp(-inf - -inf) makes them; but of
+// no steps at all they are 0.
 void OnlineElements::RowsEnd(size_t pass) {
   for (const size_t g : plan_.online.phases[pass])
     for (const UOp* node : kernel_.groups[g].nodes) {
@@ -352,9 +360,10 @@ ValueId OnlineElements::OrNan(const UOp* sum, int64_t half, ValueId value) {
   if (max == plan_.online.max_of.end()) return value;
   const ValueId none = b_.Const(DType::kF32, -std::numeric_limits<double>::infinity());
   const ValueId greatest = b_.Load(carried_.at(max->second), b_.Int(half));
+  ValueId hidden = b_.Alu(Op::kCmpEq, DType::kBool, {greatest, none});
+  if (StepsMayBeNone()) hidden = low_.And(hidden, b_.Less(b_.Int(0), steps_));
   return b_.Alu(Op::kWhere, DType::kF32,
-                {b_.Alu(Op::kCmpEq, DType::kBool, {greatest, none}),
-                 b_.Const(DType::kF32, std::numeric_limits<double>::quiet_NaN()), value});
+                {hidden, b_.Const(DType::kF32, std::numeric_limits<double>::quiet_NaN()), value});
 }
 
 void OnlineElements::Finish(size_t pass) {

@@ -46,6 +46,9 @@ class OnlineElements {
   // below the end of the steps.
   void OpenWindow();
   bool StepsEnd() const { return kernel_.ranges[plan_.range].end() != nullptr; }
+  // Whether steps are those of one part of several that take turns (schedule/keys/key_parts.h).
+  bool StepsTakeTurns() const;
+  bool StepsMayBeNone() const { return StepsEnd() && kernel_.ranges[plan_.range].end()->vmin < 1; }
   // Whether there may be times, from the first one on, with steps that all exist and that no
   // condition of visible.last hides from any row; and how many of those that are run.
   bool HasWholeTimes() const;

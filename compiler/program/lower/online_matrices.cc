@@ -1,5 +1,7 @@
 #include "compiler/program/lower/online_matrices.h"
 
+#include <algorithm>
+
 #include "compiler/divide_up.h"
 
 namespace outboard::program {
@@ -7,6 +9,9 @@ namespace outboard::program {
 namespace {
 
 constexpr int64_t kSide = 8;  // rows, steps or columns of a matrix that the unit reads
+// Of runs that a thread unpacks: their loads are under way together, in registers beside the sums of
+// so many columns. With more at once kernels spill.
+constexpr int64_t kUnpackedColumns = 512;
 
 }  // namespace
 
@@ -41,12 +46,19 @@ void OnlineMatrices::Fetch(size_t index, ValueId number, ValueId stage) {
   const OnlineMatrix& matrix = plan_.matrices[index];
   const int64_t length = LengthOf(matrix), in_line = length / matrix.run;
   const int64_t pieces = StageElements(matrix) / matrix.run, threads = tile_.threads();
-  for (int64_t piece = 0; piece < DivideUp(pieces, threads); ++piece) {
+  const int64_t count = DivideUp(pieces, threads);
+  int64_t together = count;
+  if (matrix.load == nullptr && count * threads == pieces)
+    together = std::max<int64_t>(1, std::min(count, kUnpackedColumns / OnlinePadded(matrix.width)));
+  while (count % together != 0) --together;
+  const ValueId loop = together < count ? b_.Loop(count / together) : b_.Int(0);
+  for (int64_t piece = 0; piece < together; ++piece) {
     low_.Enter();
-    const ValueId of_all = b_.Plus(thread_, b_.Int(piece * threads));
+    const ValueId of_thread = b_.Plus(b_.Times(loop, together), b_.Int(piece));
+    const ValueId of_all = b_.Plus(thread_, b_.Times(of_thread, threads));
     ValueId line = b_.Divide(of_all, in_line), place = b_.Modulo(of_all, in_line);
     if (threads % in_line == 0) {
-      line = b_.Plus(b_.Divide(thread_, in_line), b_.Int(piece * (threads / in_line)));
+      line = b_.Plus(b_.Divide(thread_, in_line), b_.Times(of_thread, threads / in_line));
       place = b_.Modulo(thread_, in_line);
     }
     const bool all = (piece + 1) * threads <= pieces;
@@ -55,6 +67,7 @@ void OnlineMatrices::Fetch(size_t index, ValueId number, ValueId stage) {
     if (branch >= 0) b_.EndIf(branch);
     low_.Leave();
   }
+  if (together < count) b_.End(loop);
 }
 
 void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId line,
@@ -64,6 +77,7 @@ void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId l
   const ValueId element =
       b_.Plus(ElementOf(matrix, stage, line, b_.Modulo(line, kSide), b_.Divide(place, in_chunk)),
               b_.Times(b_.Modulo(place, in_chunk), run));
+  if (matrix.load == nullptr) return Unpack(index, number, line, place, element);
   const ValueId along = b_.Times(place, run);
   const ValueId other = matrix.across ? line : along;
   const ValueId own = b_.Plus(matrix.of_rows ? origin_ : b_.Times(number, tile_.steps),
@@ -93,6 +107,43 @@ void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId l
   b_.Add(std::move(copy));
   for (const int r : matrix.other) low_.Unbind(r);
   for (const int r : matrix.of_rows ? plan_.rows : std::vector<int>{plan_.range}) low_.Unbind(r);
+}
+
+// A run of elements, which are lanes. Those that do not exist are zeros, and are not read.
+void OnlineMatrices::Unpack(size_t index, ValueId number, ValueId line, ValueId place,
+                            ValueId element) {
+  const OnlineMatrix& matrix = plan_.matrices[index];
+  const std::vector<int> own_ranges = matrix.of_rows ? plan_.rows : std::vector<int>{plan_.range};
+  const ValueId along = b_.Times(place, matrix.run);
+  low_.BindAll(matrix.other, matrix.across ? line : along);
+  const ValueId first = matrix.of_rows ? origin_ : b_.Times(number, tile_.steps);
+  low_.BindAll(own_ranges, b_.Plus(first, matrix.across ? along : line));
+  const ValueId lane = matrix.run > 1 ? b_.Loop(matrix.run, How::kVector, matrix.run) : b_.Int(0);
+  low_.Enter();
+  const std::vector<int>& in_lanes = matrix.across ? own_ranges : matrix.other;
+  if (!in_lanes.empty()) {
+    const int range = in_lanes.back();
+    low_.BindPlain(range, b_.Plus(low_.value_[range], lane));
+  }
+  ValueId inside = -1;
+  const auto below = [&](ValueId value, int64_t count, int64_t size) {
+    if (count % size != 0) inside = low_.And(inside, b_.Less(value, b_.Int(count)));
+  };
+  const ValueId own = b_.Plus(first, matrix.across ? b_.Plus(along, lane) : line);
+  if (!matrix.of_rows && steps_ >= 0) inside = b_.Less(own, steps_);
+  below(own, matrix.of_rows ? plan_.row_count : plan_.kernel.ranges[plan_.range].extent,
+        OwnOf(matrix));
+  below(matrix.across ? line : b_.Plus(along, lane), matrix.width, OnlinePadded(matrix.width));
+  low_.inside_ = inside;
+  ValueId value = b_.Cast(low_.Emit(matrix.value), plan_.dtype);
+  low_.inside_ = -1;
+  if (inside >= 0)
+    value = b_.Alu(Op::kWhere, plan_.dtype, {inside, value, b_.Const(plan_.dtype, 0)});
+  b_.Store(memory_[index], b_.Plus(element, lane), value);
+  low_.Leave();
+  if (matrix.run > 1) b_.End(lane);
+  for (const int r : matrix.other) low_.Unbind(r);
+  for (const int r : own_ranges) low_.Unbind(r);
 }
 
 ValueId OnlineMatrices::Fragment(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,

@@ -1,5 +1,5 @@
 // The matrices of an online kernel (compiler/program/online/plan.h) in memory of the block: copies
-// to there, and fragments for MMA from there.
+// to there, or what is unpacked in registers on the way, and fragments for MMA from there.
 //
 // A line holds chunks of 16 bytes, turned around from line to line, so that the chunks of a column
 // lie in all banks. Past the extents of rows, steps and widths there are zeros, and so there are
@@ -30,7 +30,8 @@ class OnlineMatrices {
   // How many steps there are, where they end before their extent: beyond these are zeros.
   void EndSteps(ValueId steps) { steps_ = steps; }
 
-  // Begins copies of a matrix: of the block's rows, or of the steps of the time `number`.
+  // Begins copies of a matrix: of the block's rows, or of the steps of the time `number`. What is
+  // unpacked is stored at once: a barrier comes before others read it.
   void Fetch(size_t index, ValueId number, ValueId stage);
 
   // Four matrices of 8 by a chunk: of the 16 rows, steps or columns from 8 * `own` on, and of the
@@ -53,6 +54,7 @@ class OnlineMatrices {
   ValueId ElementOf(const OnlineMatrix& matrix, ValueId stage, ValueId line, ValueId low,
                     ValueId chunk);
   void Copy(size_t index, ValueId number, ValueId stage, ValueId line, ValueId place);
+  void Unpack(size_t index, ValueId number, ValueId line, ValueId place, ValueId element);
   ValueId Elements(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
                    bool own_in_lines, bool of_values);
 

@@ -54,10 +54,36 @@ const UOp* TermWithoutEnd(Graph& graph, const UOp* term, Op op, const UOp* range
   return term;
 }
 
+bool HasGate(const UOp* load) {
+  return load->op == Op::kLoad && load->src.size() == 3 && IsZero(load->src[2]);
+}
+
 const UOp* LoadOf(const UOp* factor) {
   while (factor->op == Op::kCast) factor = factor->src[0];
-  return factor->op == Op::kLoad && factor->src.size() == 3 && IsZero(factor->src[2]) ? factor
-                                                                                      : nullptr;
+  return HasGate(factor) ? factor : nullptr;
+}
+
+// Whether a factor is 0 where this gate is false.
+bool IsZeroBeyond(const UOp* factor, const UOp* gate) {
+  absl::flat_hash_map<const UOp*, bool> zero;
+  for (const UOp* node : PostOrder(factor)) {
+    const auto source = [&](int i) { return zero.at(node->src[i]); };
+    bool& is = zero[node];
+    if (node->op == Op::kLoad) {
+      is = HasGate(node) && node->src[1] == gate;
+    } else if (node->op == Op::kCast || node->op == Op::kNeg || node->op == Op::kFDiv) {
+      is = source(0);
+    } else if (node->op == Op::kMul) {
+      is = source(0) || source(1);
+    } else if (node->op == Op::kAdd) {
+      is = source(0) && source(1);
+    } else if (node->op == Op::kWhere) {
+      is = source(1) && source(2);
+    } else {
+      is = IsZero(node);
+    }
+  }
+  return zero.at(factor);
 }
 
 }  // namespace
@@ -67,11 +93,12 @@ const UOp* WithoutGatesOfRows(Graph& graph, const codegen::LoopNest& kernel, int
   absl::flat_hash_map<const UOp*, const UOp*> by;
   for (const UOp* node : kernel.nodes) {
     if (node->op != Op::kMul) continue;
-    const UOp *const a = LoadOf(node->src[0]), *const b = LoadOf(node->src[1]);
-    if (a == nullptr || b == nullptr || a->src[1] != b->src[1] || !varies(a->src[1])) continue;
-    for (const auto& [row, step] : {std::pair{a, b}, {b, a}})
-      if (!varies(row->src[0]) && varies(step->src[0]))
+    for (const int side : {0, 1}) {
+      const UOp *const row = LoadOf(node->src[side]), *const step = node->src[1 - side];
+      if (row != nullptr && varies(row->src[1]) && !varies(row->src[0]) && varies(step) &&
+          IsZeroBeyond(step, row->src[1]))
         by[row] = graph.MakeChecked(Op::kLoad, DType::kVoid, {row->src[0]});
+    }
   }
   if (by.empty()) return nullptr;
   std::vector<const UOp*> stores;

@@ -42,6 +42,7 @@ int64_t RegistersMaxOf(const OnlineTile& tile) {
 }  // namespace
 
 absl::StatusOr<MappedTensor> OnlineViewOf(const OnlineMmaPlan& plan, const OnlineMatrix& matrix) {
+  if (matrix.load == nullptr) return NoneOf("a matrix is unpacked");
   if (matrix.load->src.size() != 1) return NoneOf("a matrix has a gate");
   if (matrix.other.size() != 1 || (matrix.of_rows && plan.rows.size() != 1))
     return NoneOf("rows or columns of a matrix are several ranges");

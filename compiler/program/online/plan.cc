@@ -32,6 +32,7 @@ namespace {
 constexpr int64_t kFragment = 16;
 constexpr int64_t kCopyBytes = 16;
 constexpr int64_t kWidthMax = 256;  // of a score: more is in no block's memory
+constexpr int64_t kUnpackOperationsMax = 32;  // with loads; each is in the code for each piece
 constexpr int64_t kPartsMax = 4;    // each computes all scores again
 constexpr int64_t kRegisters = 65536, kThreadRegisters = 255;
 // For addresses, counters, rows' numbers and what an element's expression keeps.
@@ -48,12 +49,15 @@ std::vector<int> RangesOf(RangeSet set) {
   return ranges;
 }
 
+bool IsOf8Bits(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8; }
+
 // The number of f32 itself, or what it widens; nullptr for anything else.
 const UOp* FactorOf(const UOp* node) {
   if (node->dtype != DType::kF32) return nullptr;
   if (node->op != Op::kCast) return node;
   const DType dtype = node->src[0]->dtype;
-  return dtype == DType::kBF16 || dtype == DType::kF16 ? node->src[0] : nullptr;
+  const bool widens = dtype == DType::kBF16 || dtype == DType::kF16 || IsOf8Bits(dtype);
+  return widens ? node->src[0] : nullptr;
 }
 
 absl::Status Illegal(const char* why) { return absl::InvalidArgumentError(why); }
@@ -108,6 +112,7 @@ class Finder {
         plan_.scores.push_back({.sum = node});
       }
     }
+    OB_RETURN_IF_ERROR(FindType(sides));
     plan_.batch = RangesOf(batch);
     plan_.rows = RangesOf(rows & ~batch);
     plan_.columns = RangesOf(kernel_.OutputSet() & ~rows & ~batch);
@@ -126,13 +131,20 @@ class Finder {
     return absl::OkStatus();
   }
 
+  // Of the matrices: what is of 8 bits becomes one of the others' numbers.
+  absl::Status FindType(const std::vector<std::pair<const UOp*, const UOp*>>& sides) {
+    for (const auto& [row, step] : sides)
+      for (const UOp* side : {row, step})
+        if (plan_.dtype == DType::kVoid && !IsOf8Bits(side->dtype)) plan_.dtype = side->dtype;
+    if (!IsFloat(plan_.dtype) || ByteWidth(plan_.dtype) > 4 || ByteWidth(plan_.dtype) < 2)
+      return Illegal("matrices of no type of the matrix unit");
+    return absl::OkStatus();
+  }
+
   // Blocks whose rows, or batch, lie beyond an end leave; steps run to theirs.
   absl::Status CheckEnds() const {
     for (const int r : plan_.columns)
       if (kernel_.ranges[r].end() != nullptr) return Illegal("columns end at a VAR");
-    // A sum of nothing is 0, and divided by such a sum it would be none.
-    if (const UOp* const end = kernel_.ranges[plan_.range].end(); end != nullptr && end->vmin < 1)
-      return Illegal("there may be no step");
     return absl::OkStatus();
   }
 
@@ -203,6 +215,13 @@ class Finder {
     return pass;
   }
 
+  // The same for what loads of a value have in common.
+  int64_t RunAlong(const std::vector<const UOp*>& loads, int range) {
+    int64_t run = 1;
+    for (const UOp* load : loads) run = std::max(run, RunAlong(load, range));
+    return run;
+  }
+
   // How many elements lie side by side along this range, from each multiple on.
   int64_t RunAlong(const UOp* load, int range) {
     const codegen::Affine& index = forms_.Of(load->src[0]->src[1]);
@@ -220,10 +239,31 @@ class Finder {
     return run;
   }
 
-  // Returns the number of the matrix that `load` is. One that scores and results read is one.
-  absl::StatusOr<size_t> Matrix(const UOp* load, bool of_rows, const std::vector<int>& other) {
-    if (load->op != Op::kLoad || (load->src.size() == 3 && !IsZero(load->src[2])))
-      return Illegal("a matrix is computed, not loaded");
+  // The loads that a value is unpacked from; none if it is computed by more than a few operations.
+  static std::vector<const UOp*> LoadsOf(const UOp* value) {
+    std::vector<const UOp*> loads;
+    int64_t operations = 0;
+    std::vector<const UOp*> open = {value};
+    absl::flat_hash_set<const UOp*> seen;
+    while (!open.empty()) {
+      const UOp* const node = open.back();
+      open.pop_back();
+      if (!seen.insert(node).second) continue;
+      if (node->op == Op::kReduceLoop || ++operations > kUnpackOperationsMax) return {};
+      if (node->op == Op::kLoad)
+        loads.push_back(node);
+      else if (node->dtype != DType::kI64)  // not what is made of positions
+        open.insert(open.end(), node->src.begin(), node->src.end());
+    }
+    return loads;
+  }
+
+  // Returns the number of the matrix that `value` is. One that scores and results read is one.
+  absl::StatusOr<size_t> Matrix(const UOp* value, bool of_rows, const std::vector<int>& other) {
+    const bool copied = value->op == Op::kLoad && !IsOf8Bits(value->dtype) &&
+                        (value->src.size() == 1 || IsZero(value->src[2]));
+    const std::vector<const UOp*> loads = LoadsOf(value);
+    if (loads.empty()) return Illegal("a matrix is computed, not unpacked");
     RangeSet allowed = 0;
     for (const std::vector<int>* ranges : {&std::as_const(plan_.batch), &other})
       for (const int r : *ranges) allowed |= Bit(r);
@@ -231,30 +271,30 @@ class Finder {
       for (const int r : plan_.rows) allowed |= Bit(r);
     else
       allowed |= Steps();
-    if (kernel_.DepsOf(load) & ~allowed) return Illegal("a matrix depends on more");
+    if (kernel_.DepsOf(value) & ~allowed) return Illegal("a matrix depends on more");
     if (other.empty()) return Illegal("a matrix has one column");
-    if (plan_.dtype == DType::kVoid) plan_.dtype = load->dtype;
-    if (load->dtype != plan_.dtype) return Illegal("matrices of two types");
-    if (!IsFloat(load->dtype) || ByteWidth(load->dtype) > 4 || ByteWidth(load->dtype) < 2)
-      return Illegal("matrices of no type of the matrix unit");
-    OnlineMatrix made{.load = load, .of_rows = of_rows, .other = other};
+    if (value->dtype != plan_.dtype && !IsOf8Bits(value->dtype))
+      return Illegal("matrices of two types");
+    OnlineMatrix made{
+        .value = value, .load = copied ? value : nullptr, .of_rows = of_rows, .other = other};
     for (const int r : other) made.width *= Extent(r);
     if (made.width > kWidthMax) return Illegal("rows are too wide");
     for (size_t i = 0; i < plan_.matrices.size(); ++i)
       if (IsSame(plan_.matrices[i], made)) return i;
-    const int64_t along = RunAlong(load, other.back());
+    int64_t along = RunAlong(loads, other.back());
     int64_t own_run = 1;
     if (!of_rows || !plan_.rows.empty())
-      own_run = RunAlong(load, of_rows ? plan_.rows.back() : plan_.range);
+      own_run = RunAlong(loads, of_rows ? plan_.rows.back() : plan_.range);
     made.across = own_run > along;
-    made.run = std::max(along, own_run);
+    made.run = std::min(std::max(along, own_run), kCopyBytes / ByteWidth(plan_.dtype));
     plan_.matrices.push_back(std::move(made));
     return plan_.matrices.size() - 1;
   }
 
   bool IsSame(const OnlineMatrix& a, const OnlineMatrix& b) {
     if (a.of_rows != b.of_rows || a.width != b.width) return false;
-    if (a.load == b.load) return true;
+    if (a.value == b.value) return true;
+    if (a.load == nullptr || b.load == nullptr) return false;
     if (a.other.size() != 1 || b.other.size() != 1) return false;
     const UOp* const moved =
         Substitute(*kernel_.graph, b.load->src[0]->src[1],

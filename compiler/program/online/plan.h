@@ -11,7 +11,8 @@
 // Such a kernel has reductions over one common range, the steps. Inside of these there are others,
 // the scores: sums of products of two numbers, one of the row, one of the step, both widened ones
 // of bf16 or f16, or both f32, which go to the unit as two TF32 each. What is computed from scores,
-// element by element, is any expression: nothing here knows of a softmax or a mask.
+// element by element, is any expression: nothing here knows of a softmax or a mask. A matrix is in
+// memory, or is unpacked from there, element by element, as keys of 8 bits with a scale are.
 //
 // Results with more columns than a thread has registers for are divided: a block has a part of the
 // columns, and each computes the scores of its rows.
@@ -33,15 +34,17 @@
 namespace outboard::program {
 
 // A matrix that products read from shared memory: a LOAD whose elements are copied as they are,
-// with zeros where its gate is false. Its lines there are its rows or steps, `width` elements long,
-// or (`across`) the other way round, as in the buffer.
+// with zeros where its gate is false; or a value that is computed from LOADs, with its type or of 8
+// bits, by the threads that would copy it. Its lines there are its rows or steps, `width` elements
+// long, or (`across`) the other way round, as in the buffer.
 struct OnlineMatrix {
-  const UOp* load = nullptr;
+  const UOp* value = nullptr;
+  const UOp* load = nullptr;  // the value itself, where it is copied
   bool of_rows = false;    // else of steps
   std::vector<int> other;  // ranges, the last one varying fastest
   int64_t width = 1;       // their extent
   bool across = false;
-  int64_t run = 1;  // elements that are copied at a time
+  int64_t run = 1;  // elements that are copied, or computed, at a time
 };
 
 // The width of its lines, a multiple of what MMA takes.

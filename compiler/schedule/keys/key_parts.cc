@@ -116,7 +116,8 @@ class Divider {
     return std::nullopt;
   }
 
-  absl::StatusOr<const UOp*> Divide(const FewQueries& few) {
+  // Sets what is stored of the parts' maxima.
+  absl::StatusOr<const UOp*> Divide(const FewQueries& few, const UOp** maxima) {
     OB_ASSIGN_OR_RETURN(const UOp* const x, ScoresInParts(few));
     const int64_t inside = few.softmax.axis, part = inside + 1;  // axes of x
     const UOp* const max = Reduce(g_, Op::kMax, x, {inside});
@@ -128,6 +129,7 @@ class Divider {
         Reduce(g_, Op::kAdd, Mul(g_, Replay(few, e, both, /*casts=*/true), values), {few.axis});
     const UOp *const of_max = Stored(max), *const of_sum = Stored(sum),
                      *const of_out = StoredByRows(few, out);
+    *maxima = of_max;
     const UOp* const greatest = Reduce(g_, Op::kMax, of_max, {part});
     const UOp* const factor = Exp(of_max, greatest);
     const UOp* const none =
@@ -148,7 +150,13 @@ class Divider {
     const UOp* const result = joined(of_out, beside(none), beside(factor), few.axis + 1);
     const UOp* const divided_by =
         Expand(g_, Replay(few, total, {Dim(1), Dim(1)}, /*casts=*/false), result->shape);
-    return Reshape(g_, Stored(Alu(g_, Op::kFDiv, result, divided_by)), few.sum->shape);
+    const UOp* quotient = Alu(g_, Op::kFDiv, result, divided_by);
+    if (few.keys.min() < 1) {  // a sum of no keys is 0, which 0 / 0 is not
+      const UOp* const some = Alu(g_, Op::kCmpLt, ConstIndex(g_, 0), ValueOf(g_, few.keys));
+      quotient = Where(g_, Full(g_, some, quotient->shape), quotient,
+                       Full(g_, ConstFloat(g_, DType::kF32, 0), quotient->shape));
+    }
+    return Reshape(g_, Stored(quotient), few.sum->shape);
   }
 
  private:
@@ -169,8 +177,6 @@ class Divider {
   bool HasParts(FewQueries& few, const UOp* weights) const {
     const int64_t keys = few.keys.max(), terms = PaddedSize(few.sum->src[0]->shape);
     const int64_t of_values = ValueElements(few);
-    // A sum of no keys is 0, and not the quotient of two such sums.
-    if (few.keys.min() < 1) return false;
     if (keys < 2 * kPartKeysMin || keys > limits::kDimMax - kPartsMax || of_values == 0 ||
         terms > limits::kVirtualElementsMax / 4)
       return false;
@@ -293,8 +299,10 @@ class Divider {
 
 }  // namespace
 
-absl::StatusOr<const UOp*> DivideKeys(Graph& graph, const UOp* sink, const Target& target) {
-  if (target.kind != TargetKind::kCuda) return sink;
+absl::StatusOr<KeysInParts> DivideKeys(Graph& graph, const UOp* sink, const Target& target,
+                                       const absl::flat_hash_set<const UOp*>& whole) {
+  KeysInParts parts{.sink = sink};
+  if (target.kind != TargetKind::kCuda) return parts;
   Divider divider(graph, target);
   absl::flat_hash_map<const UOp*, const UOp*> made;
   const std::vector<const UOp*> order = PostOrder(sink);
@@ -316,12 +324,15 @@ absl::StatusOr<const UOp*> DivideKeys(Graph& graph, const UOp* sink, const Targe
   };
   for (const UOp* node : order) {
     const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
-    if (!is_read_once(node)) continue;
+    if (whole.contains(node) || !is_read_once(node)) continue;
     if (const auto few = divider.Find(now)) {
-      OB_ASSIGN_OR_RETURN(now, divider.Divide(*few));
+      DividedKeys divided{.sum = node};
+      OB_ASSIGN_OR_RETURN(now, divider.Divide(*few, &divided.maxima));
+      parts.divided.push_back(divided);
     }
   }
-  return made.at(sink);
+  parts.sink = made.at(sink);
+  return parts;
 }
 
 }  // namespace outboard::schedule

@@ -10,18 +10,34 @@
 // (flash-decoding; the recurrence is that of Milakov and Gimelshein, arXiv 1805.02867.) The number
 // of parts follows from the largest n and the class of the device, so a VAR n changes neither
 // kernels nor the order of terms. Parts take turns, so that all have about as many keys whatever is
-// bound; one without keys has m = -infinity and does not count.
+// bound; one without keys has m = -infinity and does not count. Of no keys at all the sum is 0.
 #pragma once
 
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
 #include "compiler/target.h"
 
 namespace outboard::schedule {
 
-// Returns `sink` with the sums over keys of such attention divided; itself where there is none, and
-// for targets other than NVIDIA's GPUs. Requires a prepared graph (prepare.h). Errors:
-// RESOURCE_EXHAUSTED  a limit of the graph
-absl::StatusOr<const UOp*> DivideKeys(Graph& graph, const UOp* sink, const Target& target);
+// A sum over keys that was divided, and what is stored of its parts' maxima.
+struct DividedKeys {
+  const UOp* sum = nullptr;  // of the graph before
+  const UOp* maxima = nullptr;
+};
+
+// A graph, and which of its sums were divided.
+struct KeysInParts {
+  const UOp* sink = nullptr;
+  std::vector<DividedKeys> divided;
+};
+
+// Returns `sink` with the sums over keys of such attention divided, but for those of `whole`;
+// itself where there is none, and for targets other than NVIDIA's GPUs. Requires a prepared graph
+// (prepare.h). Errors: RESOURCE_EXHAUSTED  a limit of the graph
+absl::StatusOr<KeysInParts> DivideKeys(Graph& graph, const UOp* sink, const Target& target,
+                                       const absl::flat_hash_set<const UOp*>& whole = {});
 
 }  // namespace outboard::schedule
