@@ -47,27 +47,16 @@ const UOp* ProductIn(const UOp* term, std::vector<const UOp*>& gates) {
   }
 }
 
-// Adds the conditions of which `condition` is the conjunction.
-void AddConjuncts(const UOp* condition, absl::flat_hash_set<const UOp*>& all) {
-  std::vector<const UOp*> open = {condition};
-  while (!open.empty()) {
-    const UOp* const next = open.back();
-    open.pop_back();
-    if (next->op == Op::kAnd) {
-      open.insert(open.end(), next->src.begin(), next->src.end());
-    } else {
-      all.insert(next);
-    }
-  }
-}
-
 // Whether `value` is 0 where one of `gates` is false.
 bool IsZeroOutside(const UOp* value, const std::vector<const UOp*>& gates) {
-  absl::flat_hash_set<const UOp*> wanted, has;
-  for (const UOp* gate : gates) AddConjuncts(gate, wanted);
-  if (value->op == Op::kLoad && value->src.size() == 3 && IsZero(value->src[2]))
-    AddConjuncts(value->src[1], has);
-  return std::all_of(wanted.begin(), wanted.end(), [&](const UOp* w) { return has.contains(w); });
+  absl::flat_hash_set<const UOp*> has;
+  if (value->op == Op::kLoad && value->src.size() == 3 && IsZero(value->src[2])) {
+    const std::vector<const UOp*> conjuncts = ConjunctsOf(value->src[1]);
+    has.insert(conjuncts.begin(), conjuncts.end());
+  }
+  return std::ranges::all_of(gates, [&](const UOp* gate) {
+    return std::ranges::all_of(ConjunctsOf(gate), [&](const UOp* w) { return has.contains(w); });
+  });
 }
 
 // Whether `term` is the range's quotient by a constant, or the remainder of it.

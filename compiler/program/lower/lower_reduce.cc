@@ -68,7 +68,7 @@ Lowering::Reduction Lowering::Running(int index) {
     const UOp* value = node->src[0];
     sums.conditions.emplace_back();
     if (ReduceOf(node).op() == Op::kAdd && value->op == Op::kWhere && IsZero(value->src[2])) {
-      sums.conditions.back() = Conjuncts(value->src[0]);
+      sums.conditions.back() = ConjunctsOf(value->src[0]);
       value = value->src[1];
     }
     sums.terms.push_back(value);

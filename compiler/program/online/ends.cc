@@ -29,7 +29,7 @@ bool IsBelowEnd(const UOp* condition, const UOp* range) {
 // The condition without those of its conjuncts; nullptr if nothing is left.
 const UOp* WithoutEnd(Graph& graph, const UOp* condition, const UOp* range) {
   const UOp* left = nullptr;
-  for (const UOp* conjunct : Conjuncts(condition))
+  for (const UOp* conjunct : ConjunctsOf(condition))
     if (!IsBelowEnd(conjunct, range))
       left = left == nullptr ? conjunct : Alu(graph, Op::kAnd, left, conjunct);
   return left;

@@ -132,24 +132,35 @@ Address PtxPrinter::SwizzledAddress(ValueId memory, ValueId index, int lane) {
   return {place, address.offset};
 }
 
-// What is added to make an index, by what its bytes are multiples of.
+// What is added to make an index, by what its bytes are multiples of: itself where that takes more
+// than kTermStepsMax steps.
 PtxPrinter::SwizzledParts PtxPrinter::PartsOf(ValueId index, int64_t width) const {
   constexpr int64_t kRow = 128;
   SwizzledParts parts;
+  const auto add = [&](ValueId part) {
+    const int64_t bytes = divisors_[static_cast<size_t>(part)] * width;
+    if (bytes % program::kSwizzleAlign == 0) {
+      parts.whole.push_back(part);
+    } else {
+      (bytes % kRow == 0 ? parts.rows : parts.pieces).push_back(part);
+    }
+  };
   std::vector<ValueId> open = {index};
-  while (!open.empty()) {
+  for (int steps = 0; !open.empty(); ++steps) {
+    if (steps == kTermStepsMax) {
+      parts = {};
+      add(index);
+      return parts;
+    }
     const ValueId part = open.back();
     open.pop_back();
     const Instruction& i = at(part);
-    const int64_t bytes = divisors_[static_cast<size_t>(part)] * width;
     if (i.code == Code::kAlu && i.op == Op::kAdd) {
       open.insert(open.end(), i.src.begin(), i.src.end());
     } else if (i.code == Code::kConst) {
       parts.constant += i.imm[0] * width;
-    } else if (bytes % program::kSwizzleAlign == 0) {
-      parts.whole.push_back(part);
     } else {
-      (bytes % kRow == 0 ? parts.rows : parts.pieces).push_back(part);
+      add(part);
     }
   }
   for (std::vector<ValueId>* list : {&parts.whole, &parts.rows, &parts.pieces})

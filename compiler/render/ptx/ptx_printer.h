@@ -122,6 +122,9 @@ class PtxPrinter {
   Address NearAddress(ValueId memory, ValueId index, Address address);
   int LoopsAround(ValueId value) const;
   std::vector<ValueId> TermsOf(ValueId index) const;
+  // A sum whose addends are sums again, of which some are added more than once, has more terms than
+  // it has instructions: up to 2^n.
+  static constexpr int kTermStepsMax = 64;
   struct TermSum {
     bool fits = false, is_signed = false;  // in 32 bits
   };
