@@ -133,8 +133,4 @@ inline std::vector<const UOp*> PostOrder(const UOp* root, bool into_functions = 
   return PostOrder(absl::MakeConstSpan(&root, 1), into_functions);
 }
 
-// Returns the conditions of which the bool `condition` is the conjunction (AND), each once, from
-// left to right. Iterative, and linear in the nodes, however often ANDs share their operands.
-std::vector<const UOp*> ConjunctsOf(const UOp* condition);
-
 }  // namespace outboard

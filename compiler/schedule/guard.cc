@@ -2,6 +2,7 @@
 
 #include "compiler/ir/build.h"
 #include "compiler/ir/expr.h"
+#include "compiler/rewrite/conjuncts.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/padded_dims.h"
 

@@ -13,6 +13,7 @@
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/operands/online.h"
 #include "compiler/program/program.h"
+#include "compiler/rewrite/conjuncts.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/nvptx_check.h"

@@ -8,6 +8,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
 #include "compiler/kernel/row_sums.h"
+#include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::codegen {
 namespace {

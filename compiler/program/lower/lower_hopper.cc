@@ -10,6 +10,7 @@
 #include "compiler/program/hopper/ring.h"
 #include "compiler/program/lower/lowering.h"
 #include "compiler/program/mma/row_sums.h"
+#include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::program {
 

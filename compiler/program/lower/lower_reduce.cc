@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "compiler/program/lower/lowering.h"
+#include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::program {
 

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "compiler/program/lower/lowering.h"
+#include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::program {
 

@@ -1,6 +1,7 @@
 #include "compiler/program/lower/online_matrices.h"
 
 #include "compiler/divide_up.h"
+#include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::program {
 

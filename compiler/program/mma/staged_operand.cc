@@ -5,6 +5,7 @@
 
 #include "compiler/ir/accessors.h"
 #include "compiler/program/mma/amd_fragments.h"
+#include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::program {
 

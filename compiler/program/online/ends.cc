@@ -10,6 +10,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/program/lower/lowering.h"
 #include "compiler/proof/in_range.h"
+#include "compiler/rewrite/conjuncts.h"
 #include "compiler/rewrite/substitute.h"
 
 namespace outboard::program {
