@@ -289,6 +289,20 @@ class Finder {
     if (at != ranges.end()) std::rotate(at, at + 1, ranges.end());
   }
 
+  // The steps that share a block of what `value` loads: the places of narrow numbers have a quotient
+  // by so many. 1: there is no such load.
+  int64_t BlockOf(const UOp* value, const std::vector<int>& reduced) {
+    int64_t block = 1;
+    for (const UOp* load : PostOrder(value)) {
+      if (load->op != Op::kLoad || ByteWidth(load->dtype) >= ByteWidth(product_.dtype)) continue;
+      for (const auto& [term, coefficient] : forms_.Of(load->src[0]->src[1]).terms)
+        for (const int r : reduced)
+          if (Divides(term, Op::kIDiv, kernel_.ranges[r].node))
+            block = std::max(block, term->src[1]->int_value());
+    }
+    return block;
+  }
+
   // Which ranges vary fastest, so that as much as possible is copied side by side. Of rows and of
   // columns the first addend that lies across its steps decides.
   void Arrange() {
@@ -303,7 +317,11 @@ class Finder {
         bool& decided = is_rows ? decided_rows : decided_columns;
         operand->copied = operand->value->op == Op::kLoad &&
                           (operand->value->src.size() == 1 || IsZero(operand->value->src[2]));
-        if (!operand->copied) continue;
+        if (!operand->copied) {
+          product_.block_steps =
+              std::max(product_.block_steps, BlockOf(operand->value, addend.reduced));
+          continue;
+        }
         const Choice steps = BestOf(*operand, addend.reduced), own = BestOf(*operand, side.ranges);
         // Nothing turns matrices of single bytes.
         operand->across = own.run > steps.run && ByteWidth(product_.dtype) > 1;
