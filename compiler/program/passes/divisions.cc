@@ -12,7 +12,6 @@
 // spare: there the last form stays as it is.
 #include <algorithm>
 #include <numeric>
-#include <cstdlib>
 
 #include "compiler/program/expand.h"
 #include "compiler/program/passes/copier.h"
@@ -26,7 +25,7 @@ class Divider : Copier {
   explicit Divider(const Program& program)
       : Copier(program),
         forms_(program),
-        looks_between_(std::getenv("OB_DIV") != nullptr || std::none_of(
+        looks_between_(std::none_of(
             program.code.begin(), program.code.end(),
             [](const Instruction& i) { return i.code == Code::kMma || IsHopper(i.code); })) {}
   using Copier::Take;

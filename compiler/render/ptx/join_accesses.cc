@@ -138,8 +138,10 @@ class Joiner {
     open_.push_back({place, stores, mask, otherwise, most, turned, {n}, {}});
   }
 
-  // Whether it is the second one of two elements that one access may have.
+  // Whether it is the second one of two elements that one access may have. Of buffers alone: taking
+  // a word apart costs more than a second load of the block's memory.
   bool IsSecond(const Place& place) const {
+    if (at(place.memory).code != Code::kBuffer) return false;
     const bool is_even = place.root < 0 || divisors_[static_cast<size_t>(place.root)] % 2 == 0;
     return is_even && place.first % 2 != 0;
   }
