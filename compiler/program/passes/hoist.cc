@@ -44,22 +44,14 @@ struct Scope {
   // Whether a load may move out of it. A loop may not run at all, and a load that is behind a
   // condition may be in range only where that holds.
   bool loads = true;
-  bool of_group = false;
+  bool repeats = false;  // a loop
 };
 
-// Warpgroups that divide registers have work of their own in branches, by opener: what such a
-// branch computes is computed there, not before all of them. Branches in it are as any others:
-// addresses that several of them need are computed once.
-std::vector<bool> BranchesOfGroups(const Program& program) {
-  std::vector<bool> of_groups(program.code.size(), false);
-  std::vector<ValueId> open;
-  for (size_t n = 0; n < program.code.size(); ++n) {
-    const Code code = program.code[n].code;
-    if (code == Code::kLoop || code == Code::kIf) open.push_back(static_cast<ValueId>(n));
-    if (code == Code::kEnd || code == Code::kEndIf) open.pop_back();
-    if (code == Code::kMaxRegisters && !open.empty()) of_groups[open.back()] = true;
-  }
-  return of_groups;
+// Warpgroups that divide registers have work of their own in branches: what such a branch computes
+// is computed there, not before all of them.
+bool StaysInBranches(const Program& program) {
+  return std::any_of(program.code.begin(), program.code.end(),
+                     [](const Instruction& i) { return i.code == Code::kMaxRegisters; });
 }
 
 }  // namespace
@@ -67,7 +59,7 @@ std::vector<bool> BranchesOfGroups(const Program& program) {
 Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
   const std::vector<bool> read_only = ReadOnlySlots(program);
   const OwnStores stores(program);
-  const std::vector<bool> of_groups = BranchesOfGroups(program);
+  const bool stays = StaysInBranches(program);
   std::vector<Scope> scopes(1);
   for (size_t number = 0; number < program.code.size(); ++number) {
     const auto n = static_cast<ValueId>(number);
@@ -77,7 +69,7 @@ Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
     if (i.code == Code::kLoop || i.code == Code::kIf || (blocks && here == 0)) {
       depth[n] = static_cast<int>(scopes.size());  // seen inside of it only
       scopes.push_back({n, blocks || (i.code == Code::kLoop && i.imm[0] > 0 && i.src.empty()),
-                        of_groups[n]});
+                        i.code == Code::kLoop});
       if (blocks) first_block = n;
       continue;
     }
@@ -98,7 +90,8 @@ Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
       return !loads || (scope.loads && !(own && stores.InScope(memory, scope.opener)));
     };
     while (depth[n] > least && may_leave(scopes[depth[n]])) --depth[n];
-    while (depth[n] < here && scopes[depth[n] + 1].of_group) ++depth[n];
+    // Out of the same loops, and of no branch for which there is no need.
+    while (stays && depth[n] < here && !scopes[depth[n] + 1].repeats) ++depth[n];
   }
 }
 
