@@ -2,6 +2,7 @@
 
 #include "compiler/ir/build.h"
 #include "compiler/ir/expr.h"
+#include "compiler/rewrite/conjuncts.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/padded_dims.h"
 
@@ -23,17 +24,8 @@ const UOp* InRange(Graph& graph, const UOp* index, const Dim& extent) {
 }
 
 void AppendConditions(const UOp* guard, std::vector<const UOp*>& conditions) {
-  std::vector<const UOp*> stack = {guard};
-  while (!stack.empty()) {
-    const UOp* const c = stack.back();
-    stack.pop_back();
-    if (c->op == Op::kAnd && c->dtype == DType::kBool) {
-      stack.push_back(c->src[1]);
-      stack.push_back(c->src[0]);
-    } else {
-      conditions.push_back(c);
-    }
-  }
+  const std::vector<const UOp*> conjuncts = ConjunctsOf(guard);
+  conditions.insert(conditions.end(), conjuncts.begin(), conjuncts.end());
 }
 
 bool DependsOn(const UOp* node, const UOp* range) {

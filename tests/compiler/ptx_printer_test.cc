@@ -93,6 +93,32 @@ TEST(PtxPrinter, ConsecutiveElements_AreOneAccess) {
   }
 }
 
+// The bytes of a number, of which a program loads the upper one first.
+TEST(PtxPrinter, TurnedPairs_AreOneAccess) {
+  constexpr int64_t kThreads = 32, kElements = 2 * kThreads + 2;
+  for (const bool is_even : {true, false}) {
+    SCOPED_TRACE(is_even);
+    ProgramBuilder b;
+    const ValueId out = b.Buffer(DType::kU16, 0, kThreads), in = b.Buffer(DType::kU8, 1, kElements);
+    const ValueId thread = b.Special(Grid::kThread, kThreads);
+    const ValueId first = b.Plus(b.Times(thread, 2), b.Int(is_even ? 0 : 1));
+    const ValueId upper = b.Cast(b.Load(in, b.Plus(first, b.Int(1))), DType::kU16);
+    const ValueId lower = b.Cast(b.Load(in, first), DType::kU16);
+    const ValueId eight = b.Const(DType::kU16, 8);
+    b.Store(out, thread,
+            b.Alu(Op::kOr, DType::kU16, {b.Alu(Op::kShl, DType::kU16, {upper, eight}), lower}));
+    const Program program = b.Take(2);
+    const auto compiled = Rendered(program);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(absl::StrContains(compiled->object, "ld.global.nc.u8"), !is_even)
+        << compiled->object;
+    std::string bytes(static_cast<size_t>(kElements), '\0');
+    for (int64_t i = 0; i < kElements; ++i) bytes[static_cast<size_t>(i)] = static_cast<char>(7 * i);
+    ExpectRunsAsInterpreted(program,
+                            {std::string(static_cast<size_t>(kThreads * 2), '\0'), bytes});
+  }
+}
+
 // A value that was loaded stays as it is when its element is stored to, in a loop's next pass, too.
 TEST(PtxPrinter, WhatWasLoadedOfPrivateMemory_DoesNotChange) {
   constexpr int64_t kThreads = 32, kPasses = 5;

@@ -8,6 +8,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
 #include "compiler/kernel/row_sums.h"
+#include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::codegen {
 namespace {
@@ -47,27 +48,16 @@ const UOp* ProductIn(const UOp* term, std::vector<const UOp*>& gates) {
   }
 }
 
-// Adds the conditions of which `condition` is the conjunction.
-void AddConjuncts(const UOp* condition, absl::flat_hash_set<const UOp*>& all) {
-  std::vector<const UOp*> open = {condition};
-  while (!open.empty()) {
-    const UOp* const next = open.back();
-    open.pop_back();
-    if (next->op == Op::kAnd) {
-      open.insert(open.end(), next->src.begin(), next->src.end());
-    } else {
-      all.insert(next);
-    }
-  }
-}
-
 // Whether `value` is 0 where one of `gates` is false.
 bool IsZeroOutside(const UOp* value, const std::vector<const UOp*>& gates) {
-  absl::flat_hash_set<const UOp*> wanted, has;
-  for (const UOp* gate : gates) AddConjuncts(gate, wanted);
-  if (value->op == Op::kLoad && value->src.size() == 3 && IsZero(value->src[2]))
-    AddConjuncts(value->src[1], has);
-  return std::all_of(wanted.begin(), wanted.end(), [&](const UOp* w) { return has.contains(w); });
+  absl::flat_hash_set<const UOp*> has;
+  if (value->op == Op::kLoad && value->src.size() == 3 && IsZero(value->src[2])) {
+    const std::vector<const UOp*> conjuncts = ConjunctsOf(value->src[1]);
+    has.insert(conjuncts.begin(), conjuncts.end());
+  }
+  return std::ranges::all_of(gates, [&](const UOp* gate) {
+    return std::ranges::all_of(ConjunctsOf(gate), [&](const UOp* w) { return has.contains(w); });
+  });
 }
 
 // Whether `term` is the range's quotient by a constant, or the remainder of it.
@@ -299,6 +289,20 @@ class Finder {
     if (at != ranges.end()) std::rotate(at, at + 1, ranges.end());
   }
 
+  // The steps that share a block of what `value` loads: the places of narrow numbers have a quotient
+  // by so many. 1: there is no such load.
+  int64_t BlockOf(const UOp* value, const std::vector<int>& reduced) {
+    int64_t block = 1;
+    for (const UOp* load : PostOrder(value)) {
+      if (load->op != Op::kLoad || ByteWidth(load->dtype) >= ByteWidth(product_.dtype)) continue;
+      for (const auto& [term, coefficient] : forms_.Of(load->src[0]->src[1]).terms)
+        for (const int r : reduced)
+          if (Divides(term, Op::kIDiv, kernel_.ranges[r].node))
+            block = std::max(block, term->src[1]->int_value());
+    }
+    return block;
+  }
+
   // Which ranges vary fastest, so that as much as possible is copied side by side. Of rows and of
   // columns the first addend that lies across its steps decides.
   void Arrange() {
@@ -313,7 +317,11 @@ class Finder {
         bool& decided = is_rows ? decided_rows : decided_columns;
         operand->copied = operand->value->op == Op::kLoad &&
                           (operand->value->src.size() == 1 || IsZero(operand->value->src[2]));
-        if (!operand->copied) continue;
+        if (!operand->copied) {
+          product_.block_steps =
+              std::max(product_.block_steps, BlockOf(operand->value, addend.reduced));
+          continue;
+        }
         const Choice steps = BestOf(*operand, addend.reduced), own = BestOf(*operand, side.ranges);
         // Nothing turns matrices of single bytes.
         operand->across = own.run > steps.run && ByteWidth(product_.dtype) > 1;

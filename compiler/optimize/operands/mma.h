@@ -73,6 +73,7 @@ struct MmaProduct {
   std::vector<MmaAddend> addends;  // in the order in which they are added
   int64_t steps = 0;               // of all of them
   bool adds_rows = false;          // has stores of sums (kernel/row_sums.h)
+  int64_t block_steps = 1;  // of a block of packed numbers, among what computed operands load
 };
 
 // How an index moves with a range that it divides: by range / divisor * of_quotients, and by

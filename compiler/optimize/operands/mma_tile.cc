@@ -71,6 +71,9 @@ constexpr Candidate kCandidates[] = {
 
 // Their steps are for 16 bits.
 constexpr int64_t kCandidateBytes = 2;
+// Elements of both operands that a thread computes for a stage, at most, where it has twice the
+// steps: they are in registers beside the sums.
+constexpr int64_t kComputedOfThread = 16;
 
 // The blocks that one of NVIDIA's multiprocessors runs at once, by their registers and shared
 // memory: threads and their number are no limit before.
@@ -206,8 +209,12 @@ std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& ta
   double least = 0;
   for (const Candidate& candidate : kCandidates) {
     MmaTile tile = candidate.tile;
-    tile.steps = tile.steps * kCandidateBytes / ByteWidth(product.dtype);
     tile.warp_threads = ThreadsOf(MatrixUnitOf(target).value_or(MatrixUnit::kMma));
+    tile.steps = tile.steps * kCandidateBytes / ByteWidth(product.dtype);
+    // A warp then reads whole blocks of packed numbers, and a scale once for each.
+    if (product.block_steps > tile.steps &&
+        2 * (tile.rows + tile.columns) * tile.steps <= kComputedOfThread * tile.threads())
+      tile.steps *= 2;
     const int64_t blocks = product.batches * DivideUp(product.rows.count, tile.rows) *
                            DivideUp(product.columns.count, tile.columns);
     // Of one multiprocessor, one after the other or several at once.

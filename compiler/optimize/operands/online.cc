@@ -13,6 +13,10 @@
 namespace outboard::codegen {
 namespace {
 
+// A term with more factors and products has no running value, and none of them comes out of its
+// sum. A square has its factor twice, so a few products may have as many factors as one likes.
+constexpr int kFactorsMax = 256;
+
 bool IsOver(const UOp* node, const LoopNest& kernel, int range) {
   return node->op == Op::kReduceLoop && node->src.size() == 2 &&
          node->src[1] == kernel.ranges[range].node;
@@ -40,7 +44,8 @@ const UOp* MaximumOf(const UOp* term, const LoopNest& kernel, int range,
                      bool rounded) {
   const UOp* max = nullptr;
   std::vector<const UOp*> stack = {term}, others;
-  while (!stack.empty()) {
+  for (int factors = 0; !stack.empty(); ++factors) {
+    if (factors == kFactorsMax) return nullptr;
     const UOp* const factor = stack.back();
     stack.pop_back();
     if (const auto found = exponentials.find(rounded ? BeforeCasts(factor) : factor);
@@ -94,7 +99,8 @@ const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range, bool 
     // A factor that is rounded after it is divided: what is divided, rounded as these casts do it.
     const UOp* first_rounded = nullptr;
     std::vector<DType> casts;
-    while (!stack.empty()) {
+    int factors = 0;
+    for (; !stack.empty() && factors < kFactorsMax; ++factors) {
       const UOp* const factor = stack.back();
       stack.pop_back();
       if (const UOp* const quotient = BeforeCasts(factor);
@@ -118,7 +124,7 @@ const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range, bool 
         stay.push_back(factor);
       }
     }
-    if (times.empty() && divided_by.empty()) continue;
+    if (!stack.empty() || (times.empty() && divided_by.empty())) continue;
     if (stay.empty() && first_rounded == nullptr) continue;
     const auto made = [&](const UOp* factor) { return Substitute(graph, factor, by); };
     const UOp* term = nullptr;
@@ -155,10 +161,10 @@ absl::StatusOr<Online> PhasesOf(const LoopNest& kernel, int range, int64_t block
   const auto exponentials = ExponentialsOf(kernel, range);
   absl::flat_hash_map<const UOp*, size_t> phase_of;
   for (const UOp* node : kernel.nodes) {
+    if (node->op != Op::kReduceLoop) continue;
     const std::vector<const UOp*> inside = ReductionsIn(node, kernel, range);
     if (!IsOver(node, kernel, range)) {
-      if (node->op == Op::kReduceLoop && !inside.empty() &&
-          !(kernel.DepsOf(node) & ~kernel.OutputSet()))
+      if (!inside.empty() && !(kernel.DepsOf(node) & ~kernel.OutputSet()))
         return illegal("a reduction over another loop waits for the loop's");
       continue;
     }

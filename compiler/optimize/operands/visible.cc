@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/kernel/affine.h"
@@ -21,6 +22,8 @@ constexpr int64_t kNumberMax = int64_t{1} << 40;
 constexpr int64_t kMultipleMax = 64;
 // Conditions that are tried: each costs a rewrite of the kernel.
 constexpr size_t kConditionsMax = 16;
+// Factors of a term that are looked at: each costs a rewrite of it.
+constexpr size_t kFactorsMax = 64;
 
 // A condition, in the end a comparison, that hides a step where its value is `value`.
 struct Hides {
@@ -77,9 +80,11 @@ class Finder {
     for (const UOp* node : PostOrder(roots)) {
       if (node->op != Op::kWhere || !IsFloat(node->dtype)) continue;
       std::vector<Hides> stack = {{node->src[0], true}, {node->src[0], false}};
+      absl::flat_hash_set<std::pair<const UOp*, bool>> seen;
       while (!stack.empty() && found.size() < kConditionsMax) {
         const auto [condition, value] = stack.back();
         stack.pop_back();
+        if (!seen.insert({condition, value}).second) continue;
         if (condition->op == (value ? Op::kOr : Op::kAnd)) {
           for (const UOp* part : condition->src) stack.push_back({part, value});
         } else if (const UOp* const opposite = NegatedBy(condition)) {
@@ -195,9 +200,11 @@ class Finder {
     if (op != Op::kAdd) return false;
     const UOp* guard = nullptr;
     std::vector<const UOp*> stack = {reduction->src[0]};
-    while (!stack.empty()) {
+    absl::flat_hash_set<const UOp*> seen;
+    while (!stack.empty() && seen.size() < kFactorsMax) {
       const UOp* const factor = stack.back();
       stack.pop_back();
+      if (!seen.insert(factor).second) continue;
       const UOp* const masked = Masked(factor, by);
       if (IsZero(masked) || IsZeroOfRow(factor, by)) return true;
       if (guard == nullptr && masked != factor && IsOfStep(masked)) guard = masked;

@@ -10,6 +10,7 @@
 #include "compiler/program/hopper/ring.h"
 #include "compiler/program/lower/lowering.h"
 #include "compiler/program/mma/row_sums.h"
+#include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::program {
 
@@ -97,7 +98,7 @@ class HopperLowering {
       low_.BindAll(addend.reduced, k);
       const UOp* const load = of.value;
       if (load->src.size() == 3)
-        place.inside = low_.And(place.inside, low_.Gate(Conjuncts(load->src[1])));
+        place.inside = low_.And(place.inside, low_.Gate(ConjunctsOf(load->src[1])));
       place.index = IndexOf(load, {&product.batch, &side.ranges}, addend.reduced);
       place.buffer = low_.buffers_[GlobalOfAccess(load).slot()];
       for (const std::vector<int>* ranges : {&product.batch, &side.ranges, &addend.reduced})

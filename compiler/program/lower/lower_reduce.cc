@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "compiler/program/lower/lowering.h"
+#include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::program {
 
@@ -68,7 +69,7 @@ Lowering::Reduction Lowering::Running(int index) {
     const UOp* value = node->src[0];
     sums.conditions.emplace_back();
     if (ReduceOf(node).op() == Op::kAdd && value->op == Op::kWhere && IsZero(value->src[2])) {
-      sums.conditions.back() = Conjuncts(value->src[0]);
+      sums.conditions.back() = ConjunctsOf(value->src[0]);
       value = value->src[1];
     }
     sums.terms.push_back(value);

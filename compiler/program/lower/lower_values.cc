@@ -6,23 +6,9 @@
 
 #include "base/check.h"
 #include "compiler/program/lower/lowering.h"
+#include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::program {
-
-std::vector<const UOp*> Conjuncts(const UOp* condition) {
-  std::vector<const UOp*> out, stack = {condition};
-  while (!stack.empty()) {
-    const UOp* const top = stack.back();
-    stack.pop_back();
-    if (top->op == Op::kAnd && IsBool(top->dtype)) {
-      stack.push_back(top->src[1]);
-      stack.push_back(top->src[0]);
-    } else {
-      out.push_back(top);
-    }
-  }
-  return out;
-}
 
 // By a stack of our own: an expression may be as deep as a client likes.
 ValueId Lowering::Emit(const UOp* root) {
@@ -44,7 +30,7 @@ ValueId Lowering::Emit(const UOp* root) {
     } else if (node->op == Op::kLoad) {
       if (node->src.size() == 3) {
         need(node->src[2]);
-        for (const UOp* condition : Conjuncts(node->src[1]))
+        for (const UOp* condition : ConjunctsOf(node->src[1]))
           if (!held_.contains(condition)) need(condition);
       }
       need(node->src[0]->src[1]);
@@ -140,7 +126,7 @@ ValueId Lowering::Load(const UOp* node) {
   Instruction load{.code = Code::kLoad, .dtype = node->dtype};
   load.src = {buffers_[GlobalOfAccess(node).slot()], memo_.at(node->src[0]->src[1])};
   ValueId mask = ActiveLanes(kernel_.DepsOf(node));
-  if (node->src.size() == 3) mask = And(Gate(Conjuncts(node->src[1])), mask);
+  if (node->src.size() == 3) mask = And(Gate(ConjunctsOf(node->src[1])), mask);
   mask = And(inside_, mask);
   // The last element may be another thread's, which stores there.
   if (blocks_ && !b_.IsReadOnly(load.src[0])) mask = And(mask, WithinExtents(kernel_.DepsOf(node)));
@@ -193,7 +179,7 @@ void Lowering::Store(const std::vector<const UOp*>& stores) {
     Instruction out{.code = Code::kStore};
     out.src = {buffers_[GlobalOfAccess(index).slot()], Emit(index->src[1]), Emit(store->src[1])};
     ValueId mask =
-        And(store->src.size() == 3 ? Gate(Conjuncts(store->src[2])) : -1, ActiveLanes(deps));
+        And(store->src.size() == 3 ? Gate(ConjunctsOf(store->src[2])) : -1, ActiveLanes(deps));
     // Values that do not depend on the block or thread are stored by a single thread.
     for (RangeSet free = blocks_ ? 0 : mapped_ & ~deps; free != 0; free &= free - 1) {
       const int r = std::countr_zero(free);

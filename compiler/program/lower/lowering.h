@@ -58,9 +58,6 @@ using codegen::Tile;
 // Returns the type of a reduction's running value (docs/semantics.md, REDUCE).
 inline DType SumType(DType dtype) { return codegen::JoinTypeOf(dtype); }
 
-// Returns the conjuncts of a condition.
-std::vector<const UOp*> Conjuncts(const UOp* condition);
-
 class Lowering {
   friend class MmaLowering;     // compiler/program/mma/lower_mma.cc
   friend class HopperLowering;  // lower_hopper.cc

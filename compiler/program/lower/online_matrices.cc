@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/divide_up.h"
+#include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::program {
 
@@ -100,7 +101,7 @@ void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId l
   low_.BindAll(matrix.other, other);
   Instruction copy{.code = Code::kCopy, .imm = {run, run > 1 ? 1 : 0, 0}};
   const ValueId gate =
-      matrix.load->src.size() == 3 ? low_.Gate(Conjuncts(matrix.load->src[1])) : ValueId{-1};
+      matrix.load->src.size() == 3 ? low_.Gate(ConjunctsOf(matrix.load->src[1])) : ValueId{-1};
   const ValueId from = low_.Emit(matrix.load->src[0]->src[1]);
   copy.src = {memory_[index], element, low_.buffers_[GlobalOfAccess(matrix.load).slot()], from};
   if (const ValueId mask = low_.And(inside, gate); mask >= 0) copy.src.push_back(mask);

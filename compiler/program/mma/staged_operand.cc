@@ -5,6 +5,7 @@
 
 #include "compiler/ir/accessors.h"
 #include "compiler/program/mma/amd_fragments.h"
+#include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::program {
 
@@ -146,7 +147,7 @@ void StagedOperand::Copy(ValueId target, ValueId inside) {
   const UOp* const load = of_->value;
   const int64_t run = of_->run;
   Instruction copy{.code = Code::kCopy, .imm = {run, run > 1 ? 1 : 0, 0}};
-  const ValueId gate = load->src.size() == 3 ? low_.Gate(Conjuncts(load->src[1])) : ValueId{-1};
+  const ValueId gate = load->src.size() == 3 ? low_.Gate(ConjunctsOf(load->src[1])) : ValueId{-1};
   const ValueId index = low_.Emit(load->src[0]->src[1]);
   copy.src = {memory_, target, low_.buffers_[GlobalOfAccess(load).slot()], index};
   const ValueId mask = low_.And(inside, gate);

@@ -10,6 +10,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/program/lower/lowering.h"
 #include "compiler/proof/in_range.h"
+#include "compiler/rewrite/conjuncts.h"
 #include "compiler/rewrite/substitute.h"
 
 namespace outboard::program {
@@ -29,7 +30,7 @@ bool IsBelowEnd(const UOp* condition, const UOp* range) {
 // The condition without those of its conjuncts; nullptr if nothing is left.
 const UOp* WithoutEnd(Graph& graph, const UOp* condition, const UOp* range) {
   const UOp* left = nullptr;
-  for (const UOp* conjunct : Conjuncts(condition))
+  for (const UOp* conjunct : ConjunctsOf(condition))
     if (!IsBelowEnd(conjunct, range))
       left = left == nullptr ? conjunct : Alu(graph, Op::kAnd, left, conjunct);
   return left;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "compiler/render/llvm/program_printer.h"
 
@@ -113,9 +114,11 @@ bool ProgramPrinter::IsZero(ValueId value) const {
 ProgramPrinter::Mask ProgramPrinter::MaskOf(ValueId mask) const {
   Mask out;
   std::vector<ValueId> stack = {mask};
+  absl::flat_hash_set<ValueId> seen;  // masks may share their parts
   while (!stack.empty()) {
     const ValueId top = stack.back();
     stack.pop_back();
+    if (!seen.insert(top).second) continue;
     const Instruction& i = at(top);
     if (i.code == Code::kAlu && i.op == Op::kAnd) {
       stack.insert(stack.end(), {i.src[1], i.src[0]});

@@ -15,11 +15,13 @@ int PtxPrinter::LoopsAround(ValueId value) const {
   }));
 }
 
-// What is added to make `index`, as far as the innermost loop computes it.
+// What is added to make `index`, as far as the innermost loop computes it: `index` alone where that
+// takes more than kTermStepsMax steps.
 std::vector<PtxPrinter::ValueId> PtxPrinter::TermsOf(ValueId index) const {
   std::vector<ValueId> terms, open = {index};
   const int inner = LoopsAround(index);
-  while (!open.empty()) {
+  for (int steps = 0; !open.empty(); ++steps) {
+    if (steps == kTermStepsMax) return {index};
     const ValueId term = open.back();
     open.pop_back();
     const Instruction& i = at(term);

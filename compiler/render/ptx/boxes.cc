@@ -11,12 +11,6 @@ namespace outboard::render {
 using program::Code;
 using program::Instruction;
 
-namespace {
-
-constexpr int kWarpgroupShift = 7;  // of a thread's number
-
-}  // namespace
-
 // In the memory of the block with that rank.
 PtxOperand PtxPrinter::ClusterAddress(const Address& own, ValueId rank) {
   return text_.Value("mapa.shared::cluster.u32", Width::k32,
@@ -104,14 +98,8 @@ void PtxPrinter::PrintHopper(ValueId n) {
     case Code::kGroupMma: return GroupProduct(n);
     case Code::kGroupCommit: return text_.Line("wgmma.commit_group.sync.aligned");
     case Code::kGroupWait: return text_.Line("wgmma.wait_group.sync.aligned ", i.imm[0]);
-    case Code::kGroupSync: {
-      // Barrier 0 is the block's.
-      const PtxOperand thread = text_.New(Width::k32);
-      text_.Line("mov.u32 ", thread, ", %tid.x");
-      const PtxOperand group =
-          text_.Value("shr.u32", Width::k32, {thread, Integer(kWarpgroupShift)});
-      return text_.Line("bar.sync ", Plus(group, Integer(1)), ", ", program::kWarpgroupThreads);
-    }
+    case Code::kGroupSync:
+      return text_.Line("bar.sync ", group_barrier_, ", ", program::kWarpgroupThreads);
     case Code::kMaxRegisters:
       return text_.Line("setmaxnreg.", i.imm[1] != 0 ? "inc" : "dec", ".sync.aligned.u32 ",
                         i.imm[0]);

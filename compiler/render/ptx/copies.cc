@@ -82,17 +82,40 @@ void PtxPrinter::Await(ValueId n) {
 // comes from outside of a loop can be computed there. Parts are taken in the order of the program,
 // those of outer loops first.
 Address PtxPrinter::SwizzledAddress(ValueId memory, ValueId index, int lane) {
-  constexpr int64_t kPattern = program::kSwizzleAlign, kRow = 128;
+  constexpr int64_t kRow = 128;
   const int64_t width = ByteWidth(at(memory).dtype);
-  Address address = BaseOf(memory);
+  const Address address = BaseOf(memory);
   const PtxOperand base = InRegister(address.base);
   if (at(index).lanes > 1)
     return {Plus(Swizzled(Scaled(Low(index, lane), width)), base), address.offset};
-  SwizzledParts parts = PartsOf(index, width);
+  const SwizzledPlace of = SwizzledPlaceOf(memory, index, lane);
+  const int64_t offset = address.offset + of.patterns;
+  const bool is_aligned = has_block_memory_ && offset % kRow == 0;
+  const auto first_whole = of.parts.whole.empty() ? of.parts.pieces.end()
+                                                  : std::ranges::upper_bound(
+                                                        of.parts.pieces, of.parts.whole.front());
+  const auto count = is_aligned ? static_cast<size_t>(first_whole - of.parts.pieces.begin())
+                                : of.parts.pieces.size();
+  PtxOperand place = PlaceInPattern(of, count), whole = Integer(0);
+  for (const ValueId part : of.parts.whole) whole = Plus(whole, Low(part, 0));
+  whole = Plus(base, Scaled(whole, width));
+  if (!is_aligned) return {Plus(Mixed(place, Integer(of.within)), whole), offset};
+  place = Plus(place, whole);
+  for (size_t k = count; k < of.parts.pieces.size(); ++k)
+    place = Mixed(place, Scaled(Low(of.parts.pieces[k], 0), width));
+  return {Mixed(place, Integer(of.within)), offset};
+}
+
+PtxPrinter::SwizzledPlace PtxPrinter::SwizzledPlaceOf(ValueId memory, ValueId index,
+                                                      int lane) const {
+  constexpr int64_t kPattern = program::kSwizzleAlign, kRow = 128;
+  const int64_t width = ByteWidth(at(memory).dtype);
+  SwizzledPlace place{.parts = PartsOf(index, width), .width = width};
+  SwizzledParts& parts = place.parts;
   const int64_t constant = parts.constant + lane * width;
-  // The bits that the parts within a row may have.
   const int64_t rest = constant & (kPattern - 1);
-  address.offset += constant - rest;
+  place.patterns = constant - rest;
+  // The bits that the parts within a row may have.
   int64_t bits = rest & (kRow - 1);
   bool meet = false;
   for (const ValueId part : parts.pieces) {
@@ -111,45 +134,78 @@ Address PtxPrinter::SwizzledAddress(ValueId memory, ValueId index, int lane) {
     parts.rows.insert(parts.rows.end(), parts.pieces.begin(), parts.pieces.end());
     parts.pieces.clear();
   }
-  const int64_t within = meet ? 0 : rest & (kRow - 1);
-  PtxOperand rows = Integer(0), whole = Integer(0);
-  for (const ValueId part : parts.rows) rows = Plus(rows, Low(part, 0));
-  PtxOperand place = Swizzled(Plus(Scaled(rows, width), Integer(rest - within)));
-  for (const ValueId part : parts.whole) whole = Plus(whole, Low(part, 0));
-  whole = Plus(base, Scaled(whole, width));
-  const bool is_aligned = has_block_memory_ && address.offset % kRow == 0;
-  bool is_placed = !is_aligned;
-  for (const ValueId part : parts.pieces) {
-    if (!is_placed && !parts.whole.empty() && part > parts.whole.front()) {
-      place = Plus(place, whole);
-      is_placed = true;
-    }
-    place = Mixed(place, Scaled(Low(part, 0), width));
-  }
-  if (!is_placed) place = Plus(place, whole);
-  place = Mixed(place, Integer(within));
-  if (!is_aligned) place = Plus(place, whole);
-  return {place, address.offset};
+  place.within = meet ? 0 : rest & (kRow - 1);
+  place.rows = rest - place.within;
+  return place;
 }
 
-// What is added to make an index, by what its bytes are multiples of.
+// What of it does not change in an open scope is known in that.
+PtxOperand PtxPrinter::PlaceInPattern(const SwizzledPlace& of, size_t pieces) {
+  std::vector<int64_t> key = {of.width, of.rows, static_cast<int64_t>(of.parts.rows.size())};
+  key.insert(key.end(), of.parts.rows.begin(), of.parts.rows.end());
+  key.insert(key.end(), of.parts.pieces.begin(),
+             of.parts.pieces.begin() + static_cast<int64_t>(pieces));
+  if (const auto known = places_.find(key); known != places_.end()) return known->second;
+  PtxOperand rows = Integer(0);
+  for (const ValueId part : of.parts.rows) rows = Plus(rows, Low(part, 0));
+  PtxOperand place = Swizzled(Plus(Scaled(rows, of.width), Integer(of.rows)));
+  for (size_t k = 0; k < pieces; ++k)
+    place = Mixed(place, Scaled(Low(of.parts.pieces[k], 0), of.width));
+  places_[key] = place;
+  known_places_.push_back(std::move(key));
+  return place;
+}
+
+// Of matrices that a loop of warpgroups loads: places that do not change in it. The assembler would
+// compute them in each pass.
+void PtxPrinter::PlaceBeforeLoop(ValueId loop) {
+  if (warpgroup_.IsNone()) return;
+  int depth = 0;
+  for (ValueId n = loop;; ++n) {
+    const Instruction& i = at(n);
+    if (i.code == Code::kLoop) ++depth;
+    if (i.code == Code::kEnd && --depth == 0) return;
+    if (i.code != Code::kLdmatrix || i.imm[0] != 2 || at(i.src[1]).lanes > 1 || !IsUsed(n))
+      continue;
+    const SwizzledPlace place = SwizzledPlaceOf(i.src[0], i.src[1], 0);
+    const auto is_outside = [&](ValueId part) {
+      return part < loop && !values_[static_cast<size_t>(part)].empty();
+    };
+    if (std::ranges::all_of(place.parts.rows, is_outside) &&
+        std::ranges::all_of(place.parts.pieces, is_outside))
+      PlaceInPattern(place, place.parts.pieces.size());
+  }
+}
+
+// What is added to make an index, by what its bytes are multiples of: itself where that takes more
+// than kTermStepsMax steps.
 PtxPrinter::SwizzledParts PtxPrinter::PartsOf(ValueId index, int64_t width) const {
   constexpr int64_t kRow = 128;
   SwizzledParts parts;
+  const auto add = [&](ValueId part) {
+    const int64_t bytes = divisors_[static_cast<size_t>(part)] * width;
+    if (bytes % program::kSwizzleAlign == 0) {
+      parts.whole.push_back(part);
+    } else {
+      (bytes % kRow == 0 ? parts.rows : parts.pieces).push_back(part);
+    }
+  };
   std::vector<ValueId> open = {index};
-  while (!open.empty()) {
+  for (int steps = 0; !open.empty(); ++steps) {
+    if (steps == kTermStepsMax) {
+      parts = {};
+      add(index);
+      return parts;
+    }
     const ValueId part = open.back();
     open.pop_back();
     const Instruction& i = at(part);
-    const int64_t bytes = divisors_[static_cast<size_t>(part)] * width;
     if (i.code == Code::kAlu && i.op == Op::kAdd) {
       open.insert(open.end(), i.src.begin(), i.src.end());
     } else if (i.code == Code::kConst) {
       parts.constant += i.imm[0] * width;
-    } else if (bytes % program::kSwizzleAlign == 0) {
-      parts.whole.push_back(part);
     } else {
-      (bytes % kRow == 0 ? parts.rows : parts.pieces).push_back(part);
+      add(part);
     }
   }
   for (std::vector<ValueId>* list : {&parts.whole, &parts.rows, &parts.pieces})

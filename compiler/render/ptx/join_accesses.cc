@@ -32,13 +32,15 @@ struct Place {
   }
 };
 
-// Loads or stores of elements that follow each other, in the program's order.
+// Loads or stores of elements that follow each other, in the program's order; or two loads whose
+// second one is of the element before, as the bytes of a number are put together.
 struct Run {
   Place place;
   bool stores = false;
   ValueId mask = -1, otherwise = -1;
   int64_t most = 0;  // elements that one access may have
-  std::vector<ValueId> members;
+  bool turned = false;           // the next member is the element before
+  std::vector<ValueId> members;  // in the order of elements
   std::vector<Place> stored;  // since the first load
 };
 
@@ -111,6 +113,13 @@ class Joiner {
         ++run.place.count;
         moved = run.place;
         joined = true;
+      } else if (!joined && single && run.mask == mask && run.otherwise == otherwise && !stores &&
+                 ComesBefore(run, place, n)) {
+        run.members.insert(run.members.begin(), n);
+        run.place.first = place.first;
+        ++run.place.count;
+        run.turned = false;
+        joined = true;
       } else if (run.stores && run.place.Meets(place)) {
         Close(r);
         continue;
@@ -121,16 +130,31 @@ class Joiner {
       if (stores && !run.stores && run.place.memory == place.memory) run.stored.push_back(moved);
     if (joined || !single) return;
     const int64_t width = ByteWidth(at(place.memory).dtype);
-    const int64_t most =
-        std::min(divisors_[static_cast<size_t>(i.src[1])], kAccessBytesMax / width);
+    int64_t most = std::min(divisors_[static_cast<size_t>(i.src[1])], kAccessBytesMax / width);
+    const bool turned = most < 2 && !stores && width < kAccessBytesMax && IsSecond(place);
+    if (turned) most = 2;
     if (most < 2) return;
     if (open_.size() == kOpenMax) Close(0);
-    open_.push_back({place, stores, mask, otherwise, most, {n}, {}});
+    open_.push_back({place, stores, mask, otherwise, most, turned, {n}, {}});
+  }
+
+  // Whether it is the second one of two elements that one access may have. Of buffers alone: taking
+  // a word apart costs more than a second load of the block's memory.
+  bool IsSecond(const Place& place) const {
+    if (at(place.memory).code != Code::kBuffer) return false;
+    const bool is_even = place.root < 0 || divisors_[static_cast<size_t>(place.root)] % 2 == 0;
+    return is_even && place.first % 2 != 0;
   }
 
   static bool Continues(const Run& run, const Place& place) {
-    return run.place.memory == place.memory && run.place.root == place.root &&
+    return run.place.memory == place.memory && run.place.root == place.root && !run.turned &&
            run.place.first + run.place.count == place.first && run.place.count < run.most &&
+           std::ranges::none_of(run.stored, [&](const Place& s) { return s.Meets(place); });
+  }
+  // Both are loaded where the run's load is: the index is known there.
+  bool ComesBefore(const Run& run, const Place& place, ValueId n) const {
+    return run.turned && run.place.memory == place.memory && run.place.root == place.root &&
+           place.first + 1 == run.place.first && at(n).src[1] < run.members[0] &&
            std::ranges::none_of(run.stored, [&](const Place& s) { return s.Meets(place); });
   }
 
@@ -176,7 +200,8 @@ class Joiner {
         Instruction copy = at(n);
         for (ValueId& source : copy.src) source = New(source);
         new_[static_cast<size_t>(n)] = Add(std::move(copy));
-      } else if (n == (run->stores ? run->members.back() : run->members.front())) {
+      } else if (n == (run->stores ? std::ranges::max(run->members)
+                                   : std::ranges::min(run->members))) {
         AddJoined(*run);
       }
     }

@@ -97,6 +97,7 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   LoadParameters();
   OpenMemories();
   LeaveBehindGrid();
+  NumberWarpgroups();
   FindChanges();
   FindUses();
   FindTakenApart();
@@ -174,6 +175,31 @@ void PtxPrinter::LeaveBehindGrid() {
   text_.GuardedLine(behind, "ret");
 }
 
+// The number is that of a warp's first thread, which all threads of a warp have. Only of what a
+// shuffle gives does the assembler know that: it then computes descriptors and the addresses of
+// barriers once for a warp, where it would otherwise copy each of them there (R2UR). All threads
+// are here.
+void PtxPrinter::NumberWarpgroups() {
+  constexpr int kWarpgroupShift = 7;
+  static_assert(1 << kWarpgroupShift == program::kWarpgroupThreads);
+  if (!Has(program_, Code::kGroupMma) && !Has(program_, Code::kGroupSync)) return;
+  const PtxOperand thread = text_.New(Width::k32);
+  text_.Line("mov.u32 ", thread, ", %tid.x");
+  const PtxOperand own = text_.Value("shr.u32", Width::k32, {thread, Integer(kWarpgroupShift)});
+  warpgroup_ = text_.New(Width::k32);
+  text_.Line("shfl.sync.idx.b32 ", warpgroup_, ", ", own, ", 0, 31, -1");
+  // Barrier 0 is the block's.
+  group_barrier_ = Plus(warpgroup_, Integer(1));
+}
+
+bool PtxPrinter::IsWarpgroup(ValueId value) const {
+  const Instruction& i = at(value);
+  if (warpgroup_.IsNone() || i.code != Code::kAlu || i.op != Op::kIDiv) return false;
+  const Instruction &thread = at(i.src[0]), &by = at(i.src[1]);
+  return thread.code == Code::kSpecial && thread.imm[0] == static_cast<int64_t>(Grid::kThread) &&
+         by.code == Code::kConst && by.imm[0] == program::kWarpgroupThreads;
+}
+
 void PtxPrinter::Print(ValueId n) {
   const Instruction& i = at(n);
   switch (i.code) {
@@ -227,7 +253,7 @@ PtxPrinter::Values PtxPrinter::Compute(ValueId n) {
       return {value};
     }
     case Code::kSpecial: return {Special(n)};
-    case Code::kAlu: return Arithmetic(n);
+    case Code::kAlu: return IsWarpgroup(n) ? Values{warpgroup_} : Arithmetic(n);
     case Code::kCast:
       if (at(i.src[0]).dtype == DType::kF32 &&
           ((i.dtype == DType::kBF16 && i.lanes % 2 == 0) ||

@@ -50,6 +50,7 @@ class PtxPrinter {
   std::string Directives() const;  // of blocks and registers, before the body
   void OpenMemories();
   void LeaveBehindGrid();  // blocks of a grid in rows that the program does not have
+  void NumberWarpgroups();
   void Print(ValueId n);
   void PrintMoved(ValueId place);
   Values Compute(ValueId n);
@@ -122,6 +123,9 @@ class PtxPrinter {
   Address NearAddress(ValueId memory, ValueId index, Address address);
   int LoopsAround(ValueId value) const;
   std::vector<ValueId> TermsOf(ValueId index) const;
+  // A sum whose addends are sums again, of which some are added more than once, has more terms than
+  // it has instructions: up to 2^n.
+  static constexpr int kTermStepsMax = 64;
   struct TermSum {
     bool fits = false, is_signed = false;  // in 32 bits
   };
@@ -211,6 +215,17 @@ class PtxPrinter {
     std::vector<ValueId> whole, rows, pieces;  // multiples of a pattern, of a row, and others
   };
   SwizzledParts PartsOf(ValueId index, int64_t width) const;
+  // In bytes: whole patterns are added behind the swizzle, rows before it, and what stays within a
+  // row is mixed in. `pieces` of the parts are empty if they are among the rows.
+  struct SwizzledPlace {
+    SwizzledParts parts;
+    int64_t width = 1;  // of an element
+    int64_t patterns = 0, rows = 0, within = 0;
+  };
+  SwizzledPlace SwizzledPlaceOf(ValueId memory, ValueId index, int lane) const;
+  // The swizzled place of rows, with that many pieces mixed in.
+  PtxOperand PlaceInPattern(const SwizzledPlace& place, size_t pieces);
+  void PlaceBeforeLoop(ValueId loop);
   PtxOperand Swizzled(const PtxOperand& place);
   // Of 32 bits; constants are folded.
   PtxOperand Plus(const PtxOperand& a, const PtxOperand& b);
@@ -225,6 +240,7 @@ class PtxPrinter {
   Values LoadOfCluster(ValueId n);
   void GroupProduct(ValueId n);
   PtxOperand MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
+  bool IsWarpgroup(ValueId value) const;  // the number of the thread's
   bool IsAccumulator(ValueId value) const;  // of WGMMA
   PtxOperand NotAccumulator(const PtxOperand& value);
 
@@ -241,6 +257,7 @@ class PtxPrinter {
   std::vector<PtxOperand> buffers_;  // addresses by slot
   std::vector<bool> written_;        // buffers, by slot
   PtxOperand block_;                 // its number, of 64 bits, in a grid of several rows
+  PtxOperand warpgroup_, group_barrier_;  // of the thread, where a program has warpgroups: numbers
   PtxOperand vars_;                  // the address of the VARs
   std::vector<PtxOperand> maps_;     // addresses by number
   std::vector<Values> values_;       // by instruction
@@ -255,11 +272,14 @@ class PtxPrinter {
   using AddressKey = std::tuple<ValueId, ValueId, int64_t>;
   absl::flat_hash_map<AddressKey, Address> addresses_;
   std::vector<AddressKey> known_addresses_;
+  // The same of places in patterns, by what they are made of.
+  absl::flat_hash_map<std::vector<int64_t>, PtxOperand> places_;
+  std::vector<std::vector<int64_t>> known_places_;
 
   struct Scope {
     int begin = 0, end = 0;     // labels; 0: a loop of one pass
     PtxOperand counter, limit;  // of a loop
-    size_t known = 0;           // of known_addresses_
+    size_t known = 0, known_places = 0;  // of known_addresses_, known_places_
   };
   std::vector<Scope> scopes_;
   std::vector<ValueId> loops_;  // that are open

@@ -10,7 +10,8 @@ using program::Code;
 void PtxPrinter::OpenLoop(ValueId n) {
   const Instruction& i = at(n);
   loops_.push_back(n);
-  Scope scope{.known = known_addresses_.size()};
+  PlaceBeforeLoop(n);
+  Scope scope{.known = known_addresses_.size(), .known_places = known_places_.size()};
   if (i.imm[0] == 1 && i.src.empty()) {
     scopes_.push_back(scope);
     values_[static_cast<size_t>(n)] = {Integer(0)};
@@ -58,7 +59,9 @@ void PtxPrinter::CloseLoop() {
 }
 
 void PtxPrinter::OpenIf(const PtxOperand& condition) {
-  const Scope scope{.end = text_.NewLabel(), .known = known_addresses_.size()};
+  const Scope scope{.end = text_.NewLabel(),
+                    .known = known_addresses_.size(),
+                    .known_places = known_places_.size()};
   if (condition.IsFalse()) text_.Jump(scope.end);
   if (!condition.IsConstant()) text_.JumpUnless(condition, scope.end);
   scopes_.push_back(scope);
@@ -74,6 +77,10 @@ void PtxPrinter::CloseScope() {
   while (known_addresses_.size() > scopes_.back().known) {
     addresses_.erase(known_addresses_.back());
     known_addresses_.pop_back();
+  }
+  while (known_places_.size() > scopes_.back().known_places) {
+    places_.erase(known_places_.back());
+    known_places_.pop_back();
   }
   scopes_.pop_back();
 }

@@ -162,6 +162,7 @@ absl::InlinedVector<PtxPrinter::ValueId, 4> PtxPrinter::SourcesOf(ValueId n) con
   if (const ValueId product = ProductIn(n); product >= 0)
     return {at(product).src[0], at(product).src[1], i.src[i.src[0] == product ? 1 : 0]};
   if (const ValueId range = RangeIn(n); range >= 0) return at(range).src;
+  if (IsWarpgroup(n)) return {};
   absl::InlinedVector<ValueId, 4> sources = i.src;
   const IndexOperands indices = IndexOperandsOf(i);
   for (int k = 0; k < indices.count; ++k) {

@@ -33,8 +33,9 @@ const char* GroupTypeName(DType dtype) {
 
 }  // namespace
 
-// Constants are added to the descriptor, not to the address: operands of the products of one stage
-// then differ by one addition. Addresses are below 2^18, so that nothing overflows its field.
+// Constants are added to the descriptor, not to the address, and to all of its 64 bits: operands of
+// the products of one stage then differ by one instruction (UIADD3.64). Addresses are below 2^18, so
+// that nothing overflows its field.
 PtxOperand PtxPrinter::MatrixDescriptor(ValueId memory, ValueId index, int64_t leading) {
   const int64_t width = ByteWidth(at(memory).dtype);
   const int64_t beyond = std::max<int64_t>(leading * width / kUnit, 1) << kLeadingShift;
@@ -43,10 +44,9 @@ PtxOperand PtxPrinter::MatrixDescriptor(ValueId memory, ValueId index, int64_t l
   address.offset %= kUnit;
   const PtxOperand first =
       text_.Value("shr.u32", Width::k32, {InRegister(Plain(address)), Integer(kUnitShift)});
-  const PtxOperand low = Plus(first, Integer(beyond + units));
-  const PtxOperand descriptor = text_.New(Width::k64);
-  text_.Line("mov.b64 ", descriptor, ", ", ListOf({low, Integer(kSwizzle128 | kStride)}));
-  return descriptor;
+  const PtxOperand without = text_.New(Width::k64);
+  text_.Line("mov.b64 ", without, ", ", ListOf({first, Integer(kSwizzle128 | kStride)}));
+  return text_.Value("add.s64", Width::k64, {without, Integer(beyond + units, Width::k64)});
 }
 
 void PtxPrinter::GroupProduct(ValueId n) {
