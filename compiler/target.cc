@@ -116,9 +116,6 @@ const Target& TestTarget() {
 }
 
 Target CudaTarget(const std::string& arch, int multiprocessors) {
-  // A multiprocessor has 65,536 registers and a thread at most 255: a block of so many threads has
-  // room for all of them, so that nothing is spilled.
-  constexpr int64_t kBlockThreads = 256;
   constexpr int64_t kSharedBytes = 48 << 10;  // more must be asked for at launch
   Target target;
   target.kind = TargetKind::kCuda;
@@ -126,8 +123,8 @@ Target CudaTarget(const std::string& arch, int multiprocessors) {
   target.threads = multiprocessors;
   target.multiprocessors = multiprocessors;
   target.vector_bytes = 16;  // the widest access of a thread
-  target.vector_registers = 255;
-  target.block_threads = kBlockThreads;
+  target.vector_registers = kCudaThreadRegistersMax;
+  target.block_threads = kCudaBlockThreads;
   target.shared_bytes = target.shared_bytes_max = kSharedBytes;
   for (const BlockMemory& memory : kBlockMemories)
     if (arch == memory.arch) target.shared_bytes_max = memory.bytes_max;

@@ -20,6 +20,16 @@ enum class TargetKind { kCpu, kOpenCl, kCuda, kAmd };
 // Threads of a GPU's block that run in step, and may shuffle values and multiply matrices together;
 // a smaller block is one such group.
 inline constexpr int kWarpThreads = 32;
+// Of NVIDIA's GPUs from sm_80 on: the registers of a multiprocessor, all of which one block may
+// have, and those that one thread may have.
+inline constexpr int64_t kCudaRegisters = 65536;
+inline constexpr int64_t kCudaThreadRegistersMax = 255;
+// The threads of a block: so many have room for all registers that a thread may have, so that
+// nothing is spilled; of more each has fewer than it might need, so only long rows have as many.
+inline constexpr int64_t kCudaBlockThreads = 256;
+inline constexpr int64_t kCudaBlockThreadsMax = 1024;
+// Blocks of a cluster that every device of sm_90 can place (CUDA's portable size).
+inline constexpr int64_t kClusterBlocksMax = 8;
 // The memory that a block of sm_90 may have at most, if its launch asks for that.
 inline constexpr int64_t kHopperSharedBytesMax = 227 << 10;
 
@@ -75,6 +85,17 @@ struct Target {
   // Threads of one block that may run together; 1: the device is a processor, whose kernels are
   // written for one thread and its vectors.
   int64_t block_threads = 1;
+  // Those that a block may have at all. A device or a test that has fewer than the usual number
+  // means it.
+  int64_t block_threads_max() const {
+    return kind == TargetKind::kCuda && block_threads >= kCudaBlockThreads ? kCudaBlockThreadsMax
+                                                                           : block_threads;
+  }
+  // The blocks of a cluster, at most: 1 on devices without clusters.
+  int64_t cluster_blocks_max() const {
+    return kind == TargetKind::kCuda && (arch == "sm_90" || arch == "sm_90a") ? kClusterBlocksMax
+                                                                              : 1;
+  }
   int64_t multiprocessors = 0;  // that run blocks; 0 where that is not known
   int64_t shared_bytes = 0;  // memory that a block of threads shares; 0 on a CPU
   // That it may have if its launch asks for it, on CUDA. A multiprocessor has 1 KiB more for all of

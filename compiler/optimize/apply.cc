@@ -140,6 +140,12 @@ absl::Status Applier::DispatchToThreads(const Opt& opt) {
     case OptKind::kAlign:
       OB_RETURN_IF_ERROR(axis.status());
       return threads_->Align(axis->group, axis->range, opt.amount);
+    case OptKind::kKeep: {
+      const std::vector<const UOp*> loads = LoadsOf(kernel_);
+      if (opt.axis < 0 || opt.axis >= static_cast<int64_t>(loads.size()))
+        return Illegal("the kernel has ", loads.size(), " loads");
+      return threads_->Keep(loads[opt.axis], opt.amount);
+    }
     case OptKind::kTensorCore:
     case OptKind::kBlock:
     case OptKind::kThread:
@@ -174,7 +180,8 @@ absl::Status Applier::Dispatch(const Opt& opt) {
     case OptKind::kWarp:
     case OptKind::kShare:
     case OptKind::kCluster:
-    case OptKind::kAlign: return Illegal("is for devices that run blocks of threads");
+    case OptKind::kAlign:
+    case OptKind::kKeep: return Illegal("is for devices that run blocks of threads");
     case OptKind::kMma:
     case OptKind::kWgmma: return Illegal("makes no loop plan: it stands alone, on a GPU");
   }

@@ -15,9 +15,6 @@ inline constexpr int64_t kUnrolledPointsMax = 512;  // and with the steps of a r
 inline constexpr int64_t kTilePiecesMax = 255;      // of one range: a piece number has one byte
 inline constexpr int64_t kTiledLoopsMax = 8;        // for each of eight ranges
 inline constexpr int64_t kLocalBytesMax = 2 << 20;  // copies of one kernel, for each thread
-// Threads of a block of an NVIDIA GPU. Of more than Target::block_threads each has fewer registers
-// than it might need, so only long rows have as many.
-inline constexpr int64_t kCudaBlockThreadsMax = 1024;
 inline constexpr int64_t kAffineTermsMax = 24;      // a longer sum is computed as written
 
 }  // namespace outboard::limits

@@ -56,6 +56,8 @@ struct Tile {
   int lanes() const;  // of the widest piece
   // The extent, and what lies before it at most.
   int64_t span() const { return align > 1 ? extent + align - lanes() : extent; }
+  // Of one block: those of `main`, or where there are none of these, of `rest`.
+  const std::vector<Piece>& pieces() const { return trips > 0 ? main : rest; }
   bool plain() const { return main.size() == 1 && main[0].lanes == 1 && rest.empty(); }
   int64_t blocks() const { return trips + (rest.empty() ? 0 : 1); }
 };
@@ -79,6 +81,13 @@ struct ThreadAxis {
 struct BlockCopy {
   const UOp* load = nullptr;
   size_t group = 0;
+};
+
+// A row of which threads keep what they have, each its own (KEEP): the first vectors in registers,
+// the others in the block's memory.
+struct KeptSlot {
+  int64_t slot = 0;
+  int64_t in_registers = 0;  // vectors of a thread
 };
 
 // An output loop: over the blocks of a range's tile or, if `block` > 0, over longer blocks of
@@ -143,6 +152,8 @@ struct LoopPlan {
   std::vector<Stage> stages;
   std::vector<BlockCopy> copies;
   std::vector<int64_t> row_copies;  // slots of which a block copies its rows (threads/row_copy.h)
+  std::vector<const UOp*> shifted_copies;  // loads along an aligned axis (threads/shifted_copy.h)
+  std::vector<KeptSlot> kept;
   std::vector<Panel> panels;
   VisibleSteps visible;
   Online online;

@@ -10,10 +10,10 @@ namespace outboard::codegen {
 namespace {
 
 // By OptKind.
-constexpr std::array<std::string_view, 20> kNames = {
-    "FLATTEN", "VECTOR", "UPCAST", "UNROLL", "GROUP", "TC",   "BLOCK", "SWAP", "THREAD",
-    "LOCAL",   "PANEL",  "ONLINE", "GRID",   "LANE",  "WARP", "SHARE", "MMA",  "WGMMA",
-    "CLUSTER", "ALIGN"};
+constexpr std::array<std::string_view, 21> kNames = {
+    "FLATTEN", "VECTOR", "UPCAST", "UNROLL", "GROUP",   "TC",    "BLOCK",
+    "SWAP",    "THREAD", "LOCAL",  "PANEL",  "ONLINE",  "GRID",  "LANE",
+    "WARP",    "SHARE",  "MMA",    "WGMMA",  "CLUSTER", "ALIGN", "KEEP"};
 
 bool ParseNumber(std::string_view text, int64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -57,14 +57,20 @@
 //   LOCAL    load 0       the kernel's load number `load` is copied to memory of the block for each
 //                         step of the loop of the innermost range of the reduction that reads it.
 //                         Behind a SHARE of that reduction: all that the block reads of the load's
-//                         buffer is copied once, as it lies there (threads/row_copy.h)
-//   CLUSTER  0 blocks     on sm_90a: the threads that follow are those of so many blocks, which do
+//                         buffer is copied once, as it lies there (threads/row_copy.h). Of a load
+//                         that no reduction has, along an ALIGNed output axis alone, the same, from
+//                         a sector's first byte on (threads/shifted_copy.h)
+//   CLUSTER  0 blocks     on sm_90: the threads that follow are those of so many blocks, which do
 //                         together what one block of GRID would: a cluster. Comes before all
 //                         threads. Their blocks divide each reduction, and leave partial results in
 //                         their memory, which all of them join in the order of blocks
 //   ALIGN    axis count   what threads have of the axis begins less than `count` values before it,
 //                         where memory has a sector's first byte: rows of an odd length begin
 //                         anywhere. Comes before UNROLL and UPCAST, which write all of it out
+//   KEEP     load count   each thread reads what it has of a row once, before the first reduction
+//                         that needs it: of all loads of the buffer that load number `load` reads.
+//                         Its first `count` vectors stay in its registers, the others lie in the
+//                         block's memory. All KEEPs of a kernel have the same `count`
 #pragma once
 
 #include <cstdint>
@@ -97,7 +103,8 @@ enum class OptKind {
   kMma,
   kWgmma,
   kCluster,
-  kAlign
+  kAlign,
+  kKeep
 };
 
 struct Opt {

@@ -35,21 +35,23 @@ RangeSet StoreRanges(const LoopNest& kernel, const absl::flat_hash_set<int64_t>&
   return deps & kernel.OutputSet();
 }
 
+// Whether what is reduced is made from one of `slots`.
+bool Reads(const ReduceGroup& group, const absl::flat_hash_set<int64_t>& slots) {
+  std::vector<const UOp*> bodies;
+  for (const UOp* node : group.nodes) bodies.push_back(node->src[0]);
+  return std::ranges::any_of(PostOrder(bodies), [&](const UOp* node) {
+    return node->op == Op::kLoad && slots.contains(GlobalOfAccess(node).slot());
+  });
+}
+
 // The groups that read rows of `slots`, which the kernel stores element by element.
 std::vector<size_t> GroupsOfRows(const LoopNest& kernel,
                                  const absl::flat_hash_set<int64_t>& slots) {
   std::vector<size_t> groups;
   const RangeSet stored = StoreRanges(kernel, slots);
-  for (size_t g = 0; g < kernel.groups.size(); ++g) {
-    if ((stored & ~kernel.groups[g].deps) == 0) continue;
-    std::vector<const UOp*> bodies;
-    for (const UOp* node : kernel.groups[g].nodes) bodies.push_back(node->src[0]);
-    const std::vector<const UOp*> nodes = PostOrder(bodies);
-    if (std::any_of(nodes.begin(), nodes.end(), [&](const UOp* node) {
-          return node->op == Op::kLoad && slots.contains(GlobalOfAccess(node).slot());
-        }))
+  for (size_t g = 0; g < kernel.groups.size(); ++g)
+    if ((stored & ~kernel.groups[g].deps) != 0 && Reads(kernel.groups[g], slots))
       groups.push_back(g);
-  }
   return groups;
 }
 
@@ -140,7 +142,9 @@ std::optional<ReadOfRow> FindRead(const LoopNest& kernel, const LoopPlan& plan, 
 // The loads of one slot, if they may be kept.
 std::optional<KeptRow> KeptRowOf(const LoopNest& kernel, const LoopPlan& plan, int64_t slot,
                                  RangeSet rows) {
-  KeptRow kept{.group = kernel.groups.size()};
+  for (const Tile& tile : plan.tiles)
+    if ((rows >> tile.range & 1) != 0 && !tile.plain()) return std::nullopt;
+  KeptRow kept{.slot = slot, .group = kernel.groups.size()};
   AffineForms forms;
   std::optional<ReadOfRow> first;
   for (const UOp* load : kernel.nodes) {
@@ -157,6 +161,12 @@ std::optional<KeptRow> KeptRowOf(const LoopNest& kernel, const LoopPlan& plan, i
     kept.loads.emplace_back(load, range);
   }
   if (kept.loads.size() < 2 || kept.group == kernel.groups.size()) return std::nullopt;
+  kept.lanes = first->tile->lanes();
+  const auto vectors = static_cast<int64_t>(first->tile->pieces().size());
+  kept.in_registers = vectors;
+  for (const KeptSlot& other : plan.kept)
+    if (other.slot == slot) kept.in_registers = std::min(vectors, other.in_registers);
+  kept.in_memory = vectors - kept.in_registers;
   return kept;
 }
 
@@ -164,13 +174,22 @@ std::optional<KeptRow> KeptRowOf(const LoopNest& kernel, const LoopPlan& plan, i
 
 std::vector<KeptRow> KeptRowsOf(const LoopNest& kernel, const LoopPlan& plan) {
   std::vector<KeptRow> kept;
-  const std::optional<RangeSet> rows = RowsInPlace(kernel);
-  if (!plan.blocks || !rows) return kept;
-  for (const Tile& tile : plan.tiles)
-    if ((*rows >> tile.range & 1) != 0 && !tile.plain()) return kept;
-  for (const UOp* store : kernel.stores) {
-    const int64_t slot = GlobalOfAccess(store).slot();
-    if (auto row = KeptRowOf(kernel, plan, slot, *rows)) kept.push_back(*std::move(row));
+  if (!plan.blocks) return kept;
+  const auto keep = [&](int64_t slot, RangeSet rows) {
+    if (auto row = KeptRowOf(kernel, plan, slot, rows)) kept.push_back(*std::move(row));
+  };
+  absl::flat_hash_set<int64_t> over;  // slots that are stored over
+  if (const std::optional<RangeSet> rows = RowsInPlace(kernel))
+    for (const UOp* store : kernel.stores) {
+      over.insert(GlobalOfAccess(store).slot());
+      keep(GlobalOfAccess(store).slot(), *rows);
+    }
+  for (const KeptSlot& other : plan.kept) {
+    if (over.contains(other.slot)) continue;
+    RangeSet rows = 0;
+    for (const ReduceGroup& group : kernel.groups)
+      if (Reads(group, {other.slot})) rows |= group.deps;
+    keep(other.slot, rows & kernel.OutputSet());
   }
   std::stable_sort(kept.begin(), kept.end(),
                    [](const KeptRow& a, const KeptRow& b) { return a.group < b.group; });

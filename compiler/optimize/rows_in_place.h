@@ -24,15 +24,20 @@ std::optional<RangeSet> RowsInPlace(const LoopNest& kernel);
 // Errors: INVALID_ARGUMENT  names what is not so
 absl::Status CheckRowsInPlace(const LoopNest& kernel, const LoopPlan& plan);
 
-// Such a row of which each thread has the same elements wherever it is read, all written out: it is
-// read once, into registers, before the first reduction that needs it. Others, too, are read once,
-// but loads of what a kernel stores are not merged by themselves.
+// A row of which each thread has the same elements wherever it is read, all written out: it is
+// read once, into registers, before the first reduction that needs it; with KEEP a part of it into
+// the block's memory. Others, too, are read once, where registers hold all of it, but loads of what
+// a kernel stores are not merged by themselves.
 struct KeptRow {
+  int64_t slot = 0;
+  int64_t in_registers = 0, in_memory = 0;        // vectors of a thread
+  int64_t lanes = 1;                              // of each of them
   size_t group = 0;                               // the first that reads it
   int range = -1;                                 // along the row, in that group
   std::vector<std::pair<const UOp*, int>> loads;  // with the range along the row of each
 };
-// In the order of groups. None for plans without blocks of threads.
+// Those that are stored over, and those of LoopPlan::kept, in the order of groups. None for plans
+// without blocks of threads.
 std::vector<KeptRow> KeptRowsOf(const LoopNest& kernel, const LoopPlan& plan);
 
 }  // namespace outboard::codegen

@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/target.h"
 
 namespace outboard::program {
 namespace {
 
-constexpr int64_t kRegistersOfBlock = 65536;
 constexpr int64_t kRegistersOfThread = 240;  // at most, where warpgroups share
 constexpr int64_t kRegistersStep = 8;
 
@@ -78,7 +78,7 @@ void HopperBlock::Begin() {
   // As the assembler divides them among equal threads.
   const int64_t of_block = threads_ / static_cast<int64_t>(registers_free_.size());
   const int64_t each =
-      std::min(kRegistersOfThread, kRegistersOfBlock / of_block / kRegistersStep * kRegistersStep);
+      std::min(kRegistersOfThread, kCudaRegisters / of_block / kRegistersStep * kRegistersStep);
   for (GroupState& group : groups_) group.registers = each;
   std::fill(registers_free_.begin(), registers_free_.end(), 0);
 }

@@ -198,8 +198,6 @@ inline constexpr int kWgmmaRows = 64;
 inline constexpr int kWgmmaDepthBytes = 32;
 inline constexpr int kWgmmaColumnsMax = 256;
 inline constexpr int kWgmmaRegistersOfA = 4;  // where a is in registers
-// Blocks of a cluster that every device of sm_90 can place (CUDA's portable size).
-inline constexpr int kClusterMax = 8;
 // Eight rows of 128 bytes: the pattern of a swizzle repeats, so its memory is aligned to it.
 inline constexpr int64_t kSwizzleAlign = 1024;
 
@@ -228,8 +226,11 @@ struct Instruction {
 bool HasValue(Code code);
 // Returns whether an instruction depends on its sources alone and has no side effects.
 bool IsPure(Code code);
-// Returns whether it is an instruction for sm_90a.
+// Returns whether it is an instruction for sm_90a; those of clusters are for sm_90, too.
 inline bool IsHopper(Code code) { return code >= Code::kMap; }
+inline bool IsOfCluster(Code code) {
+  return code == Code::kClusterSync || code == Code::kClusterLoad;
+}
 // Returns whether all threads of a warpgroup run it together.
 inline bool IsOfWarpgroup(Code code) { return code >= Code::kGroupFence; }
 // The private memories whose elements an instruction may change, but for STORE.
@@ -241,7 +242,7 @@ struct Program {
   std::vector<MappedTensor> maps;  // by the number of MAP
   int copies = 1;                  // each over buffers of its own (compiler/copies.h)
   // So many blocks that follow each other run together, and reach each other's shared memory: a
-  // cluster, of sm_90a. A block's rank is its number modulo this. Divides the number of blocks.
+  // cluster, of sm_90. A block's rank is its number modulo this. Divides the number of blocks.
   int64_t cluster = 1;
 
   // The extent of the SPECIAL of this axis; 1 if there is none.

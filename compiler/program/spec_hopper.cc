@@ -247,7 +247,7 @@ std::string ClusterRules::Broken(ValueId n) {
 
 std::string ClusterRules::BrokenAtEnd() const {
   const int64_t blocks = program_.cluster;
-  if (blocks < 1 || blocks > kClusterMax || (blocks & (blocks - 1)) != 0)
+  if (blocks < 1 || blocks > kClusterBlocksMax || (blocks & (blocks - 1)) != 0)
     return absl::StrCat("a cluster of ", blocks, " blocks");
   if (program_.Extent(Grid::kBlock) % blocks != 0) return "the last cluster is not whole";
   return reached_since_ ? "no CLUSTERSYNC comes after what reaches another block" : "";

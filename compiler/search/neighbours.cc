@@ -189,7 +189,7 @@ class Moves {
       if (changed[0].amount == 1) changed.erase(changed.begin());
       Offer(std::move(changed));
     };
-    if (codegen::ClusterMax(target_) == 1) return;
+    if (target_.cluster_blocks_max() == 1) return;
     for (const bool threads_too : {true, false})
       for (const int64_t factor : {2, -2}) by(factor, threads_too);
   }
@@ -229,6 +229,7 @@ class Moves {
       case OptKind::kSwap:
       case OptKind::kCluster:
       case OptKind::kAlign:
+      case OptKind::kKeep:
       case OptKind::kGrid: break;
       case OptKind::kLane:
       case OptKind::kWarp:

@@ -32,15 +32,9 @@ namespace {
 using program::Code;
 using program::Fault;
 
-constexpr int64_t kSector = 32;
-
 Target Hopper() { return CudaTarget("sm_90a", 132); }
 // Where two rows are as many as there is room for.
 Target SmallHopper() { return CudaTarget("sm_90a", 4); }
-
-double ToleranceOf(DType dtype) {
-  return dtype == DType::kF32 ? 1e-4 : dtype == DType::kF16 ? 0x1p-9 : 0x1p-6;
-}
 
 struct Case {
   RowFunction function;
@@ -50,12 +44,6 @@ struct Case {
   bool in_place = false;     // stored over what is read
 
   RowKernel kernel(int64_t rows) const { return {function, dtype, rows, columns, in_place}; }
-  // Scales and biases, which come from the caches, begin with a sector, and odd rows do not: what
-  // reads whole sectors of these does not of those.
-  double sectors_most() const {
-    const bool scaled = function == RowFunction::kLayerNorm || function == RowFunction::kRmsNorm;
-    return scaled && columns % 8 != 0 ? 1.15 : 1.05;
-  }
 };
 
 std::string TextOf(const Case& c) {
@@ -63,9 +51,9 @@ std::string TextOf(const Case& c) {
                       c.in_place ? ", in place" : "");
 }
 
-// 1,024 threads of each block, or 512 of twice as many where all of 32 values and a border do not
-// fit 64 registers. GPT-2's vocabulary, and as it is padded; Llama 3's; powers of two, up to what
-// eight blocks keep.
+// 1,024 threads of each block, or 512 of twice as many where all of 32 values and a border, or what
+// lies beside the row, do not fit 64 registers. GPT-2's vocabulary, and as it is padded; Llama 3's;
+// powers of two, up to what eight blocks keep.
 constexpr Case kCases[] = {
     {RowFunction::kSoftmax, DType::kF32, 50257, 2, 1024},
     {RowFunction::kSoftmax, DType::kF32, 50304, 2, 1024},
@@ -81,7 +69,8 @@ constexpr Case kCases[] = {
     {RowFunction::kLogSoftmax, DType::kBF16, 128256, 8, 512},
     {RowFunction::kLayerNorm, DType::kF32, 50304, 2, 1024},
     {RowFunction::kLayerNorm, DType::kBF16, 65536, 2, 1024},
-    {RowFunction::kLayerNorm, DType::kF16, 50257, 2, 1024},
+    {RowFunction::kLayerNorm, DType::kF32, 50257, 4, 512},
+    {RowFunction::kLayerNorm, DType::kF16, 50257, 4, 512},
     {RowFunction::kRmsNorm, DType::kF32, 65536, 2, 1024},
     {RowFunction::kRmsNorm, DType::kBF16, 50257, 2, 1024},
     {RowFunction::kStatistics, DType::kF32, 50257, 2, 1024},
@@ -100,11 +89,6 @@ std::string ChosenOpts(const RowKernel& kernel, const Target& target) {
   Graph g;
   return codegen::OptsToString(
       codegen::HeuristicOpts(*codegen::AnalyzeKernel(MakeRowKernel(g, kernel)), target));
-}
-
-double SectorsOf(const RowKernel& kernel, const MachineCounts& counts) {
-  return static_cast<double>(counts.global_sectors) /
-         static_cast<double>(LeastBytes(kernel) / kSector);
 }
 
 TEST(ClusterRows, AreReadOnce) {
@@ -126,7 +110,7 @@ TEST(ClusterRows, AreReadOnce) {
       ASSERT_TRUE(ran.ok()) << ran;
       ExpectRows(kernel, got, want, ToleranceOf(c.dtype), c.function != RowFunction::kSoftmax);
       if (HasFatalFailure()) return;
-      EXPECT_LE(SectorsOf(kernel, counts), c.sectors_most());
+      EXPECT_LE(SectorsOf(kernel, counts), 1.05);
       if (seed == 1)
         std::printf("%s: %.3f of the least sectors\n", TextOf(c).c_str(),
                     SectorsOf(kernel, counts));
@@ -137,21 +121,32 @@ TEST(ClusterRows, AreReadOnce) {
   }
 }
 
-// What others do with such rows: what the figures above are to be compared with.
-TEST(ClusterRows, WithoutClustersRowsAreReadAgain) {
+// The Opts of rows that nothing keeps: a list for so many columns that no memory has room for them.
+std::vector<codegen::Opt> ThreadsAlone(const RowKernel& kernel) {
+  RowKernel endless = kernel;
+  endless.columns += int64_t{1} << 22;
+  Graph g;
+  return codegen::HeuristicOpts(*codegen::AnalyzeKernel(MakeRowKernel(g, endless)),
+                                CudaTarget("sm_80", 132));
+}
+
+// What would be done with such rows: what the figures above are to be compared with.
+TEST(ClusterRows, WithoutClustersOrMemoryRowsAreReadAgain) {
   for (const Case& c : kCases) {
     if (c.columns > 131072 || c.cluster == 1) continue;
     SCOPED_TRACE(TextOf(c));
     Graph g;
     const RowKernel kernel = c.kernel(2);
     const UOp* const sink = MakeRowKernel(g, kernel);
-    const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_90", 132)});
+    const auto compiled =
+        CompileKernel(sink, {.target = CudaTarget("sm_80", 132),
+                             .opts = ThreadsAlone(kernel)});
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     Buffers got = RandomBuffers(sink, 1);
     MachineCounts counts;
     const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, 1, nullptr, &counts);
     ASSERT_TRUE(ran.ok()) << ran;
-    std::printf("%s, sm_90: %.3f of the least sectors\n", TextOf(c).c_str(),
+    std::printf("%s, again: %.3f of the least sectors\n", TextOf(c).c_str(),
                 SectorsOf(kernel, counts));
     EXPECT_GE(SectorsOf(kernel, counts), 1.2);
   }
@@ -251,14 +246,18 @@ TEST(ClusterRows, AreChosenWhereTheySaveReads) {
   const RowKernel row = {RowFunction::kSoftmax, DType::kF32, 64, 50304};
   EXPECT_TRUE(absl::StartsWith(ChosenOpts(row, Hopper()), "CLUSTER:0:2 "))
       << ChosenOpts(row, Hopper());
-  for (const char* arch : {"sm_80", "sm_89", "sm_90"})
+  EXPECT_EQ(ChosenOpts(row, CudaTarget("sm_90", 132)), ChosenOpts(row, Hopper()));
+  for (const char* arch : {"sm_80", "sm_89"})
     EXPECT_FALSE(absl::StrContains(ChosenOpts(row, CudaTarget(arch, 132)), "CLUSTER")) << arch;
   EXPECT_FALSE(absl::StrContains(
       ChosenOpts({RowFunction::kSoftmax, DType::kF32, 64, 32768}, Hopper()), "CLUSTER"))
       << "one block keeps it";
   EXPECT_FALSE(absl::StrContains(
-      ChosenOpts({RowFunction::kSoftmax, DType::kF32, 64, 262144 + 8}, Hopper()), "CLUSTER"))
-      << "eight blocks do not keep it";
+      ChosenOpts({RowFunction::kSoftmax, DType::kF32, 64, 262144}, Hopper()), "KEEP"))
+      << "registers keep it";
+  EXPECT_TRUE(absl::StrContains(
+      ChosenOpts({RowFunction::kSoftmax, DType::kF32, 64, 262144 + 8}, Hopper()), "KEEP"))
+      << "they do not";
   // As many threads for each of few rows, on more multiprocessors.
   constexpr std::pair<int64_t, int64_t> kBlocksOfRows[] = {
       {1, 8}, {16, 8}, {17, 4}, {33, 4}, {34, 2}};
@@ -285,6 +284,8 @@ TEST(ClusterRows, OptsThatAreLegal) {
       {"CLUSTER:0:4 LANE:1:32 WARP:1:8 SHARE:2:256 SHARE:3:256 GRID:0:1", false},
       // All blocks would compute a sum.
       {"CLUSTER:0:2 LANE:1:32 WARP:1:8 SHARE:2:256 GRID:0:1", false},
+      // Each block would copy the rows that all of them have, in a reduction and as they lie.
+      {"CLUSTER:0:2 LANE:1:32 WARP:1:8 SHARE:2:256 SHARE:3:256 GRID:0:1 LOCAL:1:0", false},
       // Row by row in one block: who leaves the next row's results may overwrite this one's.
       {"CLUSTER:0:2 LANE:1:32 WARP:1:8 SHARE:2:256 SHARE:3:256", false},
   };
@@ -293,7 +294,7 @@ TEST(ClusterRows, OptsThatAreLegal) {
         codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), *codegen::ParseOpts(text), Hopper());
     EXPECT_EQ(planned.ok(), legal) << text << ": " << planned.status();
     EXPECT_FALSE(codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), *codegen::ParseOpts(text),
-                                    CudaTarget("sm_90", 132))
+                                    CudaTarget("sm_89", 132))
                      .ok());
   }
 }
@@ -344,16 +345,6 @@ const Small kSmall[] = {
     {{RowFunction::kStatistics, DType::kF32, 2, 3000},
      "CLUSTER:0:8 VECTOR:1:4 SHARE:1:1024 VECTOR:2:4 SHARE:2:1024 GRID:0:1"},
 };
-
-absl::StatusOr<program::Program> ProgramOf(const UOp* sink, const std::string& opts,
-                                           const Target& target,
-                                           std::vector<program::PassResult>* passes = nullptr) {
-  OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(sink));
-  OB_ASSIGN_OR_RETURN(const std::vector<codegen::Opt> list, codegen::ParseOpts(opts));
-  OB_ASSIGN_OR_RETURN(const codegen::PlannedKernel planned,
-                      codegen::ApplyOpts(std::move(kernel), list, target));
-  return program::ExpandPlan(planned.kernel, planned.plan, passes);
-}
 
 TEST(ClusterRows, AsInterpretedAfterEachPass) {
   for (const Small& s : kSmall) {

@@ -51,7 +51,8 @@ std::vector<Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937&
       case OptKind::kWarp:
       case OptKind::kShare:
       case OptKind::kCluster:
-      case OptKind::kAlign: break;
+      case OptKind::kAlign:
+      case OptKind::kKeep: break;
     }
     if ((kind == OptKind::kUpcast || kind == OptKind::kUnroll) && copies * opt.amount > 8) return;
     opts.push_back(opt);
@@ -68,6 +69,39 @@ std::vector<Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937&
   return opts;
 }
 
+namespace {
+
+// A cluster whose blocks divide every reduction: which is legal as a whole alone. Empty where the
+// kernel has none.
+std::vector<Opt> RandomCluster(const UOp* sink, const Target& target, std::mt19937& random) {
+  const auto pick = [&](size_t n) { return static_cast<int64_t>(random() % n); };
+  const codegen::LoopNest kernel = ValueOrDie(codegen::AnalyzeKernel(sink));
+  const std::vector<codegen::Axis> axes = codegen::AxesOf(kernel);
+  const int64_t blocks = int64_t{2} << pick(3);
+  std::vector<Opt> opts = {{OptKind::kCluster, 0, blocks}};
+  for (size_t g = 0; g < kernel.groups.size(); ++g) {
+    std::vector<int64_t> own;
+    for (size_t axis = 0; axis < axes.size(); ++axis)
+      if (axes[axis].group == static_cast<int>(g)) own.push_back(static_cast<int64_t>(axis));
+    if (own.empty()) return {};
+    const int64_t axis = own[static_cast<size_t>(pick(own.size()))];
+    opts.push_back({OptKind::kShare, axis, blocks * target.block_threads_max()});
+    if (pick(3) == 0) opts.push_back({OptKind::kAlign, axis, int64_t{2} << pick(4)});
+    if (pick(2) == 0) opts.push_back({OptKind::kUnroll, axis, 2 + pick(3)});
+  }
+  opts.push_back({OptKind::kGrid, 0, kernel.output_count});
+  const auto legal = [&] {
+    return codegen::ApplyOpts(ValueOrDie(codegen::AnalyzeKernel(sink)), opts, target).ok();
+  };
+  // What the axis has no room for goes first.
+  for (size_t i = opts.size(); !legal() && i-- > 0;)
+    if (opts[i].kind == OptKind::kAlign || opts[i].kind == OptKind::kUnroll)
+      opts.erase(opts.begin() + static_cast<int64_t>(i));
+  return legal() ? opts : std::vector<Opt>();
+}
+
+}  // namespace
+
 std::vector<Opt> RandomThreadOpts(const UOp* sink, const Target& target, std::mt19937& random) {
   const auto pick = [&](size_t n) { return static_cast<int64_t>(random() % n); };
   const codegen::LoopNest kernel = ValueOrDie(codegen::AnalyzeKernel(sink));
@@ -78,6 +112,8 @@ std::vector<Opt> RandomThreadOpts(const UOp* sink, const Target& target, std::mt
                                        OptKind::kWarp,   OptKind::kShare,  OptKind::kShare,
                                        OptKind::kLocal,  OptKind::kSwap,   OptKind::kAlign};
   std::vector<Opt> opts;
+  const bool clusters = target.cluster_blocks_max() > 1 && pick(2) == 0;
+  if (clusters) opts = RandomCluster(sink, target, random);
   int64_t copies = 1;  // of the code
   const auto attempt = [&](OptKind kind) {
     Opt opt{kind, pick(axes + 1), 0};
@@ -103,9 +139,10 @@ std::vector<Opt> RandomThreadOpts(const UOp* sink, const Target& target, std::mt
     else if (written_out)
       copies *= opt.amount;
   };
-  if (pick(4) == 0) attempt(OptKind::kFlatten);
+  if (opts.empty() && pick(4) == 0) attempt(OptKind::kFlatten);
   for (int i = 0; i < 24; ++i) attempt(kKinds[pick(std::size(kKinds))]);
-  for (int i = 0; i < 4; ++i) attempt(OptKind::kGrid);
+  if (opts.empty() || opts[0].kind != OptKind::kCluster)
+    for (int i = 0; i < 4; ++i) attempt(OptKind::kGrid);
   return opts;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
+#include "compiler/optimize/apply.h"
 #include "tests/compiler/kernel_build.h"
 
 namespace outboard::test {
@@ -154,6 +156,26 @@ uint64_t LeastBytes(const RowKernel& kernel) {
     case RowFunction::kRmsNorm: return 3 * row;
     default: return 2 * row;
   }
+}
+
+double SectorsOf(const RowKernel& kernel, const MachineCounts& counts) {
+  constexpr uint64_t kSectorBytes = 32;
+  return static_cast<double>(counts.global_sectors) /
+         static_cast<double>(LeastBytes(kernel) / kSectorBytes);
+}
+
+double ToleranceOf(DType dtype) {
+  return dtype == DType::kF32 ? 1e-4 : dtype == DType::kF16 ? 0x1p-9 : 0x1p-6;
+}
+
+absl::StatusOr<program::Program> ProgramOf(const UOp* sink, const std::string& opts,
+                                           const Target& target,
+                                           std::vector<program::PassResult>* passes) {
+  OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(sink));
+  OB_ASSIGN_OR_RETURN(const std::vector<codegen::Opt> list, codegen::ParseOpts(opts));
+  OB_ASSIGN_OR_RETURN(const codegen::PlannedKernel planned,
+                      codegen::ApplyOpts(std::move(kernel), list, target));
+  return program::ExpandPlan(planned.kernel, planned.plan, passes);
 }
 
 }  // namespace outboard::test

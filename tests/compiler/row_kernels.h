@@ -6,8 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
+#include "compiler/program/expand.h"
+#include "compiler/target.h"
 #include "tests/compiler/kernel_run.h"
+#include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {
 
@@ -39,5 +43,16 @@ void ExpectRows(const RowKernel& kernel, const Buffers& got, const Buffers& want
 
 // Bytes of rows that are read once and of what is stored, and of scales and biases for each row.
 uint64_t LeastBytes(const RowKernel& kernel);
+
+// The sectors that the PTX machine has counted, to the least.
+double SectorsOf(const RowKernel& kernel, const MachineCounts& counts);
+
+// How far results of the type may be from what RowsOf says.
+double ToleranceOf(DType dtype);
+
+// The program of a kernel by these Opts, as text. Errors: as ParseOpts, ApplyOpts and ExpandPlan.
+absl::StatusOr<program::Program> ProgramOf(const UOp* sink, const std::string& opts,
+                                           const Target& target,
+                                           std::vector<program::PassResult>* passes = nullptr);
 
 }  // namespace outboard::test

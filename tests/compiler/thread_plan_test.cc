@@ -4,6 +4,7 @@
 // OUTBOARD_KERNELS=n: so many random kernels; OUTBOARD_SEED=n: kernel n alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -437,7 +438,7 @@ TEST(ThreadPlan, RandomKernelsWithRandomOpts_RunAsTheWalk) {
   const int wanted = one ? 1 : setting("OUTBOARD_KERNELS", 500);
   const int last = one ? first + 1 : 2 * wanted;
   constexpr const char* kArchs[] = {"sm_80", "sm_89", "sm_90", "sm_90a"};
-  int with_threads = 0, chosen = 0;
+  int with_threads = 0, chosen = 0, aligned = 0, clusters = 0;
   for (int number = first; number < last && with_threads + chosen < wanted; ++number) {
     const auto seed = static_cast<uint32_t>(number);
     SCOPED_TRACE("repeat with OUTBOARD_SEED=" + std::to_string(number));
@@ -447,18 +448,29 @@ TEST(ThreadPlan, RandomKernelsWithRandomOpts_RunAsTheWalk) {
         codegen::DecomposeTranscendentalsOfF64(guards, *proof::GuardUnproved(guards, sink));
     const Target target = SmallBlocks(kArchs[seed % 4]);
     std::mt19937 random(seed);
-    const bool heuristic = seed % 4 == 0;
+    const bool heuristic = seed / 4 % 4 == 0;  // on each of them
     const std::vector<Opt> opts =
         heuristic ? codegen::HeuristicOpts(*codegen::AnalyzeKernel(guarded), target)
                   : RandomThreadOpts(guarded, target, random);
     if (opts.empty()) continue;
     ++(heuristic ? chosen : with_threads);
-    ExpectRuns(sink, opts, target, seed, /*each_pass=*/seed % 16 < 2);
+    const auto has = [&](codegen::OptKind kind) {
+      return std::ranges::any_of(opts, [&](const Opt& opt) { return opt.kind == kind; });
+    };
+    aligned += has(codegen::OptKind::kAlign);
+    clusters += has(codegen::OptKind::kCluster);
+    ExpectRuns(sink, opts, target, seed, /*each_pass=*/seed % 17 < 2);
     if (HasFatalFailure()) return;
   }
   RecordProperty("random_kernels", with_threads + chosen);  // tests/bench/gpu_test_figures.cc
-  std::printf("%d kernels with random Opts, %d with those that are chosen\n", with_threads, chosen);
-  if (!one) EXPECT_EQ(with_threads + chosen, wanted);
+  std::printf(
+      "%d kernels with random Opts, %d with those that are chosen, %d aligned, %d by "
+      "clusters\n",
+      with_threads, chosen, aligned, clusters);
+  if (one) return;
+  EXPECT_EQ(with_threads + chosen, wanted);
+  EXPECT_GT(aligned * 100, wanted);
+  EXPECT_GT(clusters * 100, wanted);
 }
 
 // ---- what is chosen

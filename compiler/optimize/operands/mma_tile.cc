@@ -6,14 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/divide_up.h"
+#include "compiler/target.h"
 
 namespace outboard::codegen {
 namespace {
 
 constexpr int64_t kMmaSide = 16;       // rows or columns of one fragment of an operand
 constexpr int64_t kMmaBytes = 32;      // its steps
-constexpr int64_t kRegisters = 65536;  // of a multiprocessor, from sm_80 on
-constexpr int64_t kThreadRegisters = 255;
 // For addresses, counters and what the epilogue keeps: found with ptxas for all candidates below.
 constexpr int64_t kOtherRegisters = 56;
 constexpr int64_t kStagesMin = 2, kStagesMax = 4;
@@ -81,7 +80,7 @@ int64_t BlocksAtOnce(const MmaProduct& product, const MmaTile& tile, const Targe
   constexpr int64_t kPiece = 8;               // registers of a thread are given out in these
   constexpr int64_t kBesideBlock = 1 << 10;  // shared memory that each block takes beside its own
   const int64_t registers = DivideUp(RegistersOf(product, tile), kPiece) * kPiece;
-  const int64_t by_registers = kRegisters / (registers * tile.threads());
+  const int64_t by_registers = kCudaRegisters / (registers * tile.threads());
   const int64_t by_memory = (target.block_bytes_max() + kBesideBlock) /
                             (SharedBytesOf(product, tile) + kBesideBlock);
   return std::max<int64_t>(1, std::min(by_registers, by_memory));
@@ -187,13 +186,15 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
   if (threads > target.block_threads) return room("threads", threads, target.block_threads);
   if (bytes > target.block_bytes_max())
     return room("bytes of shared memory", bytes, target.block_bytes_max());
-  if (registers > kThreadRegisters)
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "MMA: about ", registers, " registers of a thread; the target has ", kThreadRegisters));
-  if (registers * threads > kRegisters) return room("registers", registers * threads, kRegisters);
+  if (registers > kCudaThreadRegistersMax)
+    return absl::ResourceExhaustedError(absl::StrCat("MMA: about ", registers,
+                                                     " registers of a thread; the target has ",
+                                                     kCudaThreadRegistersMax));
+  if (registers * threads > kCudaRegisters)
+    return room("registers", registers * threads, kCudaRegisters);
   // ptxas leaves room for a second block of eight warps. What is kept for sums is then spilled.
-  if (product.adds_rows && 2 * registers * threads > kRegisters)
-    return room("registers, with sums of rows,", registers * threads, kRegisters / 2);
+  if (product.adds_rows && 2 * registers * threads > kCudaRegisters)
+    return room("registers, with sums of rows,", registers * threads, kCudaRegisters / 2);
   for (const MmaAddend& addend : product.addends)
     if (tile.steps * tile.rows % (threads * addend.rows.run) != 0 ||
         tile.steps * tile.columns % (threads * addend.columns.run) != 0)

@@ -8,9 +8,9 @@
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
-#include "compiler/optimize/limits.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/row_copy.h"
+#include "compiler/optimize/threads/shifted_copy.h"
 
 namespace outboard::codegen {
 namespace {
@@ -56,19 +56,6 @@ bool Contains(const UOp* root, const UOp* wanted) {
 constexpr int64_t kThreadElementsMax = 160;
 
 }  // namespace
-
-int64_t BlockThreadsMax(const Target& target) {
-  // A device or a test that has fewer than all of them means it.
-  constexpr int64_t kUsual = 256;
-  return target.kind == TargetKind::kCuda && target.block_threads >= kUsual
-             ? limits::kCudaBlockThreadsMax
-             : target.block_threads;
-}
-
-int64_t ClusterMax(const Target& target) {
-  constexpr int64_t kPortable = 8;  // that every device of the kind can place
-  return target.kind == TargetKind::kCuda && target.arch == "sm_90a" ? kPortable : 1;
-}
 
 Tile& ThreadPlanner::TileOf(int group, int range) {
   if (group < 0) return plan_.tiles[range];
@@ -152,7 +139,7 @@ absl::Status ThreadPlanner::MayHaveThreads(int64_t count) const {
 }
 
 absl::Status ThreadPlanner::AddThreads(int range, int64_t count) {
-  if (const int64_t most = BlockThreadsMax(target_) * plan_.cluster;
+  if (const int64_t most = target_.block_threads_max() * plan_.cluster;
       plan_.task_threads() * count > most)
     return Illegal("a block, or a cluster, has at most ", most, " threads");
   plan_.threads.push_back({range, count});
@@ -199,7 +186,7 @@ absl::Status ThreadPlanner::Share(int group, int range, int64_t count) {
 }
 
 absl::Status ThreadPlanner::Cluster(int64_t blocks) {
-  const int64_t most = ClusterMax(target_);
+  const int64_t most = target_.cluster_blocks_max();
   if (blocks < 2 || blocks > most || !std::has_single_bit(static_cast<uint64_t>(blocks)))
     return Illegal("a cluster has a power of two of blocks, of ", most, " at most");
   OB_RETURN_IF_ERROR(MayHaveThreads(blocks));
@@ -276,7 +263,25 @@ absl::Status ThreadPlanner::Local(const UOp* load) {
     plan_.copies.push_back({load, g});
     return absl::OkStatus();
   }
-  return Illegal("no single reduction reads it in its loops");
+  if (reduced != 0) return Illegal("no single reduction reads it in its loops");
+  if (std::find(plan_.shifted_copies.begin(), plan_.shifted_copies.end(), load) !=
+      plan_.shifted_copies.end())
+    return Illegal("the load is copied already");
+  OB_RETURN_IF_ERROR(LayOutShifted(kernel_, plan_, load).status());
+  plan_.shifted_copies.push_back(load);
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::Keep(const UOp* load, int64_t count) {
+  const int64_t slot = GlobalOfAccess(load).slot();
+  if (target_.kind != TargetKind::kCuda) return Illegal("the device keeps no rows");
+  if (count < 1) return Illegal("of no vector");
+  for (const KeptSlot& kept : plan_.kept) {
+    if (kept.slot == slot) return Illegal("the row is kept already");
+    if (kept.in_registers != count) return Illegal("other rows have other registers");
+  }
+  plan_.kept.push_back({slot, count});
+  return absl::OkStatus();
 }
 
 absl::Status ThreadPlanner::CheckCopy(const BlockCopy& copy) const {
@@ -389,6 +394,20 @@ absl::Status ThreadPlanner::CheckAligned(const Tile& tile) const {
   return absl::OkStatus();
 }
 
+// Vectors are counted the same way wherever a range along a row is in steps.
+absl::Status ThreadPlanner::CheckKept() const {
+  if (plan_.kept.empty()) return absl::OkStatus();
+  const std::vector<KeptRow> rows = KeptRowsOf(kernel_, plan_);
+  for (const KeptSlot& kept : plan_.kept) {
+    const auto row = std::find_if(rows.begin(), rows.end(),
+                                  [&](const KeptRow& r) { return r.slot == kept.slot; });
+    if (row == rows.end())
+      return Illegal("Opts: threads have not the same elements of a kept row wherever it is read");
+    if (row->in_memory == 0) return Illegal("Opts: registers hold all of a kept row");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ThreadPlanner::CheckSize() const {
   const auto over = [](const char* what, int64_t count, int64_t most) {
     return absl::ResourceExhaustedError(
@@ -418,7 +437,17 @@ absl::Status ThreadPlanner::CheckSize() const {
   }
   for (const auto& [type, elements] : JoinMemory(kernel_, plan_))
     shared += elements * std::max(4, ByteWidth(type));
-  if (shared > target_.shared_bytes) return over("bytes of a block,", shared, target_.shared_bytes);
+  for (const KeptRow& row : KeptRowsOf(kernel_, plan_))
+    shared += row.in_memory * row.lanes * plan_.block_threads() *
+              ByteWidth(kernel_.slot_dtypes[static_cast<size_t>(row.slot)]);
+  for (const UOp* load : plan_.shifted_copies) {
+    OB_ASSIGN_OR_RETURN(const ShiftedLayout layout, LayOutShifted(kernel_, plan_, load));
+    shared += layout.elements() * ByteWidth(load->dtype);
+  }
+  // What long rows need is asked for at launch.
+  const bool asks = !plan_.kept.empty() || !plan_.shifted_copies.empty();
+  const int64_t most = asks ? target_.block_bytes_max() : target_.shared_bytes;
+  if (shared > most) return over("bytes of a block,", shared, most);
   return absl::OkStatus();
 }
 
@@ -440,6 +469,7 @@ absl::Status ThreadPlanner::Finish() {
   for (const Tile& tile : plan_.tiles) OB_RETURN_IF_ERROR(CheckAligned(tile));
   for (const GroupPlan& group : plan_.groups)
     for (const Tile& tile : group.loops) OB_RETURN_IF_ERROR(CheckAligned(tile));
+  OB_RETURN_IF_ERROR(CheckKept());
   OB_RETURN_IF_ERROR(CheckInPlace());
   OB_RETURN_IF_ERROR(CheckRowsInPlace(kernel_, plan_));
   return CheckSize();

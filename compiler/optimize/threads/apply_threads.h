@@ -16,10 +16,6 @@
 
 namespace outboard::codegen {
 
-// The threads that a block may have at all.
-int64_t BlockThreadsMax(const Target& target);
-// The blocks of a cluster, at most: 1 on devices without clusters.
-int64_t ClusterMax(const Target& target);
 // The bytes that memory is read in.
 inline constexpr int64_t kSectorBytes = 32;
 
@@ -42,6 +38,7 @@ class ThreadPlanner {
   absl::Status Align(int group, int range, int64_t count);
   absl::Status Grid(int64_t count);
   absl::Status Local(const UOp* load);
+  absl::Status Keep(const UOp* load, int64_t count);
   // Checks the whole, and lets blocks reach beyond the extent. Errors: INVALID_ARGUMENT as above;
   // RESOURCE_EXHAUSTED names the limit.
   absl::Status Finish();
@@ -67,6 +64,7 @@ class ThreadPlanner {
   absl::Status CheckInPlace() const;
   absl::Status CheckCluster() const;
   absl::Status CheckAligned(const Tile& tile) const;
+  absl::Status CheckKept() const;
   absl::Status CheckSize() const;
 
   const LoopNest& kernel_;

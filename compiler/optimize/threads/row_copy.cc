@@ -1,6 +1,8 @@
 #include "compiler/optimize/threads/row_copy.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "compiler/divide_up.h"
@@ -89,6 +91,27 @@ absl::StatusOr<RowLayout> LayOutRows(const LoopNest& kernel, const LoopPlan& pla
   out.elements = DivideUp(static_cast<int64_t>(max) + 1 - out.first, out.piece) * out.piece;
   out.may_end = last + out.first + out.elements > all;
   return out;
+}
+
+bool ReadByNumbers(const LoopNest& kernel, const UOp* load) {
+  constexpr int64_t kNarrow = 2;
+  if (ByteWidth(load->dtype) > kNarrow) return false;
+  const LinearSum sum = LinearOf(load->src[0]->src[1]);
+  double span = 1, points = 1;
+  bool quotients = false;
+  RangeSet reduced = 0;
+  for (const auto& [term, coefficient] : sum.terms) {
+    const RangeSet deps = kernel.DepsOf(term);
+    if ((deps & kernel.OutputSet()) != 0) continue;
+    reduced |= deps;
+    quotients |= term->op != Op::kRange;
+    span += std::abs(static_cast<double>(coefficient)) * static_cast<double>(term->vmax);
+  }
+  for (; reduced != 0; reduced &= reduced - 1)
+    points *= static_cast<double>(kernel.ranges[std::countr_zero(reduced)].extent);
+  // Of numbers that share what they read, as halves of bytes do, fewer are there.
+  constexpr double kBetween = 1.25;
+  return quotients && span <= kBetween * points;
 }
 
 }  // namespace outboard::codegen

@@ -27,4 +27,8 @@ struct RowLayout {
 // are sums of output ranges that blocks are divided by and of what reductions add to these.
 absl::StatusOr<RowLayout> LayOutRows(const LoopNest& kernel, const LoopPlan& plan, int64_t slot);
 
+// Whether the load is of narrow numbers that do not lie side by side along a range, and reads most
+// of what lies between its first and its last one.
+bool ReadByNumbers(const LoopNest& kernel, const UOp* load);
+
 }  // namespace outboard::codegen

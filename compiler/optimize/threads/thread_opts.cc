@@ -12,9 +12,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
-#include "absl/container/flat_hash_set.h"
 #include "compiler/divide_up.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/access_profile.h"
@@ -22,8 +20,9 @@
 #include "compiler/optimize/loop_cost.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/apply_threads.h"
+#include "compiler/optimize/threads/long_rows.h"
 #include "compiler/optimize/threads/row_copy.h"
-#include "compiler/rewrite/rules/linear.h"
+#include "compiler/optimize/threads/shifted_copy.h"
 
 namespace outboard::codegen {
 namespace {
@@ -31,6 +30,7 @@ namespace {
 constexpr int64_t kThreadsWanted = 256;     // of a block: eight blocks fill a multiprocessor
 constexpr double kResidentThreads = 1024;   // of a multiprocessor, that hide latency
 constexpr int64_t kRowValuesMax = 32;       // of a row, in a thread's registers
+constexpr int64_t kJoinBytes = 2 << 10;     // of a block's memory that is not for rows
 constexpr int64_t kRunningValuesMax = 128;  // of a reduction, in a thread's registers
 constexpr int64_t kTermsOfThreadLeast = 4;  // of a divided reduction
 constexpr int64_t kMatrixTermsLeast = 8;    // of a product whose operands are copied
@@ -42,11 +42,16 @@ int64_t FloorPower(int64_t n) {
 
 class ThreadChooser {
  public:
-  // `cluster_max`: how many blocks may do a task.
-  ThreadChooser(const LoopNest& kernel, const Target& target, int64_t cluster_max)
+  // What may be chosen for rows that no block's registers keep.
+  struct LongRows {
+    int64_t cluster_max = 1;  // how many blocks may do a task
+    bool are_kept = false;    // a part of them in the memory of blocks
+    bool are_aligned = false;
+  };
+  ThreadChooser(const LoopNest& kernel, const Target& target, const LongRows& long_rows)
       : kernel_(kernel),
         target_(target),
-        cluster_max_(cluster_max),
+        long_rows_(long_rows),
         plan_(PlainPlan(kernel)),
         planner_(kernel, plan_, target),
         cost_(kernel, target),
@@ -70,6 +75,8 @@ class ThreadChooser {
     if (kernel_.output_count > 0)
       Try({OptKind::kGrid, 0, GridLoops()}, [&] { return planner_.Grid(GridLoops()); });
     CopyRows();
+    if (kept_vectors_ > 0 && !KeepRows()) return {};
+    CopyShifted();
     if (opts_.empty() || plan_.threads.empty() || !planner_.Finish().ok()) return {};
     return std::move(opts_);
   }
@@ -335,6 +342,7 @@ class ThreadChooser {
   void Rows(int along) {
     const ReduceGroup& group = kernel_.groups[main_];
     if (along < kernel_.output_count || GroupOf(along) != main_) along = group.ranges.back();
+    along_ = along;
     const int64_t lanes = LanesOfGroup(main_, along), align = AlignmentOf(along, lanes);
     const int64_t steps = DivideUp(Extent(along) + (align > 1 ? align - lanes : 0), lanes);
     // As many threads for a row as keep it in registers, and as the device has room for.
@@ -349,19 +357,26 @@ class ThreadChooser {
     if (steps * lanes > count * kRowValuesMax) {
       const int64_t more =
           std::bit_ceil(static_cast<uint64_t>(DivideUp(steps * lanes, kRowValuesMax)));
-      const int64_t most = LongRowThreads(along);
+      const int64_t cluster_max = long_rows_.cluster_max, full = LongRowThreads(along, false);
+      const bool beside = OperandsBeside(kernel_, along) > 1;
+      const int64_t most =
+          LongRowThreads(along, beside && (align > 1 || more > full * cluster_max));
       int64_t blocks = DivideUp(more, most);
       // Where all values that a thread of 1,024 may keep are taken and the last step is not
       // everybody's: twice as many blocks of half the threads.
-      if (blocks > 1 && most == BlockThreadsMax(target_) && steps % more != 0 &&
-          DivideUp(steps, more) * lanes == kRowValuesMax && 2 * blocks <= cluster_max_)
+      if (blocks > 1 && most == target_.block_threads_max() && steps % more != 0 &&
+          DivideUp(steps, more) * lanes == kRowValuesMax && 2 * blocks <= cluster_max)
         blocks *= 2;
       // Few rows: the same threads on more multiprocessors.
-      while (blocks > 1 && 2 * blocks <= cluster_max_ && more / (2 * blocks) >= kThreadsWanted &&
+      while (blocks > 1 && 2 * blocks <= cluster_max && more / (2 * blocks) >= kThreadsWanted &&
              rows * static_cast<double>(2 * blocks) <= Multiprocessors())
         blocks *= 2;
-      if (blocks == 1 || (blocks <= cluster_max_ && IsReadAgain(along) && Cluster(blocks)))
+      if (blocks == 1 || (blocks <= cluster_max && !RowSlots().empty() && Cluster(blocks))) {
         count = more;
+      } else if (blocks > cluster_max && long_rows_.are_kept &&
+                 MayKeep(steps, lanes, most, full) && (cluster_max == 1 || Cluster(cluster_max))) {
+        count = most * cluster_max;
+      }
     }
     // Threads of one warp do not wait for each other before they store over what others have read.
     if (RowsInPlace(kernel_)) count = std::max<int64_t>(count, 2 * kWarpThreads);
@@ -384,14 +399,14 @@ class ThreadChooser {
     Vector(along, lanes);
     Share(along, std::max(count, plan_.FreeThreads(group)));
     Align(along, align);
-    if (StepsOf(along) <= written_out) {
-      Repeat(along, written_out);
+    if (StepsOf(along) <= written_out || kept_vectors_ > 0) {
+      Repeat(along, StepsOf(along));
     } else {
       Repeat(along, std::min<int64_t>(4, written_out));
     }
     if (output >= 0) {
       const int64_t left = StepsOf(output);
-      Repeat(output, left <= written_out ? left : 1);
+      Repeat(output, left <= written_out || kept_vectors_ > 0 ? left : 1);
     }
     // More rows in a block of few threads.
     if (rows >= Multiprocessors() * static_cast<double>(kThreadsWanted / plan_.task_threads()))
@@ -399,47 +414,82 @@ class ThreadChooser {
   }
 
   // How many threads of a block may divide a row: of 1,024 each has 64 registers, half of which
-  // hold its part of one row; 512 have room for two, or for places that are compared.
-  int64_t LongRowThreads(int along) {
+  // hold its part of one row; 512 have room for two, for places that are compared, or for `more`.
+  int64_t LongRowThreads(int along, bool more) {
     constexpr int64_t kOfTwoRows = 512;
     int64_t rows = 0;
     for (const Access& access : body(main_).accesses)
       if (In(access.deps, along)) ++rows;
-    const int64_t most = BlockThreadsMax(target_);
+    const int64_t most = target_.block_threads_max();
     if (rows > 2) return kThreadsWanted;
-    return rows == 2 || (cluster_max_ > 1 && ComparesPlaces(along)) ? std::min(most, kOfTwoRows)
-                                                                    : most;
+    const bool two =
+        rows == 2 || more || (long_rows_.cluster_max > 1 && ComparesPlaces(kernel_, along));
+    return two ? std::min(most, kOfTwoRows) : most;
   }
-  // Whether the value of an element depends on its place in the row, as where a label is.
-  bool ComparesPlaces(int along) const {
-    return std::any_of(kernel_.nodes.begin(), kernel_.nodes.end(), [&](const UOp* node) {
-      return (node->op == Op::kCmpEq || node->op == Op::kCmpNe || node->op == Op::kCmpLt) &&
-             std::any_of(node->src.begin(), node->src.end(), [&](const UOp* source) {
-               return source->op == Op::kRange && Extent(kernel_.IndexOf(source)) == Extent(along);
-             });
-    });
+  std::vector<int64_t> RowSlots() { return SlotsReadAgain(kernel_, cost_.bodies(), main_, along_); }
+  // Whether so many threads have registers and memory for all of the rows that are read again.
+  // All registers are those of `full` threads.
+  bool MayKeep(int64_t steps, int64_t lanes, int64_t of_block, int64_t full) {
+    int64_t bytes = 0;  // of the values at one place of the row
+    for (const int64_t slot : RowSlots())
+      bytes += ByteWidth(kernel_.slot_dtypes[static_cast<size_t>(slot)]);
+    const int64_t vectors = DivideUp(steps, of_block * long_rows_.cluster_max);
+    // As few in registers as there is memory for: of 1,024 threads there is one block anyway.
+    const int64_t most = kRowValuesMax * full / of_block;
+    for (const int64_t values : {most / 2, most * 3 / 4, most}) {
+      const int64_t kept = values / lanes;
+      const int64_t left = (vectors - kept) * lanes * of_block;
+      if (bytes == 0 || kept < 1 || kept >= vectors ||
+          left * bytes > target_.block_bytes_max() - kJoinBytes)
+        continue;
+      kept_vectors_ = kept;
+      return true;
+    }
+    return false;
   }
-  // Whether another reduction, or what is stored, has the row too.
-  bool IsReadAgain(int along) {
-    absl::flat_hash_set<int64_t> row;
-    for (const Access& access : body(main_).accesses)
-      if (!access.store && In(access.deps, along)) row.insert(GlobalOfAccess(access.index).slot());
-    const auto has_row = [&](const Access& access) {
-      if (access.store || !row.contains(GlobalOfAccess(access.index).slot())) return false;
-      for (int r = 0; r < static_cast<int>(kernel_.ranges.size()); ++r)
-        if (In(access.deps, r) && Extent(r) == Extent(along)) return true;
-      return false;
-    };
-    return std::ranges::count_if(cost_.bodies(), [&](const Body& b) {
-             return std::ranges::any_of(b.accesses, has_row);
-           }) > 1;
+  bool KeepRows() {
+    const std::vector<const UOp*> loads = LoadsOf(kernel_);
+    for (const int64_t slot : RowSlots()) {
+      const auto load = std::ranges::find_if(
+          loads, [&](const UOp* candidate) { return GlobalOfAccess(candidate).slot() == slot; });
+      if (load == loads.end() || !Try({OptKind::kKeep, load - loads.begin(), kept_vectors_},
+                                      [&] { return planner_.Keep(*load, kept_vectors_); }))
+        return false;
+    }
+    return true;
   }
+
+  // Operands of rows that are aligned, which are not aligned themselves, where there is room.
+  void CopyShifted() {
+    const std::vector<const UOp*> loads = LoadsOf(kernel_);
+    int64_t left = LeftForCopies();
+    for (size_t i = 0; i < loads.size(); ++i) {
+      const auto layout = LayOutShifted(kernel_, plan_, loads[i]);
+      if (!layout.ok()) continue;
+      const int64_t bytes = layout->elements() * ByteWidth(loads[i]->dtype);
+      if (bytes > left || !planner_.Local(loads[i]).ok()) continue;
+      opts_.push_back({OptKind::kLocal, static_cast<int64_t>(i), 0});
+      left -= bytes;
+    }
+  }
+  // Blocks of fewer threads than there may be leave room for a second one.
+  int64_t LeftForCopies() const {
+    int64_t left =
+        (plan_.block_threads() < target_.block_threads_max() ? target_.half_of_block_bytes()
+                                                             : target_.block_bytes_max()) -
+        kJoinBytes;
+    for (const KeptRow& row : KeptRowsOf(kernel_, plan_))
+      left -= row.in_memory * row.lanes * plan_.block_threads() *
+              ByteWidth(kernel_.slot_dtypes[static_cast<size_t>(row.slot)]);
+    return left;
+  }
+
   // How many values of a row lie between the first bytes of two sectors, if rows begin anywhere
   // and vectors are short: warps then read whole sectors. Else 1; with vectors of 16 bytes one
   // sector of 17 is more than needed, of every other row.
   int64_t AlignmentOf(int along, int64_t lanes) {
     constexpr int64_t kLongRow = 8192;
-    if (cluster_max_ == 1 || Extent(along) < kLongRow || Points(Deps()) < 2) return 1;
+    if (!long_rows_.are_aligned || Extent(along) < kLongRow || Points(Deps()) < 2) return 1;
     int narrowest = kSectorBytes;
     for (const Access& access : body(main_).accesses)
       if (In(access.deps, along) && cost_.ConstantStride(access, along) == 1)
@@ -464,7 +514,7 @@ class ThreadChooser {
     const std::vector<const UOp*> loads = LoadsOf(kernel_);
     for (size_t i = 0; i < loads.size(); ++i) {
       const int64_t slot = GlobalOfAccess(loads[i]).slot();
-      if (!ReadByNumbers(loads[i])) continue;
+      if (!ReadByNumbers(kernel_, loads[i])) continue;
       const absl::StatusOr<RowLayout> layout = LayOutRows(kernel_, plan_, slot);
       if (!layout.ok()) continue;
       const int64_t bytes =
@@ -476,28 +526,6 @@ class ThreadChooser {
       opts_.back().amount = 0;
       left -= bytes;
     }
-  }
-
-  // Whether the load is of narrow numbers that do not lie side by side along a range, and reads
-  // most of what lies between its first and its last one.
-  bool ReadByNumbers(const UOp* load) {
-    constexpr int64_t kNarrow = 2;
-    const UOp* const index = load->src[0]->src[1];
-    if (ByteWidth(load->dtype) > kNarrow) return false;
-    const LinearSum sum = LinearOf(index);
-    double span = 1;
-    bool quotients = false;
-    RangeSet reduced = 0;
-    for (const auto& [term, coefficient] : sum.terms) {
-      const RangeSet deps = kernel_.DepsOf(term);
-      if ((deps & kernel_.OutputSet()) != 0) continue;
-      reduced |= deps;
-      quotients |= term->op != Op::kRange;
-      span += std::abs(static_cast<double>(coefficient)) * static_cast<double>(term->vmax);
-    }
-    // Of numbers that share what they read, as halves of bytes do, fewer are there.
-    constexpr double kBetween = 1.25;
-    return quotients && span <= kBetween * Points(reduced);
   }
 
   void Columns(int along) {
@@ -533,20 +561,23 @@ class ThreadChooser {
       if (const Tile& row = TileOf(kernel_.groups[main_].ranges.back());
           row.align > 1 && Extent(range) == row.extent)
         Align(range, row.align);
+      const bool kept = kept_vectors_ > 0 && Extent(range) == Extent(along_);
       const int64_t written_out = kRowValuesMax / std::max<int64_t>(lanes, 1);
-      if (StepsOf(range) <= written_out) Repeat(range, written_out);
+      if (kept || StepsOf(range) <= written_out) Repeat(range, StepsOf(range));
     }
   }
 
   const LoopNest& kernel_;
   const Target& target_;
-  const int64_t cluster_max_;
+  const LongRows long_rows_;
   LoopPlan plan_;
   ThreadPlanner planner_;
   optimize::LoopCost cost_;
   const std::vector<Axis> axes_;
   const int widest_;  // of what streams, in bytes
   int main_ = -1;     // the reduction with the most work
+  int along_ = -1;    // the range along its rows
+  int64_t kept_vectors_ = 0;  // of a row in a thread's registers, where others are in memory
   std::vector<Opt> opts_;
 };
 
@@ -554,9 +585,14 @@ class ThreadChooser {
 
 std::vector<Opt> ThreadOpts(const LoopNest& kernel, const Target& target) {
   if (kernel.empty) return {};
-  std::vector<Opt> opts = ThreadChooser(kernel, target, ClusterMax(target)).Run();
-  // What blocks of a cluster may not do, or join, is seen at the end.
-  if (opts.empty() && ClusterMax(target) > 1) opts = ThreadChooser(kernel, target, 1).Run();
+  // What blocks of a cluster may not do, or join, and which rows may be kept, is seen at the end.
+  const bool cuda = target.kind == TargetKind::kCuda;
+  std::vector<Opt> opts =
+      ThreadChooser(
+          kernel, target,
+          {.cluster_max = target.cluster_blocks_max(), .are_kept = cuda, .are_aligned = cuda})
+          .Run();
+  if (opts.empty() && cuda) opts = ThreadChooser(kernel, target, {}).Run();
   return opts;
 }
 

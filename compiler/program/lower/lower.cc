@@ -20,6 +20,8 @@ Lowering::Lowering(const LoopNest& kernel, const LoopPlan* plan) : kernel_(kerne
   place_.assign(ranges, -1);
   raw_.assign(ranges, -1);
   edges_.resize(ranges);
+  in_registers_.assign(ranges, 0);
+  behind_registers_.assign(ranges, false);
   done_.assign(kernel.groups.size(), false);
   for (size_t slot = 0; slot < kernel.slot_elements.size(); ++slot)
     buffers_.push_back(kernel.slot_elements[slot] < 0

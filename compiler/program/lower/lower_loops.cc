@@ -21,7 +21,8 @@ struct Segment {
 };
 
 // Pieces at an edge of the range are handled apart: some threads' values there lie outside of it.
-std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces,
+// So are those from number `apart` on.
+std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces, int64_t apart,
                                 const std::function<Tile::Edges(const Piece&)>& edges_of) {
   std::vector<Segment> out;
   int64_t place = 0;
@@ -29,7 +30,7 @@ std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces,
     const Piece& p = pieces[i];
     const Tile::Edges edges = edges_of(p);
     place += p.lanes;
-    if (!out.empty()) {
+    if (!out.empty() && static_cast<int64_t>(i) != apart) {
       Segment& last = out.back();
       if (last.count == 1) last.apart = p.offset - last.offset;
       if (last.lanes == p.lanes && last.active == p.active && last.edges == edges &&
@@ -42,6 +43,28 @@ std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces,
                    p.active, edges});
   }
   return out;
+}
+
+// What is stored of a row in the block's memory is computed in a loop, so many values at a time:
+// written out as a whole, all that lies beside the row would be loaded before it, by the assembler,
+// and registers spilled for it.
+constexpr int64_t kValuesOfStep = 8;
+int64_t VectorsOfStep(const Segment& s) { return std::max<int64_t>(1, kValuesOfStep / s.lanes); }
+
+// Segments from number `first` on are whole steps, or shorter than one.
+void DivideIntoSteps(std::vector<Segment>& segments, int64_t first) {
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const int64_t whole = VectorsOfStep(segments[i]), left = segments[i].count % whole;
+    if (segments[i].first < first || segments[i].count < whole || left == 0) continue;
+    Segment last = segments[i];
+    segments[i].count -= left;
+    last.count = left;
+    last.first += segments[i].count;
+    last.offset += segments[i].count * last.apart;
+    last.place += segments[i].count * last.lanes;
+    segments.insert(segments.begin() + static_cast<int64_t>(i) + 1, last);
+    ++i;
+  }
 }
 
 }  // namespace
@@ -76,6 +99,7 @@ ValueId Lowering::ReachesBelowEnds(const std::vector<int>& ranges, ValueId first
 void Lowering::TaskLoops(size_t level, const std::vector<ValueId>& steps) {
   if (level == steps.size()) {
     CopyRows();
+    CopyShifted();
     Inside(level);
     return;
   }
@@ -230,15 +254,24 @@ void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
   }
   const int r = ranges[next];
   const auto edges_of = [&](const Piece& piece) { return bound_[r].EdgesOf(piece); };
-  for (const Segment& s : SegmentsOf(*bound_[r].pieces, edges_of)) {
+  const int64_t in_registers = in_registers_[r];
+  std::vector<Segment> segments = SegmentsOf(*bound_[r].pieces, in_registers, edges_of);
+  const bool in_steps = stored_ != nullptr && IsOfMemoryAlone(r);
+  if (in_steps) DivideIntoSteps(segments, in_registers);
+  for (const Segment& s : segments) {
     Enter();
+    behind_registers_[r] = in_registers > 0 && s.first >= in_registers;
     edges_[r] = s.edges;
     ValueId local = b_.Int(s.offset), piece = b_.Int(s.first), place = b_.Int(s.place), loop = -1;
+    const int64_t of_step = VectorsOfStep(s);
+    const bool steps = in_steps && behind_registers_[r] && s.count > of_step;
+    const ValueId step = steps ? b_.Loop(s.count / of_step) : -1;
     if (s.count > 1) {
-      loop = b_.Loop(s.count, How::kUnroll);
-      local = b_.Plus(local, b_.Times(loop, s.apart));
-      place = b_.Plus(place, b_.Times(loop, s.lanes));
-      piece = b_.Plus(piece, loop);
+      loop = b_.Loop(steps ? of_step : s.count, How::kUnroll);
+      const ValueId number = steps ? b_.Plus(b_.Times(step, of_step), loop) : loop;
+      local = b_.Plus(local, b_.Times(number, s.apart));
+      place = b_.Plus(place, b_.Times(number, s.lanes));
+      piece = b_.Plus(piece, number);
     }
     local_[r] = local;
     place_[r] = place;
@@ -250,6 +283,7 @@ void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
     local_[r] = piece_[r] = place_[r] = value_[r] = raw_[r] = -1;
     lanes_of_[r] = {};
     if (loop >= 0) b_.End(loop);
+    if (steps) b_.End(step);
     Leave();
   }
 }

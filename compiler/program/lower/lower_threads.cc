@@ -13,10 +13,9 @@
 #include <bit>
 
 #include "base/check.h"
-#include "compiler/divide_up.h"
 #include "compiler/optimize/threads/row_copy.h"
+#include "compiler/optimize/threads/shifted_copy.h"
 #include "compiler/program/lower/lowering.h"
-#include "compiler/rewrite/rules/linear.h"
 
 namespace outboard::program {
 
@@ -41,11 +40,11 @@ void Lowering::OpenBlock() {
     join_[type] = b_.Alloc(Space::kShared, type, elements);
   rows_ = codegen::KeptRowsOf(kernel_, *plan_);
   for (const codegen::KeptRow& row : rows_) {
-    const std::vector<Tile>& loops = plan_->groups[row.group].loops;
-    const Tile& tile = loops[0];
-    int64_t elements = 0;
-    for (const Piece& piece : tile.trips > 0 ? tile.main : tile.rest) elements += piece.lanes;
-    kept_.push_back(b_.Alloc(Space::kPrivate, row.loads[0].first->dtype, elements));
+    const DType dtype = row.loads[0].first->dtype;
+    kept_.push_back({b_.Alloc(Space::kPrivate, dtype, row.in_registers * row.lanes)});
+    if (row.in_memory == 0) continue;
+    kept_.back().of_block = b_.Alloc(Space::kShared, dtype, row.in_memory * row.lanes * threads_);
+    for (const auto& [load, range] : row.loads) in_registers_[range] = row.in_registers;
   }
   for (const codegen::BlockCopy& copy : plan_->copies) {
     copy_layouts_.push_back(codegen::LayOutCopy(kernel_, *plan_, copy));
@@ -57,22 +56,11 @@ void Lowering::OpenBlock() {
     rows.memory = b_.Alloc(Space::kShared, kernel_.slot_dtypes[static_cast<size_t>(slot)],
                            rows.layout.elements);
   }
-}
-
-void Lowering::KeepRows(size_t group) {
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    const codegen::KeptRow& row = rows_[i];
-    if (row.group != group) continue;
-    const UOp* load = nullptr;
-    for (const auto& [other, range] : row.loads)
-      if (range == row.range) load = other;
-    const std::vector<Tile>& loops = plan_->groups[group].loops;
-    OverTile(loops[0], [&] {
-      Statement(TiledRanges(RangeSet{1} << row.range), [&] {
-        b_.Store(kept_[i], bound_[row.range].tiled() ? place_[row.range] : b_.Int(0), Emit(load));
-      });
-    });
-    for (const auto& [other, range] : row.loads) of_kept_[other] = {i, range};
+  for (const UOp* load : plan_->shifted_copies) {
+    ShiftedCopy& copy = shifted_copies_.emplace_back();
+    copy.load = load;
+    copy.layout = *codegen::LayOutShifted(kernel_, *plan_, load);
+    copy.memory = b_.Alloc(Space::kShared, load->dtype, copy.layout.elements());
   }
 }
 
@@ -297,10 +285,6 @@ bool Lowering::CopiesFor(const Reduction& sums) const {
                      [&](const codegen::BlockCopy& copy) { return copy.group == sums.index; });
 }
 
-// A thread writes out so many copies; of more it makes a loop, whose values do not stay in
-// registers.
-constexpr int64_t kCopiesWrittenOutMax = 16;
-
 int64_t Lowering::CopiesOfThread(size_t copy) const {
   const CopyLayout& layout = copy_layouts_[copy];
   int64_t runs = 1;
@@ -322,59 +306,6 @@ void Lowering::CopiesForStep(const Reduction& sums) {
 void Lowering::ReadCopies(const Reduction& sums) {
   for (size_t i = 0; i < copies_.size(); ++i)
     if (plan_->copies[i].group == sums.index) copied_[plan_->copies[i].load] = i;
-}
-
-void Lowering::CopyRows() {
-  if (plan_->row_copies.empty()) return;
-  for (const int64_t slot : plan_->row_copies) {
-    RowCopy& rows = row_copies_.at(slot);
-    const codegen::RowLayout& layout = rows.layout;
-    ValueId first = b_.Int(layout.first);
-    for (const auto& [range, coefficient] : layout.rows)
-      first = b_.Plus(first, b_.Times(bound_[range].step, coefficient * bound_[range].tile_step));
-    rows.copied = true;
-    const int64_t pieces = layout.elements / layout.piece, count = DivideUp(pieces, threads_);
-    const ValueId number =
-        b_.Loop(count, count <= kCopiesWrittenOutMax ? How::kUnroll : How::kPlain);
-    const ValueId piece = b_.Plus(b_.Times(number, threads_), thread_);
-    const ValueId some = pieces % threads_ == 0 ? -1 : b_.If(b_.Less(piece, b_.Int(pieces)));
-    const ValueId to = b_.Times(piece, layout.piece), from = b_.Plus(first, to);
-    Instruction copy{.code = Code::kCopy,
-                     .src = {rows.memory, to, buffers_[static_cast<size_t>(slot)], from},
-                     .imm = {layout.piece, layout.piece > 1 ? 1 : 0, 0}};
-    if (layout.may_end)
-      copy.src.push_back(
-          b_.Less(from, b_.Int(kernel_.slot_elements[static_cast<size_t>(slot)])));
-    b_.Add(std::move(copy));
-    if (some >= 0) b_.EndIf(some);
-    b_.End(number);
-  }
-  b_.Add({.code = Code::kCommit});
-  b_.Add({.code = Code::kWait, .imm = {0, 0, 0}});
-  b_.Barrier();
-}
-
-ValueId Lowering::PlaceInRows(const codegen::RowLayout& layout, const UOp* index) {
-  const LinearSum sum = LinearOf(index);
-  ValueId place = b_.Int(sum.constant - layout.first);
-  for (const auto& [term, coefficient] : sum.terms) {
-    ValueId within = -1;
-    if ((kernel_.DepsOf(term) & kernel_.OutputSet()) == 0) {
-      within = Emit(term);
-    } else {
-      within = PlaceInTile(kernel_.IndexOf(term));
-    }
-    place = b_.Plus(place, b_.Times(within, coefficient));
-  }
-  return place;
-}
-
-// Of the current point, from the block's first value of an output range on.
-ValueId Lowering::PlaceInTile(int range) {
-  const Tile& tile = plan_->tiles[static_cast<size_t>(range)];
-  ValueId within = b_.Int(0);
-  if (tile.threads > 1) within = b_.Times(PlaceOfThread(range), tile.run);
-  return bound_[range].tiled() ? b_.Plus(within, local_[range]) : within;
 }
 
 // The elements of the next step are loaded before this one is computed, and wait in registers.

@@ -23,7 +23,8 @@ ValueId Lowering::Emit(const UOp* root) {
     const auto need = [&](const UOp* source) {
       if (!memo_.contains(source)) stack.push_back(source);
     };
-    if (staged_.contains(node) || copied_.contains(node) || of_kept_.contains(node)) {
+    if (staged_.contains(node) || copied_.contains(node) || of_kept_.contains(node) ||
+        ShiftedOf(node) != nullptr) {
       // Read as it was copied.
     } else if (units_.contains(node) || together_.contains(node)) {
       // Not as arithmetic.
@@ -58,8 +59,10 @@ ValueId Lowering::Compute(const UOp* node) {
     return b_.Load(copies_[it->second], PlaceInBlock(it->second));
   if (const auto it = of_kept_.find(node); it != of_kept_.end()) {
     const auto [row, range] = it->second;
-    return b_.Load(kept_[row], bound_[range].tiled() ? place_[range] : b_.Int(0));
+    const auto [memory, place] = PlaceOfKept(row, range);
+    return b_.Load(memory, place);
   }
+  if (const ShiftedCopy* copy = ShiftedOf(node)) return LoadShifted(*copy);
   if (const auto it = staged_.find(node); it != staged_.end()) {
     const Staged& staged = stages_[it->second];
     return b_.Cast(b_.Load(staged.memory, PlaceOf(staged)), node->dtype);  // of a sum: see SumType

@@ -15,14 +15,17 @@
 //   lower_online_mma.cc   the same with matrix units of a GPU, a class of its own
 //   lower_online_hopper.cc   and by warpgroups; online_elements.h has what both share
 //   lower_threads.cc  blocks of threads: who computes what, joins, copies for the block
+//   lower_rows.cc     rows that a block holds
 //
 // The order of a reduction's terms is the plan's: loops as they are nested, lanes apart, and at the
 // end partial sums first to last, then lanes by halves.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -36,6 +39,7 @@
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/apply_threads.h"
 #include "compiler/optimize/threads/row_copy.h"
+#include "compiler/optimize/threads/shifted_copy.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/online/exponential.h"
 #include "compiler/program/program.h"
@@ -57,6 +61,10 @@ using codegen::Tile;
 
 // Returns the type of a reduction's running value (docs/semantics.md, REDUCE).
 inline DType SumType(DType dtype) { return codegen::JoinTypeOf(dtype); }
+
+// A thread of a block writes out so many copies; of more it makes a loop, whose values do not stay
+// in registers.
+inline constexpr int64_t kCopiesWrittenOutMax = 16;
 
 class Lowering {
   friend class MmaLowering;     // compiler/program/mma/lower_mma.cc
@@ -186,6 +194,7 @@ class Lowering {
   void Inside(size_t level) {
     StagesAt(level);
     GroupsAt(level);
+    if (!shifted_copies_.empty() && level == static_cast<size_t>(plan_->task_loops)) b_.Barrier();
     Outputs(level);
     EndStagesAt(level);
   }
@@ -272,8 +281,36 @@ class Lowering {
   void CopyRows();
   // In such a copy, of what lies at `index` in the buffer. Of rows beyond the last one, too.
   ValueId PlaceInRows(const codegen::RowLayout& layout, const UOp* index);
-  // Reads rows that are kept in registers from this group on.
+  // Reads rows that are kept from this group on.
   void KeepRows(size_t group);
+  // The memory of the current point of a row that is kept, and its place there.
+  std::pair<ValueId, ValueId> PlaceOfKept(size_t row, int range);
+  // Whether all rows along the range that are kept have a part in the block's memory: what no
+  // register holds may be computed in a loop.
+  bool IsOfMemoryAlone(int range) const {
+    for (size_t i = 0; i < rows_.size(); ++i)
+      for (const auto& [load, along] : rows_[i].loads)
+        if (along == range && rows_[i].in_memory == 0) return false;
+    const bool of_results = std::any_of(
+        kernel_.groups.begin(), kernel_.groups.end(),
+        [&](const ReduceGroup& group) { return (group.deps >> range & 1) != 0; });
+    return in_registers_[range] > 0 && !of_results;
+  }
+  struct ShiftedCopy {
+    const UOp* load = nullptr;
+    codegen::ShiftedLayout layout;
+    ValueId memory = -1;
+    bool copied = false;
+  };
+  // Operands of aligned rows; by all threads of the block, before a barrier that comes later.
+  void CopyShifted();
+  ValueId LoadShifted(const ShiftedCopy& copy);
+  // That of `node`, once it has been made; else nullptr.
+  const ShiftedCopy* ShiftedOf(const UOp* node) const {
+    for (const ShiftedCopy& copy : shifted_copies_)
+      if (copy.load == node && copy.copied) return &copy;
+    return nullptr;
+  }
   void JoinResults(int index, const Reduction& sums);
   // Of the threads of a warp whose numbers differ in these bits alone.
   ValueId JoinLanes(Op op, ValueId value, uint64_t lanes);
@@ -470,8 +507,15 @@ class Lowering {
   absl::flat_hash_map<DType, ValueId> join_;  // the block's memory by the type that is joined
   std::vector<ValueId> copies_;               // as in the plan
   std::vector<codegen::CopyLayout> copy_layouts_;
-  std::vector<codegen::KeptRow> rows_;  // that are stored over, and their memory
-  std::vector<ValueId> kept_;
+  std::vector<codegen::KeptRow> rows_;  // that threads keep, and their memory
+  struct KeptMemory {
+    ValueId own = -1, of_block = -1;  // the vectors in registers, and the others, if there are any
+  };
+  std::vector<KeptMemory> kept_;
+  // By range along such a row: how many of its vectors are in registers, if others are not; and,
+  // inside a statement, whether the piece is one of the others.
+  std::vector<int64_t> in_registers_;
+  std::vector<bool> behind_registers_;
   // By load of them: the row, and the range along it.
   absl::flat_hash_map<const UOp*, std::pair<size_t, int>> of_kept_;
   absl::flat_hash_map<const UOp*, size_t> copied_;  // what is read from there now
@@ -481,6 +525,7 @@ class Lowering {
     bool copied = false;
   };
   absl::flat_hash_map<int64_t, RowCopy> row_copies_;  // by slot: what a block copies as a whole
+  std::vector<ShiftedCopy> shifted_copies_;
   int64_t threads_ = 1;  // of a block
   ValueId inside_ = -1;  // loads that are emitted wait for it; -1: they do not
   ValueId thread_ = -1;

@@ -100,10 +100,10 @@ absl::Status CheckOnlineGroups(const OnlineMmaPlan& plan, const OnlineTile& tile
              ByteWidth(plan.dtype);
     if (const auto view = OnlineViewOf(plan, matrix); !view.ok()) return view.status();
   }
-  if (bytes > kHopperSharedBytesMax)
+  if (bytes > target.block_bytes_max())
     return absl::ResourceExhaustedError(absl::StrCat("ONLINE by warpgroups: ", bytes,
                                                      " bytes of shared memory; a block has ",
-                                                     kHopperSharedBytesMax));
+                                                     target.block_bytes_max()));
   if (const int64_t registers = RegistersOf(plan, tile); registers > RegistersMaxOf(tile))
     return absl::ResourceExhaustedError(absl::StrCat("ONLINE by warpgroups: about ", registers,
                                                      " registers of a thread; it has ",

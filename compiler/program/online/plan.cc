@@ -34,7 +34,6 @@ constexpr int64_t kCopyBytes = 16;
 constexpr int64_t kWidthMax = 256;  // of a score: more is in no block's memory
 constexpr int64_t kUnpackOperationsMax = 32;  // with loads; each is in the code for each piece
 constexpr int64_t kPartsMax = 4;    // each computes all scores again
-constexpr int64_t kRegisters = 65536, kThreadRegisters = 255;
 // For addresses, counters, rows' numbers and what an element's expression keeps.
 constexpr int64_t kOtherRegisters = 72;
 // For two parts of an operand of f32, each, and a sum of products.
@@ -373,11 +372,12 @@ absl::Status CheckOnlineTile(const OnlineMmaPlan& plan, const OnlineTile& tile,
   const int64_t bytes = SharedBytesOf(plan, tile), bytes_max = target.half_of_block_bytes();
   if (bytes > bytes_max) return room("bytes of shared memory", bytes, bytes_max);
   const int64_t registers = RegistersOf(plan, tile);
-  if (registers > kThreadRegisters)
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "ONLINE: about ", registers, " registers of a thread; the target has ", kThreadRegisters));
-  if (registers * tile.threads() > kRegisters)
-    return room("registers", registers * tile.threads(), kRegisters);
+  if (registers > kCudaThreadRegistersMax)
+    return absl::ResourceExhaustedError(absl::StrCat("ONLINE: about ", registers,
+                                                     " registers of a thread; the target has ",
+                                                     kCudaThreadRegistersMax));
+  if (registers * tile.threads() > kCudaRegisters)
+    return room("registers", registers * tile.threads(), kCudaRegisters);
   return absl::OkStatus();
 }
 

@@ -41,16 +41,9 @@ class Renderer : public NvptxRenderer {
   absl::StatusOr<CompiledKernel> Render(const program::Program& program,
                                         const std::string& symbol) const override {
     CompiledKernel out = LaunchShapeOf(program, symbol, CompiledKernel::Form::kPtx, columns_max_);
-    // Warpgroups that divide registers and copy boxes ask for as much as a block may have at all.
-    const bool hopper =
-        std::ranges::any_of(program.code, [](const auto& i) { return program::IsHopper(i.code); });
-    // Products by matrix units may have all memory of a multiprocessor: their stages fill it. Other
-    // kernels have what every launch has.
-    const bool mma = std::ranges::any_of(
-        program.code, [](const auto& i) { return i.code == program::Code::kMma; });
-    const int64_t shared_bytes_max = hopper ? kHopperSharedBytesMax
-                                     : mma  ? target_.block_bytes_max()
-                                            : target_.shared_bytes;
+    // Stages of products fill the memory of a multiprocessor, and long rows: their launches ask for
+    // it.
+    const int64_t shared_bytes_max = target_.block_bytes_max();
     out.maps = program.maps;
     if (const int64_t bytes = ParameterBytes(program.copies, program.buffer_count,
                                              static_cast<int64_t>(program.maps.size()));
@@ -62,12 +55,12 @@ class Renderer : public NvptxRenderer {
       if (program.copies > 1) return absl::OutOfRangeError(need);
       return absl::ResourceExhaustedError(need);
     }
-    if (out.threads[0] > limits::kCudaBlockThreadsMax || out.shared_bytes > shared_bytes_max ||
+    if (out.threads[0] > kCudaBlockThreadsMax || out.shared_bytes > shared_bytes_max ||
         out.blocks[1] > kGridRowsMax)
       return absl::ResourceExhaustedError(absl::StrCat(
           "device ", target_.name, " has no room for ", out.tasks, " blocks of ", out.threads[0],
-          " threads with ", out.shared_bytes, " bytes; a block may have ",
-          limits::kCudaBlockThreadsMax, " threads and ", shared_bytes_max, " bytes"));
+          " threads with ", out.shared_bytes, " bytes; a block may have ", kCudaBlockThreadsMax,
+          " threads and ", shared_bytes_max, " bytes"));
     const program::Program joined = JoinAccesses(program);
     OB_ASSIGN_OR_RETURN(const std::string kernel,
                         PtxPrinter(joined, target_, GridOf(program, columns_max_)).Run(symbol));

@@ -32,7 +32,7 @@ bool ComputesScores(const program::Program& program) {
 // At a barrier, for no product by a matrix unit alone, with so few values in private memory that
 // half of the registers hold them.
 bool WaitsInLoop(const program::Program& program) {
-  constexpr int64_t kRegisters = 65536, kRegisterBytes = 4, kOthers = 32;  // of a multiprocessor
+  constexpr int64_t kRegisterBytes = 4, kOthers = 32;
   int loops = 0;
   bool waits = false;
   const bool scores = ComputesScores(program);
@@ -45,7 +45,7 @@ bool WaitsInLoop(const program::Program& program) {
     if (IsPrivateAlloc(i))
       held += i.imm[1] * std::max<int64_t>(1, ByteWidth(i.dtype) / kRegisterBytes);
   }
-  return waits && held <= kRegisters / (2 * program.Extent(Grid::kThread));
+  return waits && held <= kCudaRegisters / (2 * program.Extent(Grid::kThread));
 }
 
 // Of eight warps that each keep so many sums of a product there is no second block, for which the
@@ -57,6 +57,12 @@ bool NeedsAllRegisters(const program::Program& program) {
     if (IsPrivateAlloc(i)) held += i.imm[1];
   return Has(program, Code::kMma) && held >= kSums && program.Extent(Grid::kThread) >= kThreads &&
          !ComputesScores(program);
+}
+
+// Rows in the block's memory leave none for a second block, whatever registers it would need.
+bool IsAlone(const program::Program& program, const Target& target) {
+  return program.shared_bytes() > target.half_of_block_bytes() && !Has(program, Code::kMma) &&
+         !Has(program, Code::kGroupMma);
 }
 
 }  // namespace
@@ -76,7 +82,8 @@ absl::Status PtxPrinter::CheckUnits() const {
     return absl::UnimplementedError(absl::StrCat(target_.arch, " has no form for ", what));
   };
   for (const Instruction& i : program_.code) {
-    if (program::IsHopper(i.code) && target_.arch != "sm_90a")
+    if (program::IsHopper(i.code) && target_.arch != "sm_90a" &&
+        !(program::IsOfCluster(i.code) && target_.cluster_blocks_max() > 1))
       return none_for(std::string(Name(i.code)));
     if (i.code == Code::kMma && ByteWidth(at(i.src[0]).dtype) == 1 && target_.arch == "sm_80")
       return none_for("MMA of 8-bit floats");
@@ -118,7 +125,7 @@ std::string PtxPrinter::Directives() const {
   // for.
   if (WaitsInLoop(program_)) {
     text += ".minnctapersm 2\n";
-  } else if (NeedsAllRegisters(program_) || divides_registers_) {
+  } else if (NeedsAllRegisters(program_) || IsAlone(program_, target_) || divides_registers_) {
     text += ".minnctapersm 1\n";
   }
   return text;
