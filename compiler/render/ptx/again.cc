@@ -29,6 +29,11 @@ std::vector<OuterLoop> MainLoops(const Program& program) {
   bool waits = false;
   for (size_t n = 0; n < program.code.size(); ++n) {
     const Instruction& i = program.code[n];
+    // Behind the branch that the last loops are in.
+    while (i.code != Code::kEndIf && !depths.empty() && depths.back() > branches) {
+      loops.pop_back();
+      depths.pop_back();
+    }
     switch (i.code) {
       case Code::kLoop:
         if (open++ == 0) waits = false;
@@ -41,12 +46,7 @@ std::vector<OuterLoop> MainLoops(const Program& program) {
         break;
       case Code::kIf: ++branches; break;
       case Code::kEndIf: --branches; break;
-      default:
-        // Behind the branch that the last loops are in.
-        while (!depths.empty() && depths.back() > branches) {
-          loops.pop_back();
-          depths.pop_back();
-        }
+      default: break;
     }
   }
   return loops;
