@@ -488,8 +488,7 @@ class OnlineHopperLowering : OnlineElements {
   // The values as WGMMA's registers of a have them, two numbers in each.
   std::vector<ValueId> Packed(const OnlineProduct& product) {
     std::vector<ValueId> registers;
-    const std::vector<std::vector<ValueId>> values = ValuesOf({&product});
-    for (const ValueId fragment : values[0]) {
+    for (const ValueId fragment : ValuesOf(product.value)) {
       const ValueId bits = b_.Add({.code = Code::kBitcast,
                                    .dtype = DType::kU32,
                                    .lanes = kWgmmaRegistersOfA,

@@ -132,22 +132,14 @@ class OnlineMmaLowering : OnlineElements {
             ValueId stage) {
     number_ = number;
     for (const size_t s : scores) MakeScores(s, stage);
-    std::vector<const OnlineProduct*> products;  // with nothing between them
-    const auto carry_products = [&] {
-      const std::vector<std::vector<ValueId>> values = ValuesOf(products);
-      for (size_t p = 0; p < products.size(); ++p) CarryProduct(*products[p], values[p], stage);
-      products.clear();
-    };
     for (const size_t g : groups)
       for (const UOp* node : kernel_.groups[g].nodes) {
         if (const OnlineProduct* const product = plan_.ProductOf(node)) {
-          products.push_back(product);
-          continue;
+          CarryProduct(*product, stage);
+        } else {
+          for (int64_t half = 0; half < halves_; ++half) CarryRow(node, half);
         }
-        carry_products();
-        for (int64_t half = 0; half < halves_; ++half) CarryRow(node, half);
       }
-    carry_products();
   }
 
   void MakeScores(size_t index, ValueId stage) {
@@ -177,11 +169,9 @@ class OnlineMmaLowering : OnlineElements {
     }
   }
 
-  // `fragments`: of ValuesOf.
-  void CarryProduct(const OnlineProduct& product, const std::vector<ValueId>& fragments,
-                    ValueId stage) {
+  void CarryProduct(const OnlineProduct& product, ValueId stage) {
     std::vector<Operand> values;
-    for (const ValueId fragment : fragments) values.push_back(OperandOf(fragment));
+    for (const ValueId fragment : ValuesOf(product.value)) values.push_back(OperandOf(fragment));
     const OnlineMatrix& matrix = plan_.matrices[product.matrix];
     const ValueId memory = carried_.at(product.sum);
     const auto max = plan_.online.max_of.find(product.sum);

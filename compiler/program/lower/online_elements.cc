@@ -279,32 +279,30 @@ void OnlineElements::CarryMaximum(const UOp* max, int64_t half, ValueId of_steps
 }
 
 // The values as MMA's a has them, of each fragment of rows and of steps; rounded together.
-std::vector<std::vector<ValueId>> OnlineElements::ValuesOf(
-    absl::Span<const OnlineProduct* const> products) {
-  const int64_t eights = plan_.dtype == DType::kF32 ? 1 : 2;  // of a fragment
-  std::vector<std::vector<ValueId>> fragments(products.size());
-  for (int64_t f = 0; f < tile_.fragments; ++f)
-    for (int64_t eight = 0; eight < tile_.steps / kChunk; eight += eights)
-      for (size_t p = 0; p < products.size(); ++p)
-        fragments[p].push_back(FragmentOf(products[p]->value, f, eight));
-  return fragments;
-}
-
-ValueId OnlineElements::FragmentOf(const UOp* value, int64_t f, int64_t eight) {
+std::vector<ValueId> OnlineElements::ValuesOf(const UOp* value) {
+  std::vector<ValueId> fragments;
   if (plan_.dtype == DType::kF32) {
-    Instruction all{.code = Code::kLanes, .dtype = DType::kF32, .lanes = 4};
-    for (int64_t lane = 0; lane < 4; ++lane)
-      all.src.push_back(At(f * kRowsOfFragment + lane % 2, eight, lane / 2,
-                           [&] { return Within(low_.Emit(value), Op::kAdd); }));
-    return b_.Add(std::move(all));
+    for (int64_t f = 0; f < tile_.fragments; ++f)
+      for (int64_t eight = 0; eight < tile_.steps / kChunk; ++eight) {
+        Instruction all{.code = Code::kLanes, .dtype = DType::kF32, .lanes = 4};
+        for (int64_t lane = 0; lane < 4; ++lane)
+          all.src.push_back(At(f * kRowsOfFragment + lane % 2, eight, lane / 2,
+                               [&] { return Within(low_.Emit(value), Op::kAdd); }));
+        fragments.push_back(b_.Add(std::move(all)));
+      }
+    return fragments;
   }
   const bool rounded = value->op == Op::kCast && value->src[0]->dtype == DType::kF32;
   const UOp* const before = rounded ? value->src[0] : value;
-  Instruction all{.code = Code::kLanes, .dtype = before->dtype, .lanes = 8};
-  for (int64_t lane = 0; lane < 8; ++lane)
-    all.src.push_back(At(f * kRowsOfFragment + lane / 2 % 2, eight + lane / 4, lane % 2,
-                         [&] { return Within(low_.Emit(before), Op::kAdd); }));
-  return b_.Cast(b_.Add(std::move(all)), plan_.dtype);
+  for (int64_t f = 0; f < tile_.fragments; ++f)
+    for (int64_t term = 0; term < tile_.steps / kFragment; ++term) {
+      Instruction all{.code = Code::kLanes, .dtype = before->dtype, .lanes = 8};
+      for (int64_t lane = 0; lane < 8; ++lane)
+        all.src.push_back(At(f * kRowsOfFragment + lane / 2 % 2, term * 2 + lane / 4, lane % 2,
+                             [&] { return Within(low_.Emit(before), Op::kAdd); }));
+      fragments.push_back(b_.Cast(b_.Add(std::move(all)), plan_.dtype));
+    }
+  return fragments;
 }
 
 // Elements of a product's sums: of 16 rows by 8 columns four of each thread.

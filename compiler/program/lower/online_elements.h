@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/types/span.h"
 #include "compiler/program/lower/lowering.h"
 #include "compiler/program/online/plan.h"
 
@@ -60,10 +59,10 @@ class OnlineElements {
 
   // A maximum or a sum of a row, of the time number_.
   void CarryRow(const UOp* node, int64_t half);
-  // The values as the first operands of these products have them, of each fragment of rows and of
-  // 16 steps (f32: of 8, of which a thread has two that are side by side, as terms t and t + 4);
-  // rounded together. What products have in common of an element is not kept beyond its fragment.
-  std::vector<std::vector<ValueId>> ValuesOf(absl::Span<const OnlineProduct* const> products);
+  // The values as the first operand of a product has them, of each fragment of rows and of 16
+  // steps (f32: of 8, of which a thread has two that are side by side, as terms t and t + 4);
+  // rounded together.
+  std::vector<ValueId> ValuesOf(const UOp* value);
   // Elements of a product's sums: of 16 rows by 8 columns of this block four of each thread.
   int64_t ColumnsOf(const OnlineProduct& product) const;
   int64_t PlaceOf(const OnlineProduct& product, int64_t fragment, int64_t column) const;
@@ -99,8 +98,6 @@ class OnlineElements {
   ValueId RowOf(int64_t half);
   void BindRow(int64_t half);
   ValueId Within(ValueId value, Op op);
-  // Of the rows of fragment `f` and the steps from number 8 `eight` on.
-  ValueId FragmentOf(const UOp* value, int64_t f, int64_t eight);
   ValueId OverRow(Op op, ValueId value);
   void CarryMaximum(const UOp* max, int64_t half, ValueId of_steps);
   // The exponential from whose terms the maximum is subtracted; nullptr: none. Its maximum is
