@@ -225,5 +225,48 @@ TEST(PtxPrinter, ValuesThatAreComputedLater_AreOfTheirSourcesAsTheyWere) {
   ExpectRunsAsInterpreted(b.Take(2), {Floats(3 * kThreads, 0), Floats(kThreads, 1)});
 }
 
+// An index that is used before a loop and behind it is computed twice where sums fill the registers
+// that a thread may have: it has none while the loop runs. Not in a branch that others come behind.
+TEST(PtxPrinter, IndicesBehindTheMainLoop_AreComputedAgainWhereRegistersAreShort) {
+  constexpr int64_t kThreads = 256, kSide = 16, kPasses = 3, kBlocks = 2;
+  enum Place { kOutside, kInBranch, kBeforeMore };
+  for (const int64_t sums : {16, 80})
+    for (const Place where : {kOutside, kInBranch, kBeforeMore}) {
+      SCOPED_TRACE(testing::Message() << sums << " sums, place " << where);
+      ProgramBuilder b;
+      const ValueId out = b.Buffer(DType::kF32, 0, 2 * kBlocks * kThreads),
+                    in = b.Buffer(DType::kF32, 1, kThreads);
+      const ValueId all = b.Alloc(Space::kShared, DType::kF32, kThreads);
+      const ValueId block = b.Special(Grid::kBlock, kBlocks),
+                    thread = b.Special(Grid::kThread, kThreads);
+      const ValueId in_block =
+          b.Plus(b.Times(b.Modulo(thread, kSide), kSide), b.Divide(thread, kSide));
+      const ValueId place = b.Plus(in_block, b.Times(block, kThreads));
+      const ValueId branch = where == kOutside ? -1 : b.If(b.Less(block, b.Int(1)));
+      const ValueId own = b.Alloc(Space::kPrivate, DType::kF32, sums);
+      for (int64_t s = 0; s < sums; ++s) b.Store(own, b.Int(s), b.Load(in, in_block));
+      const ValueId pass = b.Loop(kPasses);
+      b.Store(all, thread, b.Load(in, thread));
+      b.Barrier();
+      const ValueId x = b.Load(all, b.Plus(b.Int(kThreads - 1), b.Times(thread, -1)));
+      for (int64_t s = 0; s < sums; ++s)
+        b.Store(own, b.Int(s), b.Alu(Op::kAdd, DType::kF32, {b.Load(own, b.Int(s)), x}));
+      b.Barrier();
+      b.End(pass);
+      b.Store(out, place, b.Load(own, b.Int(sums - 1)));
+      if (branch >= 0) b.EndIf(branch);
+      if (where == kBeforeMore)
+        b.Store(out, b.Plus(place, b.Int(kBlocks * kThreads)), b.Const(DType::kF32, 1));
+      const Program program = b.Take(2);
+      const auto compiled = Rendered(program);
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      const std::string& text = compiled->object;
+      EXPECT_EQ(absl::StrContains(text.substr(text.find("bar.sync")), "and.b32"),
+                sums == 80 && where != kBeforeMore)
+          << text;
+      ExpectRunsAsInterpreted(program, {Floats(2 * kBlocks * kThreads, 0), Floats(kThreads, 1)});
+    }
+}
+
 }  // namespace
 }  // namespace outboard::test

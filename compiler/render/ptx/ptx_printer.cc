@@ -29,23 +29,40 @@ bool ComputesScores(const program::Program& program) {
   return Has(program, Code::kMma) && Has(program, Code::kShuffle);
 }
 
+// Of a thread where two blocks share a multiprocessor.
+int64_t HalfOfRegisters(const program::Program& program) {
+  return kCudaRegisters / (2 * program.Extent(Grid::kThread));
+}
+
+// Those of private memory, and some for everything else.
+int64_t HeldRegisters(const program::Program& program) {
+  constexpr int64_t kRegisterBytes = 4, kOthers = 32;
+  int64_t held = kOthers;
+  for (const auto& i : program.code)
+    if (IsPrivateAlloc(i))
+      held += i.imm[1] * std::max<int64_t>(1, ByteWidth(i.dtype) / kRegisterBytes);
+  return held;
+}
+
 // At a barrier, for no product by a matrix unit alone, with so few values in private memory that
 // half of the registers hold them.
 bool WaitsInLoop(const program::Program& program) {
-  constexpr int64_t kRegisterBytes = 4, kOthers = 32;
   int loops = 0;
   bool waits = false;
   const bool scores = ComputesScores(program);
-  int64_t held = kOthers;
   for (const auto& i : program.code) {
     if ((i.code == Code::kMma && !scores) || program::IsHopper(i.code)) return false;
     if (i.code == Code::kLoop) ++loops;
     if (i.code == Code::kEnd) --loops;
     waits = waits || (i.code == Code::kBarrier && loops > 0);
-    if (IsPrivateAlloc(i))
-      held += i.imm[1] * std::max<int64_t>(1, ByteWidth(i.dtype) / kRegisterBytes);
   }
-  return waits && held <= kCudaRegisters / (2 * program.Extent(Grid::kThread));
+  return waits && HeldRegisters(program) <= HalfOfRegisters(program);
+}
+
+// Threads that multiply by themselves, with sums that leave few of half of the registers.
+bool IsShortOfRegisters(const program::Program& program) {
+  return WaitsInLoop(program) && !Has(program, Code::kMma) &&
+         4 * HeldRegisters(program) > 3 * HalfOfRegisters(program);
 }
 
 // Of eight warps that each keep so many sums of a product there is no second block, for which the
@@ -107,6 +124,7 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   NumberWarpgroups();
   FindChanges();
   FindUses();
+  if (IsShortOfRegisters(program_)) FindComputedAgain();
   FindTakenApart();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
   text_.Line("ret");
@@ -216,7 +234,10 @@ void PtxPrinter::Print(ValueId n) {
     case Code::kCommit:
     case Code::kWait: return Await(n);
     case Code::kLoop: return OpenLoop(n);
-    case Code::kEnd: CloseLoop(); return PrintMoved(n);
+    case Code::kEnd:
+      CloseLoop();
+      ComputeAgain(n);
+      return PrintMoved(n);
     case Code::kIf: OpenIf(Lane(i.src[0], 0)); return PrintMoved(n);
     case Code::kEndIf: return CloseIf();
     case Code::kStore: return IsPrivate(i.src[0]) ? StorePrivate(n) : Store(n);

@@ -182,6 +182,10 @@ class PtxPrinter {
   // another value.
   ValueId RangeIn(ValueId both) const;
 
+  // ---- values that are computed twice (again.cc)
+  void FindComputedAgain();  // after FindUses
+  void ComputeAgain(ValueId end);
+
   // ---- loops and branches (scopes.cc)
   void OpenLoop(ValueId n);
   void CloseLoop();
@@ -293,6 +297,8 @@ class PtxPrinter {
   // loop. And which these are.
   absl::flat_hash_map<ValueId, std::vector<ValueId>> moved_to_;
   std::vector<bool> is_moved_;
+  // Values that are computed again behind a loop, by its END, in order.
+  absl::flat_hash_map<ValueId, std::vector<ValueId>> again_;
   std::vector<ValueId> last_uses_;  // of values, loops counted whole; -1: none
 };
 
