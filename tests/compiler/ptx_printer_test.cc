@@ -113,7 +113,8 @@ TEST(PtxPrinter, TurnedPairs_AreOneAccess) {
     EXPECT_EQ(absl::StrContains(compiled->object, "ld.global.nc.u8"), !is_even)
         << compiled->object;
     std::string bytes(static_cast<size_t>(kElements), '\0');
-    for (int64_t i = 0; i < kElements; ++i) bytes[static_cast<size_t>(i)] = static_cast<char>(7 * i);
+    for (int64_t i = 0; i < kElements; ++i)
+      bytes[static_cast<size_t>(i)] = static_cast<char>(7 * i);
     ExpectRunsAsInterpreted(program,
                             {std::string(static_cast<size_t>(kThreads * 2), '\0'), bytes});
   }

@@ -289,8 +289,8 @@ class Finder {
     if (at != ranges.end()) std::rotate(at, at + 1, ranges.end());
   }
 
-  // The steps that share a block of what `value` loads: the places of narrow numbers have a quotient
-  // by so many. 1: there is no such load.
+  // The steps that share a block of what `value` loads: the places of narrow numbers have a
+  // quotient by so many. 1: there is no such load.
   int64_t BlockOf(const UOp* value, const std::vector<int>& reduced) {
     int64_t block = 1;
     for (const UOp* load : PostOrder(value)) {

@@ -34,8 +34,8 @@ const char* GroupTypeName(DType dtype) {
 }  // namespace
 
 // Constants are added to the descriptor, not to the address, and to all of its 64 bits: operands of
-// the products of one stage then differ by one instruction (UIADD3.64). Addresses are below 2^18, so
-// that nothing overflows its field.
+// the products of one stage then differ by one instruction (UIADD3.64). Addresses are below 2^18,
+// so that nothing overflows its field.
 PtxOperand PtxPrinter::MatrixDescriptor(ValueId memory, ValueId index, int64_t leading) {
   const int64_t width = ByteWidth(at(memory).dtype);
   const int64_t beyond = std::max<int64_t>(leading * width / kUnit, 1) << kLeadingShift;
