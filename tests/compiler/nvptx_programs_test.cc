@@ -45,11 +45,6 @@ absl::StatusOr<int64_t> AssembleOnce(const std::string& ptxas, const CompiledKer
 
 TEST_P(NvptxPrograms, EveryKernel_IsPtxThatIsAssembled) {
   constexpr char kArch[] = "sm_90a";
-  // The assembler chooses how many threads a multiprocessor should hold, and gives one kernel of
-  // MNIST's step 56 registers and spills 8 bytes. With `.minnctapersm` 9 it has those 56 and spills
-  // nothing, with 8 it takes 64 and with 5 it takes 84: no rule of ours would know this kernel from
-  // others of one barrier. What `.minnctapersm` would cost them is in docs/decisions/068-nvptx.md.
-  constexpr int64_t kSpillBytesMax = 8;
   const Target target = CudaTarget(kArch, /*multiprocessors=*/132);
   const std::string ptxas = FindPtxas();
   Graph g;
@@ -58,6 +53,12 @@ TEST_P(NvptxPrograms, EveryKernel_IsPtxThatIsAssembled) {
   Compiler compiler({.target = target});
   std::vector<double> ms;
   int assembled = 0;
+  // Bytes that a program spills at most: gradients of attention call a function for each division
+  // (docs/decisions/198).
+  const std::string& name = GetParam().name;
+  const bool attends = absl::StartsWith(name, "attention") ||
+                       absl::StartsWith(name, "transformer") || absl::StartsWith(name, "gpt_step");
+  const int64_t spilled_max = attends ? 8 : 0;
   int64_t spilled_bytes = 0;
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     const double start = NowMs();
@@ -69,16 +70,15 @@ TEST_P(NvptxPrograms, EveryKernel_IsPtxThatIsAssembled) {
     const auto spilled = AssembleOnce(ptxas, *compiled, kArch);
     ASSERT_TRUE(spilled.ok()) << spilled.status() << KernelToString(schedule, k);
     spilled_bytes += *spilled;
-    EXPECT_LE(spilled_bytes, kSpillBytesMax) << KernelToString(schedule, k);  // of the program
+    EXPECT_LE(spilled_bytes, spilled_max) << KernelToString(schedule, k);
     ++assembled;
   }
   std::sort(ms.begin(), ms.end());
   if (!ms.empty())
     std::printf(
-        "%s: %zu kernels, %d assembled, %lld bytes spilled; PTX in %.2f ms (median), %.2f ms "
+        "%s: %zu kernels, %d assembled; PTX in %.2f ms (median), %.2f ms "
         "(longest)\n",
-        GetParam().name.c_str(), ms.size(), assembled, static_cast<long long>(spilled_bytes),
-        ms[ms.size() / 2], ms.back());
+        GetParam().name.c_str(), ms.size(), assembled, ms[ms.size() / 2], ms.back());
 }
 
 // What a step of a model with GPT-2's vocabulary does with its logits: kernels that need each row
