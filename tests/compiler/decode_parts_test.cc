@@ -185,7 +185,7 @@ TEST(DecodeParts, AsManyKeysAsADimensionHas) {
 TEST(DecodeParts, SumsOfPartsStayWhole) {
   for (const bool keys_in_parts : {false, true}) {
     Graph g;
-    const UOp* const sink = WeightsTimesValues(g, 1024, Sum::kNone);
+    const UOp* const sink = WeightsTimesValues(g, 1024, Sum::kNone, /*heads=*/1);
     const UOp* const split = ValueOrDie(schedule::SplitReductions(
         g, sink, CudaTarget("sm_90a", kMultiprocessors), nullptr, keys_in_parts));
     EXPECT_EQ(split == sink, keys_in_parts);
@@ -237,8 +237,8 @@ TEST(DecodeParts, WorkIsThatOfTheLength) {
   const MachineCounts some = counts(2048), all = counts(16384);
   const auto sectors = static_cast<double>(d.keys * d.width * 2 * 2 / 32);
   std::printf(
-      "2048 of 16384 keys: %.3f of the instructions, of all %llu; sectors %.3f of those of keys and "
-      "values\n",
+      "2048 of 16384 keys: %.3f of the instructions, of all %llu; sectors %.3f of those of keys "
+      "and values\n",
       static_cast<double>(some.warp_instructions) / static_cast<double>(all.warp_instructions),
       static_cast<unsigned long long>(all.warp_instructions),
       static_cast<double>(all.global_sectors) / sectors);

@@ -10,8 +10,8 @@ namespace outboard::program {
 namespace {
 
 constexpr int64_t kSide = 8;  // rows, steps or columns of a matrix that the unit reads
-// Of runs that a thread unpacks: their loads are under way together, in registers beside the sums of
-// so many columns. With more at once kernels spill.
+// Of runs that a thread unpacks: their loads are under way together, in registers beside the sums
+// of so many columns. With more at once kernels spill.
 constexpr int64_t kUnpackedColumns = 512;
 
 }  // namespace
