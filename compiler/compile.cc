@@ -24,7 +24,7 @@
 #include "compiler/render/llvm/amdgpu/amdgpu.h"
 #include "compiler/render/llvm/x86.h"
 #include "compiler/render/opencl_c.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "compiler/starting_opts.h"
 
 namespace outboard {
@@ -243,7 +243,7 @@ absl::StatusOr<CompileOptions> Resolved(CompileOptions options) {
 struct Compiler::Generator {
   absl::Status status;  // of the options
   absl::StatusOr<std::unique_ptr<render::X86Renderer>> x86;
-  absl::StatusOr<std::unique_ptr<render::NvptxRenderer>> nvptx;
+  absl::StatusOr<std::unique_ptr<render::PtxRenderer>> ptx;
   absl::StatusOr<std::unique_ptr<render::AmdgpuRenderer>> amdgpu;
 };
 
@@ -256,7 +256,7 @@ Compiler::Compiler(CompileOptions options) : generator_(std::make_unique<Generat
   switch (options_.target.kind) {
     case TargetKind::kCpu: generator_->x86 = render::MakeX86Renderer(options_.target); break;
     case TargetKind::kCuda:
-      generator_->nvptx = render::MakeNvptxRenderer(options_.target, columns_max);
+      generator_->ptx = render::MakePtxRenderer(options_.target, columns_max);
       break;
     case TargetKind::kAmd:
       generator_->amdgpu = render::MakeAmdgpuRenderer(options_.target, columns_max);
@@ -272,9 +272,9 @@ absl::StatusOr<CompiledKernel> Compiler::Compile(const UOp* sink) {
   switch (options_.target.kind) {
     case TargetKind::kOpenCl: return CompileToOpenCl(sink, options_);
     case TargetKind::kCuda:
-      OB_RETURN_IF_ERROR(generator_->nvptx.status());
+      OB_RETURN_IF_ERROR(generator_->ptx.status());
       return CompileForGpu(sink, options_, [&](const program::Program& program, std::string*) {
-        return (*generator_->nvptx)->Render(program, kSymbol);
+        return (*generator_->ptx)->Render(program, kSymbol);
       });
     case TargetKind::kAmd:
       OB_RETURN_IF_ERROR(generator_->amdgpu.status());

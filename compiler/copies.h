@@ -3,7 +3,7 @@
 // The first argument of a kernel's SINK says how many copies of it there are. Copy c reads and
 // writes buffers c * slots .. (c + 1) * slots - 1 of the launch, where slots is one past the
 // largest GLOBAL slot. No copy reads or writes what another one writes. Without an argument there
-// is one. The NVPTX renderer alone has a form for more
+// is one. The PTX renderer alone has a form for more
 // (compiler/render/ptx/parameters.cc).
 //
 // A second argument, 1, allows TF32 (AllowsTf32 in compiler/ir/accessors.h).

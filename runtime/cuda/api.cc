@@ -100,7 +100,7 @@ absl::StatusOr<DriverApi> LoadApiFrom(const std::string& library) {
     return absl::UnimplementedError(absl::StrCat("CUDA: the driver ", library, ", of CUDA ",
                                                  VersionText(api.version),
                                                  ", does not start: ", Describe(api, code)));
-  // Kernels are written for sm_80 and later ones (compiler/render/ptx/nvptx.h).
+  // Kernels are written for sm_80 and later ones (compiler/render/ptx/ptx_renderer.h).
   constexpr int kMajorMin = 8;
   CUdevice first = 0;
   int major = 0, minor = 0;

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::bench {
@@ -78,7 +78,7 @@ absl::StatusOr<Conformance> CompareForms(runtime::Device& device,
 absl::StatusOr<Conformance> CompareProducts(runtime::Device& device,
                                             const std::vector<test::HopperCase>& cases) {
   OB_ASSIGN_OR_RETURN(const auto renderer,
-                      render::MakeNvptxRenderer(CudaTarget("sm_90a", device.properties().threads)));
+                      render::MakePtxRenderer(CudaTarget("sm_90a", device.properties().threads)));
   Conformance conformance;
   for (const test::HopperCase& one : cases) {
     OB_ASSIGN_OR_RETURN(const program::Program program,

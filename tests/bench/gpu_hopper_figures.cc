@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "base/check.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/bench/gpu_machine_code.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/whole_product.h"
@@ -94,15 +94,16 @@ absl::StatusOr<GpuHopperFigures> MeasureGpuHopper() {
   GpuHopperFigures figures;
   const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
   OB_ASSIGN_OR_RETURN(const auto renderer,
-                      render::MakeNvptxRenderer(CudaTarget(kHopperArch, kSms)));
+                      render::MakePtxRenderer(CudaTarget(kHopperArch, kSms)));
   for (const HopperKernel& each : Kernels()) {
     OB_ASSIGN_OR_RETURN(const program::Program program,
                         MakeHopperProduct(each.product, each.tile, each.epilogue));
     OB_ASSIGN_OR_RETURN(const CompiledKernel kernel,
                         renderer->Render(program, "k"));
     if (ptxas.empty()) continue;
-    OB_ASSIGN_OR_RETURN(const int64_t spilled, test::Assemble(ptxas, kernel.object, kHopperArch));
-    figures.spill_bytes = figures.spill_bytes.value_or(0) + spilled;
+    OB_ASSIGN_OR_RETURN(const int64_t stack_bytes,
+                        test::StackBytesOf(ptxas, kernel.object, kHopperArch));
+    figures.spill_bytes = figures.spill_bytes.value_or(0) + stack_bytes;
     OB_ASSIGN_OR_RETURN(const MachineCode code,
                         MachineCodeOf(ptxas, nvdisasm, kernel.object, kHopperArch));
     figures.serialised =

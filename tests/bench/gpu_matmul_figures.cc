@@ -188,7 +188,7 @@ absl::StatusOr<GpuMatmulFigures> MeasureGpuMatmul() {
   figures.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   if (const std::string ptxas = test::FindPtxas(); !ptxas.empty()) {
-    OB_ASSIGN_OR_RETURN(figures.spill_bytes, test::Assemble(ptxas, large.object, kArch));
+    OB_ASSIGN_OR_RETURN(figures.spill_bytes, test::StackBytesOf(ptxas, large.object, kArch));
   }
   OB_ASSIGN_OR_RETURN(figures.instructions_per_hmma, PerHmma(large.object));
   OB_RETURN_IF_ERROR(RunOnMachine(plan->tile, figures));

@@ -251,9 +251,9 @@ void CheckByWarpgroups(const AddedCase& p, const program::HopperTile& tile) {
   ExpectClose(sink, got, want, ToleranceOf(p));
   const std::string ptxas = FindPtxas();
   if (ptxas.empty()) return;
-  const auto spilled = Assemble(ptxas, compiled->object, "sm_90a");
-  ASSERT_TRUE(spilled.ok()) << spilled.status();
-  EXPECT_EQ(*spilled, 0);
+  const auto stack_bytes = StackBytesOf(ptxas, compiled->object, "sm_90a");
+  ASSERT_TRUE(stack_bytes.ok()) << stack_bytes.status();
+  EXPECT_EQ(*stack_bytes, 0);
 }
 
 const Addend kOther = {.k = 96, .a = Lies::kAcross, .b = Lies::kAlong};
@@ -563,9 +563,9 @@ TEST(AddedProducts, OfGpt2_GoByWarpgroups) {
       EXPECT_TRUE(absl::StrContains(compiled->object, "wgmma.mma_async"));
       const std::string ptxas = FindPtxas();
       if (ptxas.empty()) continue;
-      const auto spilled = Assemble(ptxas, compiled->object, "sm_90a");
-      ASSERT_TRUE(spilled.ok()) << spilled.status();
-      EXPECT_EQ(*spilled, 0);
+      const auto stack_bytes = StackBytesOf(ptxas, compiled->object, "sm_90a");
+      ASSERT_TRUE(stack_bytes.ok()) << stack_bytes.status();
+      EXPECT_EQ(*stack_bytes, 0);
     }
 }
 
@@ -585,9 +585,9 @@ TEST(AddedProducts, AreAssembledWithoutSpills) {
                        .dtype = dtype}),
           options);
       ASSERT_TRUE(compiled.ok()) << compiled.status();
-      const auto spilled = Assemble(ptxas, compiled->object, "sm_80");
-      ASSERT_TRUE(spilled.ok()) << spilled.status();
-      EXPECT_EQ(*spilled, 0) << std::string(Name(dtype)) << " " << codegen::MmaAmount(one);
+      const auto stack_bytes = StackBytesOf(ptxas, compiled->object, "sm_80");
+      ASSERT_TRUE(stack_bytes.ok()) << stack_bytes.status();
+      EXPECT_EQ(*stack_bytes, 0) << std::string(Name(dtype)) << " " << codegen::MmaAmount(one);
     }
 }
 

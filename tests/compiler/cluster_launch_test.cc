@@ -17,7 +17,7 @@
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
 #include "compiler/program/interpret.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/compiler/copies_check.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_check.h"
@@ -131,7 +131,7 @@ TEST(ClusterLaunch, UpToVars_ComputesWhatLiesBelowThem) {
       ASSERT_TRUE(absl::StrContains(opts, "CLUSTER")) << opts;
       const auto program = ProgramOf(sink, opts, target);
       ASSERT_TRUE(program.ok()) << program.status();
-      const auto compiled = (*render::MakeNvptxRenderer(target))->Render(*program, "k");
+      const auto compiled = (*render::MakePtxRenderer(target))->Render(*program, "k");
       ASSERT_TRUE(compiled.ok()) << compiled.status();
       const Buffers start = RandomBuffers(sink, 1);
       for (const int64_t rows : {int64_t{0}, int64_t{1}, e.row_count}) {

@@ -19,7 +19,7 @@
 #include "compiler/program/expand.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "compiler/search/neighbours.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/kernel_check.h"
@@ -374,7 +374,7 @@ TEST(ClusterRows, AsInterpretedAfterEachPass) {
       if (HasFatalFailure()) return;
     }
     const auto compiled =
-        (*render::MakeNvptxRenderer(Hopper()))->Render(*program, "k");
+        (*render::MakePtxRenderer(Hopper()))->Render(*program, "k");
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     Buffers got = start;
     const absl::Status ran = RunOnPtxMachine(*compiled, got);
@@ -448,7 +448,7 @@ TEST(ClusterRows, RandomOptsComputeTheSame) {
     ExpectRows(kernel, got, want, ToleranceOf(kernel.dtype), absolute);
     if (HasFatalFailure()) return;
     const auto compiled =
-        (*render::MakeNvptxRenderer(Hopper()))->Render(*program, "k");
+        (*render::MakePtxRenderer(Hopper()))->Render(*program, "k");
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     got = start;
     const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, seed);

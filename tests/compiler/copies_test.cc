@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/ir/encoding.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "compiler/schedule/launches/group.h"
 #include "compiler/schedule/launches/slots.h"
 #include "tests/compiler/copies_check.h"
@@ -89,7 +89,7 @@ TEST(Copies, OfAProduct_EachIsItsOwn) {
 
 // Boxes that the tensor memory accelerator copies: views of each copy's own buffers.
 TEST(Copies, OfAProductByWarpgroups_HaveViewsOfTheirOwn) {
-  const auto renderer = *render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+  const auto renderer = *render::MakePtxRenderer(CudaTarget("sm_90a", 132));
   const HopperCase test = {.product = {.m = 128, .n = 64, .k = 128, .c_dtype = DType::kF32},
                            .tile = {.columns = 64, .stages = 2}};
   auto program = MakeHopperProduct(test.product, test.tile, test.epilogue);

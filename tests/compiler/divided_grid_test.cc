@@ -15,7 +15,7 @@
 #include "compiler/copies.h"
 #include "compiler/program/program.h"
 #include "compiler/render/launch_shape.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/compiler/copies_check.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/kernel_build.h"
@@ -142,7 +142,7 @@ TEST(DividedGrid, OfProductsByWarpgroups_IsTheSum) {
     ASSERT_TRUE(program.ok()) << program.status();
     const int64_t blocks = program->Extent(Grid::kBlock);
     const int64_t columns_max = std::max(blocks / 2, int64_t{1});
-    const auto renderer = *render::MakeNvptxRenderer(CudaTarget("sm_90a", 132), columns_max);
+    const auto renderer = *render::MakePtxRenderer(CudaTarget("sm_90a", 132), columns_max);
     const auto kernel = renderer->Render(*program, "k");
     ASSERT_TRUE(kernel.ok()) << kernel.status();
     ASSERT_EQ(kernel->blocks[0] % program->cluster, 0);
@@ -198,7 +198,7 @@ TEST(DividedGrid, MoreThanRowsHold_IsRefused) {
   const auto out = b.Buffer(DType::kI64, 0, 1);
   const auto block = b.Special(Grid::kBlock, int64_t{1} << 48);
   b.Store(out, b.Int(0), block);
-  const auto renderer = *render::MakeNvptxRenderer(CudaTarget("sm_90", 132));
+  const auto renderer = *render::MakePtxRenderer(CudaTarget("sm_90", 132));
   EXPECT_EQ(renderer->Render(b.Take(1), "k").status().code(),
             absl::StatusCode::kResourceExhausted);
 }

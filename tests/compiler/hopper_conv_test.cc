@@ -18,7 +18,7 @@
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/interpret.h"
 #include "compiler/proof/in_range.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "compiler/starting_opts.h"
 #include "tests/compiler/conv_kernels.h"
 #include "tests/compiler/hopper_edit.h"
@@ -81,7 +81,7 @@ void CheckConv(const ConvTest& test, Of of) {
     ExpectClose(sink, got, want, tolerance);
     if (testing::Test::HasFatalFailure()) return;
   }
-  const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90a", 132)));
+  const auto renderer = ValueOrDie(render::MakePtxRenderer(CudaTarget("sm_90a", 132)));
   const CompiledKernel compiled =
       ValueOrDie(renderer->Render(*program, "k"));
   EXPECT_EQ(compiled.object.find(".local"), std::string::npos);
@@ -204,7 +204,7 @@ TEST(HopperConv, LargeTiles_SpillNothing) {
       ASSERT_TRUE(planned.ok()) << planned.status();
       const program::Program program =
           ValueOrDie(program::ExpandHopper(planned->kernel, planned->plan));
-      const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90a", 132)));
+      const auto renderer = ValueOrDie(render::MakePtxRenderer(CudaTarget("sm_90a", 132)));
       const CompiledKernel compiled =
           ValueOrDie(renderer->Render(program, "k"));
       const Assembled assembled = ValueOrDie(AssembleKernel(ptxas, compiled.object, "sm_90a"));
@@ -307,7 +307,7 @@ TEST(HopperConv, MistakesInPtx_AreFoundInEveryOrder) {
   const UOp* const sink = KernelOf(g, kMoreStepsThanStages, Of::kForward);
   const Planned planned = ValueOrDie(PlanOf(guards, sink, {.columns = 64, .stages = 4}));
   const program::Program program = ValueOrDie(program::ExpandHopper(planned.kernel, planned.plan));
-  const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90a", 132)));
+  const auto renderer = ValueOrDie(render::MakePtxRenderer(CudaTarget("sm_90a", 132)));
   const CompiledKernel right =
       ValueOrDie(renderer->Render(program, "k"));
   struct Planted {

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "base/check.h"
 #include "compiler/compile.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "runtime/device.h"
 #include "runtime/devices.h"
 #include "tests/compiler/hopper_run.h"
@@ -32,7 +32,7 @@ class HopperDevice : public ::testing::Test {
   static CompiledKernel Compiled(const HopperCase& test) {
     const auto program = MakeHopperProduct(test.product, test.tile, test.epilogue);
     OB_CHECK(program.ok());
-    const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+    const auto renderer = render::MakePtxRenderer(CudaTarget("sm_90a", 132));
     auto kernel = (*renderer)->Render(*program, "k");
     OB_CHECK(kernel.ok());
     return *std::move(kernel);

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "compiler/program/hopper/two_tf32.h"
 #include "compiler/program/interpret.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/ptx_run.h"
@@ -81,7 +81,7 @@ double WorstOf(const HopperProduct& p, const Buffers& buffers, double each = 0) 
 }
 
 CompiledKernel KernelOf(const Program& program) {
-  const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+  const auto renderer = render::MakePtxRenderer(CudaTarget("sm_90a", 132));
   return *(*renderer)->Render(program, "k");
 }
 

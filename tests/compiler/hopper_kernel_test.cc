@@ -172,9 +172,9 @@ void CheckKernel(const KernelCase& test) {
   ASSERT_TRUE(ran.ok()) << ran;
   ExpectClose(sink, got, want, tolerance);
   if (const std::string ptxas = FindPtxas(); !ptxas.empty()) {
-    const auto spilled = Assemble(ptxas, compiled->object, "sm_90a");
-    ASSERT_TRUE(spilled.ok()) << spilled.status();
-    EXPECT_EQ(*spilled, 0);
+    const auto stack_bytes = StackBytesOf(ptxas, compiled->object, "sm_90a");
+    ASSERT_TRUE(stack_bytes.ok()) << stack_bytes.status();
+    EXPECT_EQ(*stack_bytes, 0);
   }
 }
 
@@ -369,9 +369,9 @@ TEST(HopperKernel, TilesAsAnOptAsksForThem_RunAsTheWalk) {
     ASSERT_TRUE(ran.ok()) << ran;
     ExpectClose(sink, got, want, asked.test.result == DType::kF32 ? 1e-5 : 8e-3);
     if (const std::string ptxas = FindPtxas(); !ptxas.empty()) {
-      const auto spilled = Assemble(ptxas, compiled->object, "sm_90a");
-      ASSERT_TRUE(spilled.ok()) << spilled.status();
-      EXPECT_EQ(*spilled, 0);
+      const auto stack_bytes = StackBytesOf(ptxas, compiled->object, "sm_90a");
+      ASSERT_TRUE(stack_bytes.ok()) << stack_bytes.status();
+      EXPECT_EQ(*stack_bytes, 0);
     }
   }
 }

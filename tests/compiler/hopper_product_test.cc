@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/whole_product.h"
@@ -37,7 +37,7 @@ TEST(HopperProduct, EveryLayoutTileAndRemainder_IsTheSumInEveryOrder) {
 }
 
 TEST(HopperProduct, OnThePtxMachine_IsTheSumWithoutAReport) {
-  const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+  const auto renderer = render::MakePtxRenderer(CudaTarget("sm_90a", 132));
   ASSERT_TRUE(renderer.ok()) << renderer.status();
   const std::string ptxas = test::FindPtxas();
   for (const HopperCase& test : HopperCases()) {
@@ -52,15 +52,15 @@ TEST(HopperProduct, OnThePtxMachine_IsTheSumWithoutAReport) {
     ASSERT_EQ(test::DifferenceOf(test, buffers), "");
     EXPECT_EQ(kernel->object.find(".local"), std::string::npos);
     if (ptxas.empty()) continue;
-    const auto spilled = test::Assemble(ptxas, kernel->object, "sm_90a");
-    ASSERT_TRUE(spilled.ok()) << spilled.status();
-    EXPECT_EQ(*spilled, 0);
+    const auto stack_bytes = test::StackBytesOf(ptxas, kernel->object, "sm_90a");
+    ASSERT_TRUE(stack_bytes.ok()) << stack_bytes.status();
+    EXPECT_EQ(*stack_bytes, 0);
   }
 }
 
 // Of one product of TF32 instead of three it says so.
 TEST(HopperProduct, TheBoundOfFullDigits_FindsSumsWithoutLowParts) {
-  const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+  const auto renderer = render::MakePtxRenderer(CudaTarget("sm_90a", 132));
   int found = 0;
   for (HopperCase test : HopperCases()) {
     const bool turned = test.product.a_by_columns || !test.product.b_by_columns;
@@ -83,7 +83,7 @@ TEST(HopperProduct, TheBoundOfFullDigits_FindsSumsWithoutLowParts) {
 // zero would lose 7 %; sums of 128 steps, which are added in f32, keep the bound of
 // docs/semantics.md. Of f32 the last 13 bits are cut off.
 TEST(HopperProduct, SumsOfFewDigits_AreWithinTheirBound) {
-  const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+  const auto renderer = render::MakePtxRenderer(CudaTarget("sm_90a", 132));
   const std::pair<DType, double> types[] = {
       {DType::kF8E4M3, 0x1p-5}, {DType::kF8E5M2, 0x1p-5}, {DType::kF32, 0.002}};
   for (const std::pair<DType, double>& each : types) {
@@ -134,7 +134,7 @@ TEST(HopperProduct, MistakesOfAClusterInPtx_AreReported) {
                   .tile = {.stages = 2, .cluster = 2}};
   const auto program = MakeHopperProduct(test.product, test.tile);
   ASSERT_TRUE(program.ok()) << program.status();
-  const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+  const auto renderer = render::MakePtxRenderer(CudaTarget("sm_90a", 132));
   const auto kernel = (*renderer)->Render(*program, "k");
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   ASSERT_TRUE(absl::StrContains(kernel->object, ".reqnctapercluster 2, 1, 1"));

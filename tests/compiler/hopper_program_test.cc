@@ -10,7 +10,7 @@
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
 #include "compiler/proof/program_range.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/ptx_run.h"
@@ -287,7 +287,7 @@ void RunBoth(const Program& program, const Buffers& start,
     ASSERT_TRUE(report.ok()) << report.message;
     check(buffers);
   }
-  const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+  const auto renderer = render::MakePtxRenderer(CudaTarget("sm_90a", 132));
   ASSERT_TRUE(renderer.ok()) << renderer.status();
   const auto kernel = (*renderer)->Render(program, "k");
   ASSERT_TRUE(kernel.ok()) << kernel.status();
@@ -453,7 +453,7 @@ TEST(HopperProgram, AProductOfHalvesInRegisters_IsThatOfTheirNumbers) {
         ASSERT_TRUE(report.ok()) << report.message;
         expect(got);
       }
-      const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+      const auto renderer = render::MakePtxRenderer(CudaTarget("sm_90a", 132));
       ASSERT_TRUE(renderer.ok());
       const auto kernel = (*renderer)->Render(program, "k");
       ASSERT_TRUE(kernel.ok()) << kernel.status();
@@ -465,7 +465,7 @@ TEST(HopperProgram, AProductOfHalvesInRegisters_IsThatOfTheirNumbers) {
 }
 
 TEST(HopperProgram, OtherTargets_RefuseItByName) {
-  const auto sm90 = render::MakeNvptxRenderer(CudaTarget("sm_90", 132));
+  const auto sm90 = render::MakePtxRenderer(CudaTarget("sm_90", 132));
   const absl::Status status =
       (*sm90)->Render(StoredTile(), "k").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);

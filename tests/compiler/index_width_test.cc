@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "compiler/program/program.h"
 #include "compiler/program/spec.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/gpu/ptx/machine.h"
 
 namespace outboard::test {
@@ -93,7 +93,7 @@ CompiledKernel Rendered(const Case& c) {
   b.Store(out, thread, b.Load(in, c.index(b, var, thread)));
   const program::Program program = b.Take(2);
   EXPECT_EQ(program::CheckProgram(program, "none", program::Phase::kFinal), absl::OkStatus());
-  const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90", 132)));
+  const auto renderer = ValueOrDie(render::MakePtxRenderer(CudaTarget("sm_90", 132)));
   return ValueOrDie(renderer->Render(program, "k"));
 }
 

@@ -19,7 +19,7 @@
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
 #include "compiler/program/interpret.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/ptx_run.h"
@@ -258,7 +258,7 @@ void ExpectComputes(const RowKernel& kernel, const std::string& opts, const Targ
     ExpectRows(kernel, got, want, ToleranceOf(kernel.dtype), absolute);
     if (testing::Test::HasFatalFailure()) return;
   }
-  const auto compiled = (*render::MakeNvptxRenderer(target))->Render(*program, "k");
+  const auto compiled = (*render::MakePtxRenderer(target))->Render(*program, "k");
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   Buffers got = start;
   const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, seed);

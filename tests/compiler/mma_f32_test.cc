@@ -379,9 +379,9 @@ TEST(MmaSmall, AreAssembled_AndRefusedWhereThereAreNone) {
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     EXPECT_TRUE(UsesMatrixUnits(compiled->object));
     if (ptxas.empty()) continue;
-    const auto spilled = Assemble(ptxas, compiled->object, arch);
-    ASSERT_TRUE(spilled.ok()) << spilled.status();
-    EXPECT_EQ(*spilled, 0) << arch;
+    const auto stack_bytes = StackBytesOf(ptxas, compiled->object, arch);
+    ASSERT_TRUE(stack_bytes.ok()) << stack_bytes.status();
+    EXPECT_EQ(*stack_bytes, 0) << arch;
   }
   if (ptxas.empty()) GTEST_SKIP() << "no ptxas in PATH or OUTBOARD_PTXAS: not assembled";
 }
@@ -437,9 +437,9 @@ TEST(MmaF32, IsAssembledWithoutSpills) {
               CompileKernel(KernelOf(g, p), {.target = CudaTarget(arch, kMultiprocessors)});
           ASSERT_TRUE(compiled.ok()) << compiled.status();
           EXPECT_TRUE(UsesMatrixUnits(compiled->object));
-          const auto spilled = Assemble(ptxas, compiled->object, arch);
-          ASSERT_TRUE(spilled.ok()) << spilled.status();
-          EXPECT_EQ(*spilled, 0) << arch << " side " << side << " turned " << turned << " tf32 "
+          const auto stack_bytes = StackBytesOf(ptxas, compiled->object, arch);
+          ASSERT_TRUE(stack_bytes.ok()) << stack_bytes.status();
+          EXPECT_EQ(*stack_bytes, 0) << arch << " side " << side << " turned " << turned << " tf32 "
                                  << tf32;
         }
 }

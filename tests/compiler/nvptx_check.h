@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/program.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "compiler/target.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/ptx_run.h"
@@ -25,7 +25,7 @@ inline constexpr int kMultiprocessors = 132;
 inline absl::StatusOr<CompiledKernel> Rendered(const program::Program& program,
                                                const std::string& arch = "sm_90") {
   OB_ASSIGN_OR_RETURN(const auto renderer,
-                      render::MakeNvptxRenderer(CudaTarget(arch, kMultiprocessors)));
+                      render::MakePtxRenderer(CudaTarget(arch, kMultiprocessors)));
   return renderer->Render(program, "k");
 }
 
@@ -62,9 +62,9 @@ inline void ExpectRunsAsInterpreted(const program::Program& program, const Buffe
     ASSERT_TRUE(ran.ok()) << ran << "\n" << compiled->object;
     EXPECT_EQ(got, want) << ToString(program) << compiled->object;
     if (ptxas.empty()) continue;
-    const auto spilled = Assemble(ptxas, compiled->object, arch);
-    ASSERT_TRUE(spilled.ok()) << spilled.status();
-    EXPECT_EQ(*spilled, 0) << arch;
+    const auto stack_bytes = StackBytesOf(ptxas, compiled->object, arch);
+    ASSERT_TRUE(stack_bytes.ok()) << stack_bytes.status();
+    EXPECT_EQ(*stack_bytes, 0) << arch;
   }
 }
 

@@ -40,7 +40,7 @@ absl::StatusOr<int64_t> AssembleOnce(const std::string& ptxas, const CompiledKer
   const std::string text = absl::StrReplaceAll(kernel.object, {{kernel.symbol, "kernel"}});
   const auto found = known->find(text);
   if (found != known->end()) return found->second;
-  return known->emplace(text, Assemble(ptxas, kernel.object, arch)).first->second;
+  return known->emplace(text, StackBytesOf(ptxas, kernel.object, arch)).first->second;
 }
 
 TEST_P(NvptxPrograms, EveryKernel_IsPtxThatIsAssembled) {

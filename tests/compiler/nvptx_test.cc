@@ -1,7 +1,7 @@
 // Programs as PTX: run on the PTX machine against a walk of their kernel, and assembled by NVIDIA's
 // assembler where there is one. codegen_test's kernels run there too (OUTBOARD_CHECK_PTX).
 // OUTBOARD_KERNELS=n: so many random kernels; OUTBOARD_SEED=n: kernel n alone.
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 
 #include <gtest/gtest.h>
 
@@ -133,9 +133,9 @@ TEST(Nvptx, EveryOperationForEveryGpu_IsAssembledWithoutSpills) {
       const auto compiled =
           CompileKernel(kernel.sink, {.target = CudaTarget(arch, kMultiprocessors)});
       ASSERT_TRUE(compiled.ok()) << compiled.status();
-      const auto spilled = Assemble(ptxas, compiled->object, arch);
-      ASSERT_TRUE(spilled.ok()) << kernel.name << " " << arch << ": " << spilled.status();
-      EXPECT_EQ(*spilled, 0) << kernel.name << " " << arch;
+      const auto stack_bytes = StackBytesOf(ptxas, compiled->object, arch);
+      ASSERT_TRUE(stack_bytes.ok()) << kernel.name << " " << arch << ": " << stack_bytes.status();
+      EXPECT_EQ(*stack_bytes, 0) << kernel.name << " " << arch;
       ++count;
     }
   std::printf("%d kernels assembled\n", count);

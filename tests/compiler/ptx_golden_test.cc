@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/whole_product.h"
 
@@ -53,7 +53,7 @@ std::string PtxOf(const Golden& golden) {
                                           .a_by_columns = golden.a_by_columns,
                                           .b_by_columns = golden.b_by_columns};
   const auto program = ValueOrDie(MakeHopperProduct(product, {.columns = 64, .stages = 2}));
-  const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget(kArch, 132)));
+  const auto renderer = ValueOrDie(render::MakePtxRenderer(CudaTarget(kArch, 132)));
   return ValueOrDie(renderer->Render(program, "product")).object;
 }
 

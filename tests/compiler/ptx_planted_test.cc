@@ -23,7 +23,7 @@
 #include "base/check.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/program.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/mma_check.h"
 #include "tests/compiler/ptx_run.h"
@@ -291,7 +291,7 @@ Subject OfProgram(std::string name, const Program& program, Buffers start,
   const program::RunReport report = program::Interpret(program, want, vars);
   EXPECT_TRUE(report.ok()) << report.message;
   const auto renderer =
-      ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90", kMultiprocessors)));
+      ValueOrDie(render::MakePtxRenderer(CudaTarget("sm_90", kMultiprocessors)));
   Subject subject{.name = std::move(name),
                   .kernel = ValueOrDie(renderer->Render(program, "k")),
                   .start = std::move(start),
@@ -402,7 +402,7 @@ TEST_F(PtxPlanted, AddressesOfAProduct) {
 // such.
 TEST_F(PtxPlanted, SwizzledPlaces) {
   const auto renderer =
-      ValueOrDie(render::MakeNvptxRenderer(CudaTarget("sm_90a", kMultiprocessors)));
+      ValueOrDie(render::MakePtxRenderer(CudaTarget("sm_90a", kMultiprocessors)));
   int subjects = 0;
   for (const HopperCase& test : HopperCases()) {
     if (test.name != "one step" && test.name != "batches of f16" &&

@@ -144,8 +144,8 @@ absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::st
   return out;
 }
 
-absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& ptx,
-                                 const std::string& arch) {
+absl::StatusOr<int64_t> StackBytesOf(const std::string& ptxas, const std::string& ptx,
+                                     const std::string& arch) {
   OB_ASSIGN_OR_RETURN(const Assembled assembled, AssembleKernel(ptxas, ptx, arch));
   return assembled.stack_bytes;
 }

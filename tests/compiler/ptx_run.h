@@ -50,8 +50,9 @@ struct Assembled {
 // Errors: INTERNAL with the assembler's words.
 absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,
                                          const std::string& arch);
-// The same, of which only stack_bytes is returned.
-absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& ptx,
-                                 const std::string& arch);
+// The same, of which only stack_bytes is returned: what is spilled, and what lies in a thread's own
+// memory. (A thing may be stored and loaded several times: Assembled::spill_bytes counts that.)
+absl::StatusOr<int64_t> StackBytesOf(const std::string& ptxas, const std::string& ptx,
+                                     const std::string& arch);
 
 }  // namespace outboard::test

@@ -166,9 +166,9 @@ TEST(RowSums, TilesThatWouldSpill_AreRefused) {
           }
           ASSERT_TRUE(compiled.ok()) << compiled.status();
           if (ptxas.empty()) continue;
-          const auto spilled = Assemble(ptxas, compiled->object, arch);
-          ASSERT_TRUE(spilled.ok()) << spilled.status();
-          EXPECT_EQ(*spilled, 0) << arch << " " << codegen::MmaAmount(one) << " rows " << m;
+          const auto stack_bytes = StackBytesOf(ptxas, compiled->object, arch);
+          ASSERT_TRUE(stack_bytes.ok()) << stack_bytes.status();
+          EXPECT_EQ(*stack_bytes, 0) << arch << " " << codegen::MmaAmount(one) << " rows " << m;
         }
       }
   EXPECT_EQ(refused, 12);  // of f32 both of 128 columns, of bf16 the one of eight warps
@@ -246,9 +246,9 @@ void CheckByWarpgroups(const SumCase& test, const program::HopperTile& tile) {
   ExpectClose(sink, got, want, ToleranceOf(test));
   const std::string ptxas = FindPtxas();
   if (ptxas.empty()) return;
-  const auto spilled = Assemble(ptxas, compiled->object, "sm_90a");
-  ASSERT_TRUE(spilled.ok()) << spilled.status();
-  EXPECT_EQ(*spilled, 0);
+  const auto stack_bytes = StackBytesOf(ptxas, compiled->object, "sm_90a");
+  ASSERT_TRUE(stack_bytes.ok()) << stack_bytes.status();
+  EXPECT_EQ(*stack_bytes, 0);
 }
 
 TEST(RowSums, BesideWarpgroups_AreTheWalk) {

@@ -19,7 +19,7 @@
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
 #include "compiler/proof/in_range.h"
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 #include "compiler/search/neighbours.h"
 #include "tests/bench/gpu_sector_figures.h"
 #include "tests/compiler/kernel_build.h"
@@ -81,7 +81,7 @@ void ExpectRuns(const UOp* sink, const std::vector<Opt>& opts, const Target& tar
       FAIL() << "after " << pass.pass << "\n"
              << PlanToString(planned->kernel, planned->plan) << ToString(pass.program);
   }
-  const auto renderer = *render::MakeNvptxRenderer(target);
+  const auto renderer = *render::MakePtxRenderer(target);
   const auto compiled = renderer->Render(*program, "k");
   ASSERT_TRUE(compiled.ok()) << compiled.status() << ToString(*program);
   EXPECT_FALSE(absl::StrContains(compiled->object, ".local")) << compiled->object;
@@ -383,7 +383,7 @@ TEST(ThreadPlan, Shuffle_GivesEachThreadItsPartnersValue) {
         Buffers got = start;
         ASSERT_TRUE(program::Interpret(program, got, {}).ok());
         EXPECT_EQ(got[0], want) << Name(dtype);
-        const auto renderer = *render::MakeNvptxRenderer(CudaTarget("sm_80", kMultiprocessors));
+        const auto renderer = *render::MakePtxRenderer(CudaTarget("sm_80", kMultiprocessors));
         const auto compiled = renderer->Render(program, "k");
         ASSERT_TRUE(compiled.ok()) << compiled.status();
         got = start;

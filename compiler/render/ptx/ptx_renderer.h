@@ -18,9 +18,9 @@
 namespace outboard::render {
 
 // The renderer for one kind of GPU. Threads: any number at a time.
-class NvptxRenderer {
+class PtxRenderer {
  public:
-  virtual ~NvptxRenderer() = default;
+  virtual ~PtxRenderer() = default;
 
   // Returns a kernel of Form::kPtx, as compiled_kernel.h specifies, without its estimates.
   // Errors: UNIMPLEMENTED       an operation without code for its type; fp64 where the target has
@@ -35,7 +35,7 @@ class NvptxRenderer {
 // `columns_max`: blocks along a grid's first axis; tests divide grids of fewer.
 // Errors: INVALID_ARGUMENT  a target of another kind, or whose `arch` is none of sm_80, sm_89,
 //                           sm_90 and sm_90a
-absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(
+absl::StatusOr<std::unique_ptr<PtxRenderer>> MakePtxRenderer(
     Target target, int64_t columns_max = kGridColumnsMax);
 
 }  // namespace outboard::render

@@ -1,4 +1,4 @@
-#include "compiler/render/ptx/nvptx.h"
+#include "compiler/render/ptx/ptx_renderer.h"
 
 #include <algorithm>
 #include <utility>
@@ -33,7 +33,7 @@ bool HasSmallProducts(const program::Program& program) {
   });
 }
 
-class Renderer : public NvptxRenderer {
+class Renderer : public PtxRenderer {
  public:
   Renderer(Target target, int64_t columns_max, const char* ptx)
       : target_(std::move(target)), columns_max_(columns_max), ptx_(ptx) {}
@@ -77,7 +77,7 @@ class Renderer : public NvptxRenderer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target,
+absl::StatusOr<std::unique_ptr<PtxRenderer>> MakePtxRenderer(Target target,
                                                                  int64_t columns_max) {
   if (target.kind != TargetKind::kCuda)
     return absl::InvalidArgumentError("a target of another kind than CUDA");
