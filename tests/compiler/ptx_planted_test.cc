@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <set>
 #include <string>
@@ -233,6 +232,7 @@ struct Subject {
 std::string WhatWasFound(const Subject& subject, const CompiledKernel& kernel) {
   Buffers got = subject.start;
   const absl::Status ran = RunOnPtxMachine(kernel, got, subject.vars);
+  EXPECT_FALSE(absl::IsInvalidArgument(ran)) << "no text of PTX: " << ran;
   if (!ran.ok()) return "reported";
   return subject.is_right(got) ? "" : "differs";
 }
@@ -256,7 +256,6 @@ void PtxPlanted::ExpectAllAreFound(const Subject& subject, const std::vector<Pla
                                    size_t of_a_kind) {
   SCOPED_TRACE(subject.name);
   ASSERT_EQ(WhatWasFound(subject, subject.kernel), "") << subject.kernel.object;
-  if (std::getenv("DUMP") != nullptr) std::printf("%s\n", subject.kernel.object.c_str());
   const Lines lines = absl::StrSplit(subject.kernel.object, '\n');
   size_t planted = 0, reported = 0;
   std::set<std::string> kinds;

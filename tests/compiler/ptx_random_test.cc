@@ -62,6 +62,11 @@ void ForSeeds(int count, const std::function<void(uint32_t seed)>& check) {
   }
 }
 
+// Neither variable is set: then so and so many programs are of each kind.
+bool RunsAllSeeds() {
+  return std::getenv("OUTBOARD_SEED") == nullptr && std::getenv("OUTBOARD_KERNELS") == nullptr;
+}
+
 // Each element its own number, as far as the type can tell.
 std::string Numbered(DType dtype, int64_t count) {
   const int width = ByteWidth(dtype);
@@ -294,6 +299,10 @@ TEST(PtxRandom, Indices_AreAsInterpreted) {
   });
   std::printf("%d programs, %d of them with a far part, %d of memory of the block\n", checked, far,
               shared);
+  if (!RunsAllSeeds()) return;
+  EXPECT_GT(checked, 250);
+  EXPECT_GT(far, 100);
+  EXPECT_GT(shared, 50);
 }
 
 // ---- places in swizzled memory
@@ -395,6 +404,7 @@ TEST(PtxRandom, SwizzledPlaces_AreAsInterpreted) {
     ++checked;
   });
   std::printf("%d programs\n", checked);
+  if (RunsAllSeeds()) EXPECT_GT(checked, 150);
 }
 
 // ---- accesses that become one
@@ -433,7 +443,9 @@ TEST(PtxRandom, JoinedAccesses_AreAsInterpreted) {
     std::vector<size_t> open_values;
     for (int64_t k = 0; k < count; ++k) {
       const bool behind_other = random.OneOf(6);
-      at = random.OneOf(4) ? random.Below(12) : (at + 1) % 12;
+      at = random.OneOf(4)   ? random.Below(12)
+           : random.OneOf(3) ? (at + 11) % 12
+                             : (at + 1) % 12;
       const ValueId index = b.Plus(behind_other ? other : root, b.Int(at));
       const ValueId where = shared ? memory : random.OneOf(2) ? global : other_name;
       const int64_t masked = random.Below(4);
@@ -485,6 +497,7 @@ TEST(PtxRandom, JoinedAccesses_AreAsInterpreted) {
     joined += absl::StrContains(text, ".v2.") || absl::StrContains(text, ".v4.");
   });
   std::printf("%d programs with joined accesses\n", joined);
+  if (RunsAllSeeds()) EXPECT_GT(joined, 300);
 }
 
 }  // namespace

@@ -37,11 +37,11 @@ TEST(HeldSessions, OneThatHasEnded_IsNotRegistered_AndHasItsDeviceUntilItIsReape
   EXPECT_EQ(Registered(sessions), (Ids{"b"}));
   EXPECT_EQ(sessions.running_count(), 1u);
   EXPECT_EQ(sessions.count(), 2u);
-  EXPECT_TRUE(sessions.UseDevice(1));
+  EXPECT_TRUE(sessions.AnyUses(1));
   sessions.Reap();
   EXPECT_EQ(sessions.count(), 1u);
-  EXPECT_FALSE(sessions.UseDevice(1));
-  EXPECT_TRUE(sessions.UseDevice(2));
+  EXPECT_FALSE(sessions.AnyUses(1));
+  EXPECT_TRUE(sessions.AnyUses(2));
 }
 
 // Executors may end between their start and the moment at which their session is added.

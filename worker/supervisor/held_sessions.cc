@@ -31,7 +31,7 @@ size_t HeldSessions::running_count() const {
       sessions_, [&](const auto& session) { return !HasEnded(session.first); }));
 }
 
-bool HeldSessions::UseDevice(uint32_t device) const {
+bool HeldSessions::AnyUses(uint32_t device) const {
   std::lock_guard lock(mutex_);
   return std::ranges::any_of(sessions_, [&](const auto& session) {
     return std::ranges::count(session.second->assign().devices(), device) > 0;

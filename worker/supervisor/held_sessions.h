@@ -32,7 +32,7 @@ class HeldSessions {
   bool Has(const std::string& id) const;
   size_t count() const;  // with those that have ended
   size_t running_count() const;
-  bool UseDevice(uint32_t device) const;  // whether one of them does
+  bool AnyUses(uint32_t device) const;  // whether one of them does
 
   void Describe(proto::Register& entry) const;  // those that have not ended
   void Describe(proto::Heartbeat& heartbeat) const;  // with those that have

@@ -368,7 +368,7 @@ class Supervisor::Impl {
   }
 
   bool IsTaken(uint32_t device) const {  // by a session, or one that begins
-    return sessions_.UseDevice(device) ||
+    return sessions_.AnyUses(device) ||
            (assigning_ != nullptr && std::ranges::count(assigning_->devices(), device) > 0);
   }
   // nullopt: none, of GPUs.
@@ -469,7 +469,7 @@ class Supervisor::Impl {
       return absl::UnavailableError(absl::StrCat("this worker has no GPU ", device));
     if (devices_.IsOut(device))
       return absl::UnavailableError(absl::StrCat("GPU ", device, " is out of service"));
-    if (sessions_.UseDevice(device))
+    if (sessions_.AnyUses(device))
       return absl::UnavailableError(absl::StrCat("GPU ", device, " is another session's still"));
     if (spare_.running() && spare_.device() == device) return absl::OkStatus();
     if (!stopping_) StartSpareOn(device);

@@ -213,7 +213,7 @@ std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& ta
     tile.warp_threads = ThreadsOf(MatrixUnitOf(target).value_or(MatrixUnit::kMma));
     tile.steps = tile.steps * kCandidateBytes / ByteWidth(product.dtype);
     // A warp then reads whole blocks of packed numbers, and a scale once for each.
-    if (product.block_steps > tile.steps &&
+    if (product.block_steps % (2 * tile.steps) == 0 && product.steps >= 2 * tile.steps &&
         2 * (tile.rows + tile.columns) * tile.steps <= kComputedOfThread * tile.threads())
       tile.steps *= 2;
     const int64_t blocks = product.batches * DivideUp(product.rows.count, tile.rows) *

@@ -43,7 +43,8 @@ const UOp* MaximumOf(const UOp* term, const LoopNest& kernel, int range,
                      const absl::flat_hash_map<const UOp*, const UOp*>& exponentials,
                      bool rounded) {
   const UOp* max = nullptr;
-  std::vector<const UOp*> stack = {term}, others;
+  std::vector<const UOp*> stack = {term};
+  absl::flat_hash_set<const UOp*> others;
   for (int factors = 0; !stack.empty(); ++factors) {
     if (factors == kFactorsMax) return nullptr;
     const UOp* const factor = stack.back();
@@ -55,9 +56,9 @@ const UOp* MaximumOf(const UOp* term, const LoopNest& kernel, int range,
       stack.insert(stack.end(), factor->src.begin(), factor->src.end());
     } else if (factor->op == Op::kFDiv) {
       stack.push_back(factor->src[0]);
-      others.push_back(factor->src[1]);
+      others.insert(factor->src[1]);
     } else {
-      others.push_back(factor);
+      others.insert(factor);
     }
   }
   for (const UOp* other : others)
@@ -89,8 +90,13 @@ absl::flat_hash_map<const UOp*, const UOp*> ExponentialsOf(const LoopNest& kerne
 
 const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range, bool rounded) {
   absl::flat_hash_map<const UOp*, const UOp*> by;
+  absl::flat_hash_map<const UOp*, bool> asked;  // a factor may be there often
   const auto comes_out = [&](const UOp* factor) {
-    return !(kernel.DepsOf(factor) >> range & 1) && !ReductionsIn(factor, kernel, range).empty();
+    const auto [known, is_new] = asked.try_emplace(factor, false);
+    if (is_new)
+      known->second = !(kernel.DepsOf(factor) >> range & 1) &&
+                      !ReductionsIn(factor, kernel, range).empty();
+    return known->second;
   };
   const auto exponentials = ExponentialsOf(kernel, range);
   for (const UOp* node : kernel.nodes) {

@@ -77,10 +77,10 @@ class Finder {
     std::vector<const UOp*> roots;
     for (const UOp* node : reductions_) roots.push_back(node->src[0]);
     std::vector<Hides> found;
+    absl::flat_hash_set<std::pair<const UOp*, bool>> seen;
     for (const UOp* node : PostOrder(roots)) {
       if (node->op != Op::kWhere || !IsFloat(node->dtype)) continue;
       std::vector<Hides> stack = {{node->src[0], true}, {node->src[0], false}};
-      absl::flat_hash_set<std::pair<const UOp*, bool>> seen;
       while (!stack.empty() && found.size() < kConditionsMax) {
         const auto [condition, value] = stack.back();
         stack.pop_back();

@@ -154,7 +154,8 @@ class Joiner {
   // Both are loaded where the run's load is: the index is known there.
   bool ComesBefore(const Run& run, const Place& place, ValueId n) const {
     return run.turned && run.place.memory == place.memory && run.place.root == place.root &&
-           place.first + 1 == run.place.first && at(n).src[1] < run.members[0] &&
+           place.first + 1 == run.place.first &&
+           std::max(at(n).src[0], at(n).src[1]) < run.members[0] &&
            std::ranges::none_of(run.stored, [&](const Place& s) { return s.Meets(place); });
   }
 
