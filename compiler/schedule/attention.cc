@@ -144,12 +144,10 @@ class Finder {
       const Family& family = FamilyOf(found->second);
       if (!family.has_max || family.ends == 0 || family.kept || (by_cost_ && !IsCheaper(family)))
         continue;
-      const auto [attention, fresh] =
-          attention_of.emplace(Root(found->second), static_cast<int>(scores.operands.size()));
-      if (fresh) scores.operands.emplace_back();
-      scores.attention_of[node] = attention->second;
+      scores.attention_of[node] =
+          attention_of.emplace(Root(found->second), static_cast<int>(attention_of.size()))
+              .first->second;
     }
-    AddOperands(order, scores);
     if (few_rows_) AddJoins(order, scores);
     return scores;
   }
@@ -181,23 +179,6 @@ class Finder {
         continue;
       joins.insert(node);
       scores.joins.insert(node);
-    }
-  }
-
-  // What scores are computed from that has as many elements: masks, the terms of the products.
-  static void AddOperands(const std::vector<const UOp*>& order, Scores& scores) {
-    std::vector<std::pair<const UOp*, int>> open;  // with the attention
-    for (const UOp* node : order)
-      if (const auto found = scores.attention_of.find(node); found != scores.attention_of.end())
-        open.emplace_back(node, found->second);
-    while (!open.empty()) {
-      const auto [node, attention] = open.back();
-      open.pop_back();
-      for (const UOp* s : node->src)
-        if ((IsMovement(s->op) || IsAlu(s->op) || s->op == Op::kCast) &&
-            Elements(s) >= Elements(node) && !scores.attention_of.contains(s) &&
-            scores.operands[static_cast<size_t>(attention)].insert(s).second)
-          open.emplace_back(s, attention);
     }
   }
 
@@ -302,9 +283,17 @@ class Finder {
 
 absl::flat_hash_set<const UOp*> Scores::All() const {
   absl::flat_hash_set<const UOp*> all = joins;
-  for (const auto& [node, attention] : attention_of) all.insert(node);
-  for (const absl::flat_hash_set<const UOp*>& beside : operands)
-    all.insert(beside.begin(), beside.end());
+  std::vector<const UOp*> open;
+  for (const auto& [node, attention] : attention_of)
+    if (all.insert(node).second) open.push_back(node);
+  while (!open.empty()) {
+    const UOp* const node = open.back();
+    open.pop_back();
+    for (const UOp* s : node->src)
+      if ((IsMovement(s->op) || IsAlu(s->op) || s->op == Op::kCast) &&
+          Elements(s) >= Elements(node) && !kept.contains(s) && all.insert(s).second)
+        open.push_back(s);
+  }
   return all;
 }
 
@@ -315,9 +304,11 @@ absl::flat_hash_set<int> Scores::Attentions() const {
 }
 
 void Scores::Keep(const absl::flat_hash_set<int>& attentions) {
-  absl::erase_if(attention_of,
-                 [&](const auto& entry) { return attentions.contains(entry.second); });
-  for (const int attention : attentions) operands[static_cast<size_t>(attention)].clear();
+  absl::erase_if(attention_of, [&](const auto& entry) {
+    if (!attentions.contains(entry.second)) return false;
+    kept.insert(entry.first);
+    return true;
+  });
 }
 
 Scores FindScores(const UOp* sink, ScorePolicy policy, const Target& target, bool few_rows) {

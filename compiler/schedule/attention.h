@@ -29,11 +29,11 @@ enum class ScorePolicy { kKeep, kRecompute, kByCost };
 struct Scores {
   // Scores, and what is computed from them element by element: the number of their attention.
   absl::flat_hash_map<const UOp*, int> attention_of;
-  // By attention: what has as many elements and scores are computed from, such as masks. Several
-  // attentions may share it.
-  std::vector<absl::flat_hash_set<const UOp*>> operands;
+  absl::flat_hash_set<const UOp*> kept;   // scores that are materialised after all
   absl::flat_hash_set<const UOp*> joins;  // what joins parts of keys
 
+  // With what has as many elements and scores are computed from, such as masks and the terms of the
+  // products.
   absl::flat_hash_set<const UOp*> All() const;
   absl::flat_hash_set<int> Attentions() const;
   // Leaves out these attentions, which keep their scores.

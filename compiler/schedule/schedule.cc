@@ -445,13 +445,14 @@ class Maker {
       else
         attention_of_sum[divided.sum] = attention->second;
     }
-    // Each time an attention keeps its scores, at least.
+    // Each time an attention keeps its scores, at least; all of them where that takes too long.
     while (undivided.size() == before) {
       absl::flat_hash_set<int> refused;
       OB_ASSIGN_OR_RETURN(
           std::optional<Schedule> schedule,
           ScheduleWithout(graph_, prepared.cut, request_, scores, score_kernels_, refused));
       if (schedule) return schedule;
+      if (++rounds_ >= kRoundsMax) refused = scores.Attentions();
       for (const auto& [sum, attention] : attention_of_sum)
         if (refused.contains(attention)) undivided.insert(sum);
       scores.Keep(refused);
@@ -478,6 +479,10 @@ class Maker {
   const Request& request_;
   ScoreKernels score_kernels_;
   PartsOfSum parts_of_sum_;
+  // Schedules that were not taken. What one attention keeps may change what another one reads, but
+  // hardly ever in a long chain.
+  static constexpr int kRoundsMax = 8;
+  int rounds_ = 0;
 };
 
 }  // namespace

@@ -438,6 +438,7 @@ TEST_P(GradientsWithVars, KeepNoScores) {
   std::printf("%zu launches, %lld with scores, %lld bytes stored\n", gpu.compiled().size(),
               static_cast<long long>(gpu.KernelsWithScores()),
               static_cast<long long>(gpu.StoredBytes()));
+  EXPECT_GT(gpu.KernelsWithScores(), 0);
   EXPECT_FALSE(Stores(gpu, 2 * 72 * 160) || Stores(gpu, 2 * 160 * 160) ||
                Stores(gpu, 3 * 2 * 72 * 160))
       << gpu.ToString();

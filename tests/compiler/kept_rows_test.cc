@@ -143,6 +143,26 @@ TEST(KeptRows, AreChosenUpToTheMemoryOfABlock) {
   }
 }
 
+// Vectors of one number reach the largest tile of a thread before they fill the memory.
+TEST(KeptRows, WhatIsChosenForOddRowsOfAllLengths_IsLegal) {
+  for (const char* const arch : {"sm_80", "sm_89", "sm_90"})
+    for (const RowFunction function : {RowFunction::kSoftmax, RowFunction::kLayerNorm})
+      for (const DType dtype : {DType::kF32, DType::kBF16})
+        for (const int64_t columns : {30'001, 65'521, 65'531, 70'001, 73'721, 114'671, 524'281,
+                                      720'897, 1'048'577, 1'179'633}) {
+          SCOPED_TRACE(absl::StrCat(arch, " ", std::string(Name(dtype)), " ", columns,
+                                    function == RowFunction::kSoftmax ? " softmax" : " norm"));
+          const Target target = CudaTarget(arch, 132);
+          Graph g;
+          const auto nest = codegen::AnalyzeKernel(MakeRowKernel(g, {function, dtype, 64, columns}));
+          ASSERT_TRUE(nest.ok()) << nest.status();
+          const std::vector<codegen::Opt> opts = codegen::HeuristicOpts(*nest, target);
+          EXPECT_FALSE(opts.empty());
+          const auto planned = codegen::ApplyOpts(*nest, opts, target);
+          EXPECT_TRUE(planned.ok()) << planned.status() << " " << codegen::OptsToString(opts);
+        }
+}
+
 TEST(KeptRows, FitTheRegistersOfTheirThreads) {
   const std::string ptxas = FindPtxas();
   if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";

@@ -425,6 +425,8 @@ absl::Status ThreadPlanner::CheckSize() const {
       for (const UOp* node : kernel_.groups[g].nodes)
         join = std::max(join, joining.elements() * std::max(4, ByteWidth(node->dtype)));
   }
+  for (const KeptRow& row : KeptRowsOf(kernel_, plan_))
+    if (row.in_memory > 0) held += row.in_registers * row.lanes;
   if (held > kThreadElementsMax)
     return over("running values of a thread,", held, kThreadElementsMax);
   if (join > kJoinBytesMax) return over("bytes to join a reduction,", join, kJoinBytesMax);

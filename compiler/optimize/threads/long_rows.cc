@@ -15,6 +15,7 @@ std::vector<int64_t> SlotsReadAgain(const LoopNest& kernel, const std::vector<Bo
   for (const Access& row : bodies[static_cast<size_t>(main)].accesses) {
     if (row.store || (row.deps >> along & 1) == 0) continue;
     const int64_t slot = GlobalOfAccess(row.index).slot();
+    if (slots.contains(slot)) continue;
     const auto has_row = [&](const Access& access) {
       if (access.store || GlobalOfAccess(access.index).slot() != slot) return false;
       for (int r = 0; r < static_cast<int>(kernel.ranges.size()); ++r)

@@ -17,6 +17,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/access_profile.h"
 #include "compiler/optimize/apply.h"
+#include "compiler/optimize/limits.h"
 #include "compiler/optimize/loop_cost.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/apply_threads.h"
@@ -374,7 +375,8 @@ class ThreadChooser {
       if (blocks == 1 || (blocks <= cluster_max && !RowSlots().empty() && Cluster(blocks))) {
         count = more;
       } else if (blocks > cluster_max && long_rows_.are_kept &&
-                 MayKeep(steps, lanes, most, full) && (cluster_max == 1 || Cluster(cluster_max))) {
+                 ChooseKept(steps, lanes, most, full) &&
+                 (cluster_max == 1 || Cluster(cluster_max))) {
         count = most * cluster_max;
       }
     }
@@ -427,13 +429,12 @@ class ThreadChooser {
     return two ? std::min(most, kOfTwoRows) : most;
   }
   std::vector<int64_t> RowSlots() { return SlotsReadAgain(kernel_, cost_.bodies(), main_, along_); }
-  // Whether so many threads have registers and memory for all of the rows that are read again.
-  // All registers are those of `full` threads.
-  bool MayKeep(int64_t steps, int64_t lanes, int64_t of_block, int64_t full) {
+  // False: so many threads, with the registers of `full`, have no room for rows read again.
+  bool ChooseKept(int64_t steps, int64_t lanes, int64_t of_block, int64_t full) {
     int64_t bytes = 0;  // of the values at one place of the row
-    for (const int64_t slot : RowSlots())
-      bytes += ByteWidth(kernel_.slot_dtypes[static_cast<size_t>(slot)]);
+    for (const int64_t slot : RowSlots()) bytes += ByteWidth(kernel_.slot_dtypes[slot]);
     const int64_t vectors = DivideUp(steps, of_block * long_rows_.cluster_max);
+    if (vectors > limits::kTilePointsMax) return false;
     // As few in registers as there is memory for: of 1,024 threads there is one block anyway.
     const int64_t most = kRowValuesMax * full / of_block;
     for (const int64_t values : {most / 2, most * 3 / 4, most}) {

@@ -214,7 +214,7 @@ class Finder {
     return pass;
   }
 
-  // The same for what loads of a value have in common.
+  // The longest run of these: loads with shorter ones are taken apart (alignment is asked for each).
   int64_t RunAlong(const std::vector<const UOp*>& loads, int range) {
     int64_t run = 1;
     for (const UOp* load : loads) run = std::max(run, RunAlong(load, range));
@@ -240,6 +240,9 @@ class Finder {
 
   // The loads that a value is unpacked from; none if it is computed by more than a few operations.
   static std::vector<const UOp*> LoadsOf(const UOp* value) {
+    // Also where it decides a position or a condition: scores are not there yet.
+    for (const UOp* node : PostOrder(value))
+      if (node->op == Op::kReduceLoop) return {};
     std::vector<const UOp*> loads;
     int64_t operations = 0;
     std::vector<const UOp*> open = {value};
@@ -248,7 +251,7 @@ class Finder {
       const UOp* const node = open.back();
       open.pop_back();
       if (!seen.insert(node).second) continue;
-      if (node->op == Op::kReduceLoop || ++operations > kUnpackOperationsMax) return {};
+      if (++operations > kUnpackOperationsMax) return {};
       if (node->op == Op::kLoad)
         loads.push_back(node);
       else if (node->dtype != DType::kI64)  // not what is made of positions

@@ -14,8 +14,14 @@
 
 namespace outboard::schedule {
 
-// By value that is kept: the attentions whose scores its kernel computes (Scores::attention_of).
-using AttentionsOfKernels = std::vector<absl::flat_hash_set<int>>;
+// A value that is kept: the attentions whose scores its kernel computes (Scores::attention_of), and
+// the kept values that it reads, with which it may be fused.
+struct AttentionsOfValue {
+  absl::flat_hash_set<int> attentions;
+  std::vector<const UOp*> reads;
+};
+// In the order of Choice::kept.
+using AttentionsOfKernels = std::vector<AttentionsOfValue>;
 AttentionsOfKernels AttentionsOf(const Choice& choice, const Scores& scores);
 
 // Asks the target once for each kernel. Threads: one.
