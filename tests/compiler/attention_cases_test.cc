@@ -221,6 +221,44 @@ TEST(AttentionCases, APromptWithoutAPlan_LeavesATokenInParts) {
   CheckTwo(kWithPlan, b, {1, 300});
 }
 
+// What reads a result twice is fused with the kernel that makes it, which then stores that alone.
+TEST(AttentionCases, APromptWithoutAPlanUnderAnActivation_LeavesAnotherWithoutScores) {
+  const auto record = [&](Graph& graph, int64_t length) {
+    return Record(graph, [&]() -> std::vector<Tensor> {
+      const SymInt n = Variable("n", 1, 200).bind(length);
+      Case a = kWithPlan, b = kWithout;
+      a.queries = b.queries = 80;
+      a.keys = b.keys = 200;
+      const Tensor with = Attention(a, Input({a.heads, 80, 64}, a.dtype), n),
+                   without = Attention(b, Input({b.heads, 80, 64}, b.dtype), n);
+      return {with, without * without.sigmoid()};
+    });
+  };
+  Graph graph;
+  const GpuSchedule gpu(record(graph, 1).sink, "sm_90a");
+  EXPECT_EQ(gpu.KernelsWithScores(), 1) << gpu.ToString();
+  EXPECT_FALSE(Stores(gpu, kWithPlan.heads * 80 * 200)) << gpu.ToString();
+  for (const int64_t length : {3, 200}) {
+    Graph own;
+    const Recorded bound = record(own, length);
+    gpu.ExpectAsInterpreted(bound.sink, bound.bindings, kTolerance);
+  }
+}
+
+// Values that are hidden by what a score is, not by where it stands: no kernel has that score when
+// it fetches them.
+TEST(AttentionCases, ValuesThatScoresHide_AreAsInterpreted) {
+  Graph graph;
+  const Recorded recorded = Record(graph, [&]() -> std::vector<Tensor> {
+    const Tensor q = Input({4, 1, 64}, DType::kBF16), k = Input({4, 256, 64}, DType::kBF16),
+                 v = Input({4, 256, 64}, DType::kBF16), scores = ScoresOf(q, k);
+    const Tensor values = (scores.cast(DType::kI64) < 1).transpose().where(v, 0.0);
+    return {scores.softmax().cast(DType::kBF16).matmul(values, DType::kF32)};
+  });
+  const GpuSchedule gpu(recorded.sink, "sm_90a");
+  gpu.ExpectAsInterpreted(recorded.sink, {}, kTolerance);
+}
+
 // One after the other, as layers are: what the first makes is the queries of the second.
 TEST(AttentionCases, LayersAreAskedOneByOne) {
   for (const bool first_without : {false, true}) {

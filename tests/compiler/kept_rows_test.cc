@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -154,11 +155,11 @@ TEST(KeptRows, WhatIsChosenForOddRowsOfAllLengths_IsLegal) {
                                     function == RowFunction::kSoftmax ? " softmax" : " norm"));
           const Target target = CudaTarget(arch, 132);
           Graph g;
-          const auto nest = codegen::AnalyzeKernel(MakeRowKernel(g, {function, dtype, 64, columns}));
+          auto nest = codegen::AnalyzeKernel(MakeRowKernel(g, {function, dtype, 64, columns}));
           ASSERT_TRUE(nest.ok()) << nest.status();
           const std::vector<codegen::Opt> opts = codegen::HeuristicOpts(*nest, target);
           EXPECT_FALSE(opts.empty());
-          const auto planned = codegen::ApplyOpts(*nest, opts, target);
+          const auto planned = codegen::ApplyOpts(*std::move(nest), opts, target);
           EXPECT_TRUE(planned.ok()) << planned.status() << " " << codegen::OptsToString(opts);
         }
 }

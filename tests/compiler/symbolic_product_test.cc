@@ -3,6 +3,8 @@
 // in the interpreter of programs and on the PTX machine, which counts the instructions.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 #include "absl/strings/match.h"
 #include "base/check.h"
 #include "compiler/compile.h"
@@ -84,7 +86,8 @@ int DifferencesBelow(const EndCase& p, int64_t end, const std::string& got,
 }
 
 // Runs the program and the PTX with the VAR at 0, 1, values beside the edges of tiles, and the
-// whole; work at 1 must be less than at the whole by `times`.
+// whole. What is done beside that of blocks which all leave must be less at 1 than at the whole, by
+// `times`.
 void CheckEnds(const EndCase& p, const program::Program& program, const CompiledKernel& compiled,
                const UOp* sink, double times) {
   const Buffers start = RandomBuffers(sink, 1);
@@ -108,8 +111,12 @@ void CheckEnds(const EndCase& p, const program::Program& program, const Compiled
       EXPECT_EQ(got[0], start[0]) << "nothing is stored";
     }
   }
-  EXPECT_GT(static_cast<double>(of_all), times * static_cast<double>(of_one));
-  EXPECT_GT(of_one, 2 * of_none);
+  std::printf("%s: warp instructions %llu, at an end of 1 %llu, of blocks that leave %llu\n", p.name,
+              static_cast<unsigned long long>(of_all), static_cast<unsigned long long>(of_one),
+              static_cast<unsigned long long>(of_none));
+  ASSERT_GT(of_one, of_none);
+  EXPECT_GT(static_cast<double>(of_all - of_none), times * static_cast<double>(of_one - of_none));
+  EXPECT_GT(2 * (of_one - of_none), of_none) << "a block that leaves does nearly as much";
 }
 
 const EndCase kCases[] = {
@@ -164,7 +171,7 @@ TEST(SymbolicProduct, BlocksOfWarpgroupsBeyondTheEnd_Leave) {
           CompileKernel(sink, {.target = CudaTarget("sm_90a", kMultiprocessors), .opts = {{opt}}});
       ASSERT_TRUE(compiled.ok()) << compiled.status();
       ASSERT_TRUE(absl::StrContains(compiled->object, "wgmma.mma_async"));
-      CheckEnds(p, *program, *compiled, sink, 2.9);
+      CheckEnds(p, *program, *compiled, sink, 3);
       if (HasFatalFailure()) return;
       const std::string ptxas = FindPtxas();
       if (ptxas.empty()) continue;
