@@ -111,8 +111,9 @@ void CheckEnds(const EndCase& p, const program::Program& program, const Compiled
       EXPECT_EQ(got[0], start[0]) << "nothing is stored";
     }
   }
-  std::printf("%s: warp instructions %llu, at an end of 1 %llu, of blocks that leave %llu\n", p.name,
-              static_cast<unsigned long long>(of_all), static_cast<unsigned long long>(of_one),
+  std::printf("%s: %llu warp instructions, at an end of 1 %llu, of blocks that leave %llu\n",
+              p.name, static_cast<unsigned long long>(of_all),
+              static_cast<unsigned long long>(of_one),
               static_cast<unsigned long long>(of_none));
   ASSERT_GT(of_one, of_none);
   EXPECT_GT(static_cast<double>(of_all - of_none), times * static_cast<double>(of_one - of_none));

@@ -214,7 +214,7 @@ class Finder {
     return pass;
   }
 
-  // The longest run of these: loads with shorter ones are taken apart (alignment is asked for each).
+  // The longest run of these: loads with shorter ones are taken apart, by their own alignment.
   int64_t RunAlong(const std::vector<const UOp*>& loads, int range) {
     int64_t run = 1;
     for (const UOp* load : loads) run = std::max(run, RunAlong(load, range));
