@@ -481,7 +481,7 @@ TEST_P(GradientsWithVars, KeepNoScores) {
                Stores(gpu, 3 * 2 * 72 * 160))
       << gpu.ToString();
   const std::vector<int64_t> lengths =
-      counts == Counts::kBatch ? std::vector<int64_t>{1, 3} : std::vector<int64_t>{1, 65, 160};
+      counts == Counts::kBatch ? std::vector<int64_t>{2} : std::vector<int64_t>{1, 65, 160};
   for (const int64_t length : lengths) {
     SCOPED_TRACE(length);
     Graph own;
@@ -493,9 +493,12 @@ TEST_P(GradientsWithVars, KeepNoScores) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, GradientsWithVars,
-                         testing::Combine(testing::Values(Counts::kKeys, Counts::kPrompt,
-                                                          Counts::kBatch),
-                                          testing::Values(DType::kBF16, DType::kF32)));
+                         testing::Values(std::tuple{Counts::kKeys, DType::kBF16},
+                                         std::tuple{Counts::kKeys, DType::kF32},
+                                         std::tuple{Counts::kPrompt, DType::kBF16},
+                                         std::tuple{Counts::kPrompt, DType::kF32},
+                                         // A minute of the machine each; the counted axis differs.
+                                         std::tuple{Counts::kBatch, DType::kBF16}));
 
 TEST(AttentionCases, GradientsOfNoKeys) {
   Graph graph;
