@@ -366,44 +366,6 @@ TEST(SymbolicAttention, PlantedMistakesOfTheEnd_AreFoundInEveryOrder) {
   }
 }
 
-// Of the warp that copies, thread 0 alone waits for others because it must: one that only waits may
-// come so late that a barrier's phase has the parity again that it waits for the end of.
-TEST(SymbolicAttention, ACopyingWarpThatComesApart_IsFound) {
-  constexpr OnlineTile kTile = {4, 1, 32, 2, true};
-  const Attention a{.name = "", .queries = 64, .keys = 512, .heads = 1};
-  Kernel kernel;
-  Schedule(a, kernel);
-  Graph graph;
-  const Recorded bound = Record(graph, a, {512});
-  const std::vector<HostTensor> params = RandomParams(bound.sink, 1);
-  const program::Program right = ProgramOf(kernel.schedule.kernels[0].ast, ByGroups(kTile));
-  const auto syncs = static_cast<int>(
-      std::ranges::count_if(right.code, [](const auto& i) { return i.code == Code::kWarpSync; }));
-  ASSERT_GT(syncs, 1);
-  const program::Program wrong = Edited(right, Changing(Code::kWarpSync, syncs - 1, Drop));
-  int found = 0;
-  for (uint32_t seed = 1; seed <= 20; ++seed) {
-    for (const program::Program* program : {&right, &wrong}) {
-      Buffers memory;
-      for (const int i : kernel.schedule.kernels[0].buffers) {
-        const schedule::ScheduledBuffer& buffer = kernel.schedule.buffers[i];
-        memory.emplace_back(static_cast<size_t>(buffer.bytes()), '\xa5');
-        if (buffer.kind == schedule::ScheduledBuffer::Kind::kInput)
-          memory.back() = params[buffer.index].bytes;
-      }
-      const program::RunReport report =
-          program::Interpret(*program, memory, bound.vars(), {.seed = seed});
-      if (program == &right) {
-        ASSERT_TRUE(report.ok()) << report.message;
-      } else if (!report.ok()) {
-        ++found;
-        std::printf("seed %u: %s\n", seed, report.message.c_str());
-      }
-    }
-  }
-  EXPECT_GT(found, 0);
-}
-
 // Instructions of warps, of the largest length and of others.
 uint64_t WorkOf(const Attention& a, const Length& length, const Ways& ways) {
   Kernel kernel;
