@@ -4,8 +4,8 @@
 
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/flatten.h"
-#include "compiler/optimize/operands/tensor_core_opts.h"
 #include "compiler/optimize/operands/panel_opts.h"
+#include "compiler/optimize/operands/tensor_core_opts.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/thread_opts.h"
 #include "compiler/optimize/vectors/vector_chooser.h"

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "compiler/optimize/flatten.h"
-#include "compiler/optimize/operands/tensor_core.h"
 #include "compiler/optimize/operands/staging.h"
+#include "compiler/optimize/operands/tensor_core.h"
 
 namespace outboard::optimize {
 namespace {

@@ -67,10 +67,10 @@
 //   ALIGN    axis count   what threads have of the axis begins less than `count` values before it,
 //                         where memory has a sector's first byte: rows of an odd length begin
 //                         anywhere. Comes before UNROLL and UPCAST, which write all of it out
-//   KEEP     load count   each thread reads what it has of a row once, before the first reduction
-//                         that needs it: of all loads of the buffer that load number `load` reads.
-//                         Its first `count` vectors stay in its registers, the others lie in the
-//                         block's memory. All KEEPs of a kernel have the same `count`
+//   KEEP     load count   each thread reads its elements of a row only once, before the first
+//                         reduction that needs them. The row is in the buffer of load number
+//                         `load`. Registers hold the thread's first `count` vectors, the block's
+//                         shared memory the others. All KEEPs of a kernel have the same `count`
 #pragma once
 
 #include <cstdint>

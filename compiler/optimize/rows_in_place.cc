@@ -238,4 +238,9 @@ absl::Status CheckRowsInPlace(const LoopNest& kernel, const LoopPlan& plan) {
   return absl::OkStatus();
 }
 
+int64_t BytesInMemory(const KeptRow& row, const LoopNest& kernel, const LoopPlan& plan) {
+  return row.in_memory * row.lanes * plan.block_threads() *
+         ByteWidth(kernel.slot_dtypes[static_cast<size_t>(row.slot)]);
+}
+
 }  // namespace outboard::codegen

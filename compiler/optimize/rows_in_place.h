@@ -39,5 +39,7 @@ struct KeptRow {
 // Those that are stored over, and those of LoopPlan::kept, in the order of groups. None for plans
 // without blocks of threads.
 std::vector<KeptRow> KeptRowsOf(const LoopNest& kernel, const LoopPlan& plan);
+// The bytes of a block's memory that hold its threads' part of the row.
+int64_t BytesInMemory(const KeptRow& row, const LoopNest& kernel, const LoopPlan& plan);
 
 }  // namespace outboard::codegen

@@ -76,7 +76,7 @@ const UOp* SoftmaxUpTo(Graph& g, const Ends& e) {
   const auto x = [&](const UOp* at) {
     return LoadAt(g, 1, DType::kF32, rows * columns, RowMajor(g, {i, at}, {rows, columns}));
   };
-  // A loop ends with the steps in which its end lies: what is behind adds nothing.
+  // The loop runs the whole step that contains its end; values beyond the end add nothing.
   const auto below = [&](const UOp* at, const UOp* value, double otherwise) {
     return e.columns ? Where(g, Alu(g, Op::kCmpLt, at, Var(g, 1, 0, columns)), value,
                              ConstFloat(g, DType::kF32, otherwise))

@@ -103,7 +103,7 @@ struct RandomSum {
     int64_t factor;                                            // of a constant the number
     int64_t divides = 0, remainder = 0, at_least = INT64_MIN;  // unless they are 0
     size_t var = 0;
-    bool first = false;  // on the left of what it is added to
+    bool first = false;  // the left operand of the addition
   };
   std::vector<Var> vars;
   std::vector<Term> terms;

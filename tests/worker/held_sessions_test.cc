@@ -1,5 +1,5 @@
-// The sessions that a worker runs (worker/supervisor/held_sessions.h), without executors: what the
-// gateway is told of them, and when they are gone.
+// The table of a worker's sessions (worker/supervisor/held_sessions.h), without executors: what
+// Register and Heartbeat list, and when a session leaves the table.
 #include "worker/supervisor/held_sessions.h"
 
 #include <memory>

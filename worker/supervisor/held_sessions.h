@@ -42,7 +42,7 @@ class HeldSessions {
   void Release(const std::string& id);
   void ReleaseAllBut(const std::set<std::string>& kept);
   void Reap();    // those that have ended
-  void EndAll();  // all executors are told to end before the first is waited for
+  void EndAll();  // signals all executors first, then waits for each
 
   // Calls `visit` with each session's executors. The owner alone, without the lock.
   void ForEach(const std::function<void(SessionExecutors&)>& visit) const;

@@ -425,23 +425,23 @@ absl::Status ThreadPlanner::CheckSize() const {
       for (const UOp* node : kernel_.groups[g].nodes)
         join = std::max(join, joining.elements() * std::max(4, ByteWidth(node->dtype)));
   }
-  for (const KeptRow& row : KeptRowsOf(kernel_, plan_))
+  int64_t shared = 0;
+  for (const KeptRow& row : KeptRowsOf(kernel_, plan_)) {
     if (row.in_memory > 0) held += row.in_registers * row.lanes;
+    shared += BytesInMemory(row, kernel_, plan_);
+  }
   if (held > kThreadElementsMax)
     return over("running values of a thread,", held, kThreadElementsMax);
   if (join > kJoinBytesMax) return over("bytes to join a reduction,", join, kJoinBytesMax);
   for (const BlockCopy& copy : plan_.copies)
     copied += LayOutCopy(kernel_, plan_, copy).elements * ByteWidth(copy.load->dtype);
-  int64_t shared = copied + ClusterJoinElements(kernel_, plan_) * ByteWidth(DType::kF32);
+  shared += copied + ClusterJoinElements(kernel_, plan_) * ByteWidth(DType::kF32);
   for (const int64_t slot : plan_.row_copies) {
     OB_ASSIGN_OR_RETURN(const RowLayout layout, LayOutRows(kernel_, plan_, slot));
     shared += layout.elements * ByteWidth(kernel_.slot_dtypes[static_cast<size_t>(slot)]);
   }
   for (const auto& [type, elements] : JoinMemory(kernel_, plan_))
     shared += elements * std::max(4, ByteWidth(type));
-  for (const KeptRow& row : KeptRowsOf(kernel_, plan_))
-    shared += row.in_memory * row.lanes * plan_.block_threads() *
-              ByteWidth(kernel_.slot_dtypes[static_cast<size_t>(row.slot)]);
   for (const UOp* load : plan_.shifted_copies) {
     OB_ASSIGN_OR_RETURN(const ShiftedLayout layout, LayOutShifted(kernel_, plan_, load));
     shared += layout.elements() * ByteWidth(load->dtype);

@@ -480,8 +480,7 @@ class ThreadChooser {
                                                              : target_.block_bytes_max()) -
         kJoinBytes;
     for (const KeptRow& row : KeptRowsOf(kernel_, plan_))
-      left -= row.in_memory * row.lanes * plan_.block_threads() *
-              ByteWidth(kernel_.slot_dtypes[static_cast<size_t>(row.slot)]);
+      left -= BytesInMemory(row, kernel_, plan_);
     return left;
   }
 

@@ -21,8 +21,8 @@ struct Segment {
 };
 
 // Pieces at an edge of the range are handled apart: some threads' values there lie outside of it.
-// So are those from number `apart` on.
-std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces, int64_t apart,
+// Number `split_at` begins a segment.
+std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces, int64_t split_at,
                                 const std::function<Tile::Edges(const Piece&)>& edges_of) {
   std::vector<Segment> out;
   int64_t place = 0;
@@ -30,7 +30,7 @@ std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces, int64_t apart,
     const Piece& p = pieces[i];
     const Tile::Edges edges = edges_of(p);
     place += p.lanes;
-    if (!out.empty() && static_cast<int64_t>(i) != apart) {
+    if (!out.empty() && static_cast<int64_t>(i) != split_at) {
       Segment& last = out.back();
       if (last.count == 1) last.apart = p.offset - last.offset;
       if (last.lanes == p.lanes && last.active == p.active && last.edges == edges &&
@@ -45,9 +45,9 @@ std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces, int64_t apart,
   return out;
 }
 
-// What is stored of a row in the block's memory is computed in a loop, so many values at a time:
-// written out as a whole, all that lies beside the row would be loaded before it, by the assembler,
-// and registers spilled for it.
+// Results for the part of a row in the block's memory are computed in a loop of so many values.
+// Unrolled completely, the assembler would first load the scales and biases of all of them, and
+// spill registers.
 constexpr int64_t kValuesOfStep = 8;
 int64_t VectorsOfStep(const Segment& s) { return std::max<int64_t>(1, kValuesOfStep / s.lanes); }
 
@@ -256,7 +256,7 @@ void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
   const auto edges_of = [&](const Piece& piece) { return bound_[r].EdgesOf(piece); };
   const int64_t in_registers = in_registers_[r];
   std::vector<Segment> segments = SegmentsOf(*bound_[r].pieces, in_registers, edges_of);
-  const bool in_steps = stored_ != nullptr && IsOfMemoryAlone(r);
+  const bool in_steps = stored_ != nullptr && MayStoreInSteps(r);
   if (in_steps) DivideIntoSteps(segments, in_registers);
   for (const Segment& s : segments) {
     Enter();

@@ -285,9 +285,9 @@ class Lowering {
   void KeepRows(size_t group);
   // The memory of the current point of a row that is kept, and its place there.
   std::pair<ValueId, ValueId> PlaceOfKept(size_t row, int range);
-  // Whether all rows along the range that are kept have a part in the block's memory: what no
-  // register holds may be computed in a loop.
-  bool IsOfMemoryAlone(int range) const {
+  // Whether results along the range may be computed in a loop: nothing of them is in registers from
+  // one pass to the next, since each kept row along it has a part in the block's memory.
+  bool MayStoreInSteps(int range) const {
     for (size_t i = 0; i < rows_.size(); ++i)
       for (const auto& [load, along] : rows_[i].loads)
         if (along == range && rows_[i].in_memory == 0) return false;
@@ -527,7 +527,7 @@ class Lowering {
   absl::flat_hash_map<int64_t, RowCopy> row_copies_;  // by slot: what a block copies as a whole
   std::vector<ShiftedCopy> shifted_copies_;
   int64_t threads_ = 1;  // of a block
-  ValueId inside_ = -1;  // loads that are emitted wait for it; -1: they do not
+  ValueId loads_if_ = -1;  // a condition of all loads that are emitted; -1: none
   ValueId thread_ = -1;
   ValueId rank_ = -1;                         // of the block in its cluster
   ValueId left_ = -1;                         // what blocks of a cluster leave for each other

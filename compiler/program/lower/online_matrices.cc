@@ -10,8 +10,8 @@ namespace outboard::program {
 namespace {
 
 constexpr int64_t kSide = 8;  // rows, steps or columns of a matrix that the unit reads
-// Of runs that a thread unpacks: their loads are under way together, in registers beside the sums
-// of so many columns. With more at once kernels spill.
+// A thread loads this many columns' worth of runs before it unpacks them: 8 runs of a matrix of 64
+// columns, 4 of 128. With more in registers kernels spill.
 constexpr int64_t kUnpackedColumns = 512;
 
 }  // namespace
@@ -135,9 +135,9 @@ void OnlineMatrices::Unpack(size_t index, ValueId number, ValueId line, ValueId 
   below(own, matrix.of_rows ? plan_.row_count : plan_.kernel.ranges[plan_.range].extent,
         OwnOf(matrix));
   below(matrix.across ? line : b_.Plus(along, lane), matrix.width, OnlinePadded(matrix.width));
-  low_.inside_ = inside;
+  low_.loads_if_ = inside;
   ValueId value = b_.Cast(low_.Emit(matrix.value), plan_.dtype);
-  low_.inside_ = -1;
+  low_.loads_if_ = -1;
   if (inside >= 0)
     value = b_.Alu(Op::kWhere, plan_.dtype, {inside, value, b_.Const(plan_.dtype, 0)});
   b_.Store(memory_[index], b_.Plus(element, lane), value);

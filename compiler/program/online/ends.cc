@@ -8,7 +8,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
-#include "compiler/program/lower/lowering.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/rewrite/conjuncts.h"
 #include "compiler/rewrite/substitute.h"

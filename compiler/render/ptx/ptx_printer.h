@@ -271,12 +271,12 @@ class PtxPrinter {
   absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
   std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
 
-  // Addresses that open scopes have computed: of the element at an index without its constants, and
-  // of the place so many bytes after it.
+  // Addresses that open scopes have computed, by memory, index without its constants, and bytes
+  // added to that.
   using AddressKey = std::tuple<ValueId, ValueId, int64_t>;
   absl::flat_hash_map<AddressKey, Address> addresses_;
   std::vector<AddressKey> known_addresses_;
-  // The same of places in patterns, by what they are made of.
+  // Places in swizzled patterns that open scopes have computed, by PlaceInPattern's operands.
   absl::flat_hash_map<std::vector<int64_t>, PtxOperand> places_;
   std::vector<std::vector<int64_t>> known_places_;
 
