@@ -30,7 +30,7 @@ namespace {
 constexpr char kOnTheMachine[] =
     "(operator_table_test|ops_test|reference_op_test|random_graph_test|engine_test|repeat_test|"
     "group_kernels_test|device_test)\\.([0-9]+\\.)?cuda$|codegen_test\\.sm_|"
-    "compiler\\.(nvptx_test|thread_plan_test|copies_test|mma_(f32_|split_)?test|"
+    "compiler\\.(ptx_test|thread_plan_test|copies_test|mma_(f32_|split_)?test|"
     "hopper_(conv|device|f32|kernel|product|program|spec)_test|row_sums_test|"
     "online_(exponential|hopper|mma)_test|decode_(attention|kernels)_test)$";
 constexpr char kFaultTests[] = "(ptx_faults|ptx_planted)_test$";

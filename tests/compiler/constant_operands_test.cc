@@ -24,8 +24,8 @@
 #include "compiler/program/spec.h"
 #include "compiler/render/llvm/x86.h"
 #include "tests/compiler/kernel_run.h"
-#include "tests/compiler/nvptx_check.h"
 #include "tests/compiler/operand_rows.h"
+#include "tests/compiler/ptx_check.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {

@@ -8,7 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "compiler/program/program.h"
-#include "tests/compiler/nvptx_check.h"
+#include "tests/compiler/ptx_check.h"
 
 namespace outboard::test {
 namespace {

@@ -19,7 +19,7 @@
 #include "compiler/program/program.h"
 #include "compiler/program/spec.h"
 #include "tests/compiler/kernel_run.h"
-#include "tests/compiler/nvptx_check.h"
+#include "tests/compiler/ptx_check.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {

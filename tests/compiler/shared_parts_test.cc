@@ -16,7 +16,7 @@
 #include "compiler/rewrite/conjuncts.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/kernel_build.h"
-#include "tests/compiler/nvptx_check.h"
+#include "tests/compiler/ptx_check.h"
 
 namespace outboard::test {
 namespace {

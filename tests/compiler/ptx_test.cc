@@ -22,7 +22,7 @@
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_random.h"
 #include "tests/compiler/kernel_shapes.h"
-#include "tests/compiler/nvptx_check.h"
+#include "tests/compiler/ptx_check.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {
@@ -102,7 +102,7 @@ std::vector<NamedKernel> OperatorKernels() {
   return kernels;
 }
 
-TEST(Nvptx, EveryOperationForEveryGpu_StaysInRegistersAndRunsAsTheWalk) {
+TEST(Ptx, EveryOperationForEveryGpu_StaysInRegistersAndRunsAsTheWalk) {
   int count = 0;
   for (const char* const arch : kArchs)
     for (const NamedKernel& kernel : OperatorKernels()) {
@@ -124,7 +124,7 @@ TEST(Nvptx, EveryOperationForEveryGpu_StaysInRegistersAndRunsAsTheWalk) {
   std::printf("%d kernels on the PTX machine\n", count);
 }
 
-TEST(Nvptx, EveryOperationForEveryGpu_IsAssembledWithoutSpills) {
+TEST(Ptx, EveryOperationForEveryGpu_IsAssembledWithoutSpills) {
   const std::string ptxas = FindPtxas();
   if (ptxas.empty()) GTEST_SKIP() << "no ptxas in PATH or OUTBOARD_PTXAS";
   int count = 0;
@@ -142,7 +142,7 @@ TEST(Nvptx, EveryOperationForEveryGpu_IsAssembledWithoutSpills) {
 }
 
 // Threads in blocks of any size, and plans of one thread with lanes, tiles and private memory.
-TEST(Nvptx, RandomKernels_RunAsTheWalk) {
+TEST(Ptx, RandomKernels_RunAsTheWalk) {
   const auto setting = [](const char* name, int otherwise) {
     const char* const text = std::getenv(name);
     return text != nullptr ? std::atoi(text) : otherwise;
@@ -200,7 +200,7 @@ TEST(Nvptx, RandomKernels_RunAsTheWalk) {
 
 // ---- programs by hand, against the interpreter of programs
 
-TEST(Nvptx, CopiesToSharedMemoryAndBarriers) {
+TEST(Ptx, CopiesToSharedMemoryAndBarriers) {
   constexpr int64_t kThreads = 64, kBlocks = 3, kSteps = 4;
   ProgramBuilder b;
   const ValueId out = b.Buffer(DType::kF32, 0, kBlocks * kThreads * kSteps),
@@ -226,7 +226,7 @@ TEST(Nvptx, CopiesToSharedMemoryAndBarriers) {
 }
 
 // What one thread stores to a buffer, others of its block read behind a barrier.
-TEST(Nvptx, BuffersThatABlockWritesAndReads) {
+TEST(Ptx, BuffersThatABlockWritesAndReads) {
   constexpr int64_t kThreads = 64;
   ProgramBuilder b;
   const ValueId out = b.Buffer(DType::kF32, 0, kThreads), mid = b.Buffer(DType::kF32, 1, kThreads);
@@ -240,7 +240,7 @@ TEST(Nvptx, BuffersThatABlockWritesAndReads) {
 }
 
 // An index of private memory that is no constant selects among registers.
-TEST(Nvptx, PrivateMemoryAtAnyIndex_BecomesRegisters) {
+TEST(Ptx, PrivateMemoryAtAnyIndex_BecomesRegisters) {
   constexpr int64_t kThreads = 32, kPlaces = 8;
   ProgramBuilder b;
   const ValueId out = b.Buffer(DType::kF32, 0, kThreads * kPlaces),
@@ -258,7 +258,7 @@ TEST(Nvptx, PrivateMemoryAtAnyIndex_BecomesRegisters) {
                           {Floats(kThreads * kPlaces, 0), Floats(kThreads * kPlaces, 1)});
 }
 
-TEST(Nvptx, LoopsAsLongAsAVar) {
+TEST(Ptx, LoopsAsLongAsAVar) {
   constexpr int64_t kThreads = 16, kTerms = 20;
   ProgramBuilder b;
   const ValueId out = b.Buffer(DType::kF32, 0, kThreads), in = b.Buffer(DType::kF32, 2, kTerms);
@@ -275,7 +275,7 @@ TEST(Nvptx, LoopsAsLongAsAVar) {
     ExpectRunsAsInterpreted(program, {Floats(kThreads, 9), "", Floats(kTerms, 1)}, {99, length});
 }
 
-TEST(Nvptx, ProductsOfMatrices) {
+TEST(Ptx, ProductsOfMatrices) {
   for (const DType dtype :
        {DType::kBF16, DType::kF16, DType::kF32, DType::kF8E4M3, DType::kF8E5M2}) {
     SCOPED_TRACE(std::string(Name(dtype)));
@@ -340,7 +340,7 @@ const UOp* Elementwise(Graph& g, Op op, DType dtype) {
   return Sink(g, {StoreAt(g, 0, 8, i, Alu(g, op, LoadAt(g, 1, dtype, 8, i)))});
 }
 
-TEST(Nvptx, WhatAGpuLacks_IsRefusedByName) {
+TEST(Ptx, WhatAGpuLacks_IsRefusedByName) {
   Graph g;
   const codegen::LoopNest plain = *codegen::AnalyzeKernel(Elementwise(g, Op::kExp, DType::kF64));
   const absl::Status status =
@@ -356,7 +356,7 @@ TEST(Nvptx, WhatAGpuLacks_IsRefusedByName) {
       CompileKernel(Elementwise(g, Op::kSqrt, DType::kF32), options).status()));
 }
 
-TEST(Nvptx, MoreThreadsOrSharedMemoryThanABlockHas_IsRefused) {
+TEST(Ptx, MoreThreadsOrSharedMemoryThanABlockHas_IsRefused) {
   ProgramBuilder threads;
   threads.Store(threads.Buffer(DType::kF32, 0, 2048), threads.Special(Grid::kThread, 2048),
                 threads.Const(DType::kF32, 1));
@@ -379,7 +379,7 @@ TEST(Nvptx, MoreThreadsOrSharedMemoryThanABlockHas_IsRefused) {
   EXPECT_TRUE(absl::IsResourceExhausted(Rendered(shared.Take(0)).status()));
 }
 
-TEST(Nvptx, ASumWithAProduct_IsOneInstructionOnlyWhereTheProgramAllowsIt) {
+TEST(Ptx, ASumWithAProduct_IsOneInstructionOnlyWhereTheProgramAllowsIt) {
   for (const bool allowed : {false, true}) {
     ProgramBuilder b;
     const ValueId out = b.Buffer(DType::kF32, 0, 32), in = b.Buffer(DType::kF32, 1, 32);
@@ -400,7 +400,7 @@ TEST(Nvptx, ASumWithAProduct_IsOneInstructionOnlyWhereTheProgramAllowsIt) {
 
 // Numbers at the ends of each type and around multiples of the divisors, by constants that are
 // powers of two, odd, even and large.
-TEST(Nvptx, EqualPrograms_GiveEqualBytes) {
+TEST(Ptx, EqualPrograms_GiveEqualBytes) {
   Graph g;
   const CompileOptions options{.target = CudaTarget("sm_90a", kMultiprocessors)};
   Compiler compiler(options);

@@ -22,7 +22,7 @@
 namespace outboard::test {
 namespace {
 
-class NvptxPrograms : public testing::TestWithParam<Program> {};
+class PtxPrograms : public testing::TestWithParam<Program> {};
 
 // Of this thread's own processor time.
 double NowMs() {
@@ -43,7 +43,7 @@ absl::StatusOr<int64_t> AssembleOnce(const std::string& ptxas, const CompiledKer
   return known->emplace(text, StackBytesOf(ptxas, kernel.object, arch)).first->second;
 }
 
-TEST_P(NvptxPrograms, EveryKernel_IsPtxThatIsAssembled) {
+TEST_P(PtxPrograms, EveryKernel_IsPtxThatIsAssembled) {
   constexpr char kArch[] = "sm_90a";
   const Target target = CudaTarget(kArch, /*multiprocessors=*/132);
   const std::string ptxas = FindPtxas();
@@ -84,7 +84,7 @@ TEST_P(NvptxPrograms, EveryKernel_IsPtxThatIsAssembled) {
 // What a step of a model with GPT-2's vocabulary does with its logits: kernels that need each row
 // of them several times have it in a cluster of blocks, from a sector's first byte, and spill
 // nothing.
-TEST(NvptxLogits, OfALargeVocabularyAreReadByClusters) {
+TEST(PtxLogits, OfALargeVocabularyAreReadByClusters) {
   constexpr int64_t kVocabulary = 50257, kContext = 64, kBatch = 8;
   const Target target = CudaTarget("sm_90a", /*multiprocessors=*/132);
   const std::string ptxas = FindPtxas();
@@ -120,7 +120,7 @@ TEST(NvptxLogits, OfALargeVocabularyAreReadByClusters) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NvptxPrograms, testing::ValuesIn(Programs()),
+INSTANTIATE_TEST_SUITE_P(All, PtxPrograms, testing::ValuesIn(Programs()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
