@@ -105,10 +105,10 @@ constexpr std::array<DType, kTypeClasses / 2> kTypeOfClass = {
 
 }  // namespace
 
-Conjuncts ConjunctsOf(const Pattern& condition) {
-  Conjuncts parts;
+PatternNodes ConjunctNodes(const Pattern& condition) {
+  PatternNodes parts;
   if (condition.size == 0) return parts;
-  Conjuncts left = {static_cast<int8_t>(condition.size - 1)};
+  PatternNodes left = {static_cast<int8_t>(condition.size - 1)};
   while (!left.empty()) {
     const int8_t at = left.back();
     left.pop_back();
@@ -138,7 +138,7 @@ int TypeClassOf(DType operands, bool scalar) {
 
 uint32_t NamesOfOperandType(const Pattern& match) {
   uint32_t names = IsAlu(match.root().op) ? 1u << kOperandsName : 0;
-  Conjuncts left = {static_cast<int8_t>(match.size - 1)};
+  PatternNodes left = {static_cast<int8_t>(match.size - 1)};
   while (!left.empty()) {
     const int at = left.back();
     left.pop_back();

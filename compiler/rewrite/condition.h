@@ -14,9 +14,11 @@
 
 namespace outboard {
 
-// The conjuncts of a condition, as indices of its nodes: a && b && c has three.
-using Conjuncts = absl::InlinedVector<int8_t, 4>;
-Conjuncts ConjunctsOf(const Pattern& condition);
+using PatternNodes = absl::InlinedVector<int8_t, 4>;  // indices into Pattern::nodes
+
+// Returns the nodes of a condition's conjuncts: a && b && c has three. (ConjunctsOf in conjuncts.h
+// does that for conditions of a graph.)
+PatternNodes ConjunctNodes(const Pattern& condition);
 
 // Returns whether the part of a condition at node `at` holds. All its names must be bound.
 bool Holds(const Pattern& condition, int at, const Match& match);

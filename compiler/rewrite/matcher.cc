@@ -86,8 +86,8 @@ void Matcher::AddEntry(const Rule& rule, const Pattern& match) {
               .conditions = {},
               .is_first = group.entries.empty() || group.entries.back().rule != &rule,
               .asked_for = 0};
-  Conjuncts of_types;
-  for (const int8_t at : ConjunctsOf(rule.condition))
+  PatternNodes of_types;
+  for (const int8_t at : ConjunctNodes(rule.condition))
     (AsksForTypesOnly(rule.condition, at, typed) ? of_types : entry.conditions).push_back(at);
   for (int c = 0; c < kTypeClasses; ++c)
     if (std::all_of(of_types.begin(), of_types.end(),

@@ -43,10 +43,10 @@ class Matcher {
   struct Entry {  // a rule, with the operands of commutative operations in one of their orders
     MatchSteps steps;
     const Rule* rule;
-    int8_t root_sources;   // 0: any number
-    Conjuncts conditions;  // the conjuncts still to be checked
-    bool is_first;         // the first of its rule's entries
-    uint64_t asked_for;    // classes of the sources, as bits, constants as one; for CountAttempts
+    int8_t root_sources;      // 0: any number
+    PatternNodes conditions;  // the conjuncts still to be checked
+    bool is_first;            // the first of its rule's entries
+    uint64_t asked_for;       // classes of sources, as bits, constants as one: for CountAttempts
   };
   struct Group {  // of one root operation
     std::vector<Entry> entries;
