@@ -23,7 +23,7 @@
 #include "cli/server_options.h"
 #include "cli/telemetry.h"
 #include "client/session/address.h"
-#include "client/session/bulk.h"
+#include "client/session/link/bulk.h"
 #include "client/session/link/grpc_link.h"
 #include "client/session/link/private_serve.h"
 #include "gateway/server/fleet_secret.h"

@@ -16,7 +16,7 @@
 #include "cli/progress_line.h"
 #include "client/files/store_client.h"
 #include "client/files/store_files.h"
-#include "client/session/bulk.h"
+#include "client/session/link/bulk.h"
 #include "gateway/ledger/ids.h"
 
 namespace outboard::cli {

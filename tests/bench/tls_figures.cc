@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/check.h"
-#include "client/session/bulk.h"
+#include "client/session/link/bulk.h"
 #include "client/session/session.h"
 #include "gateway/server/gateway.h"
 #include "gateway/tls/authority_files.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "client/session/address.h"
-#include "client/session/console.h"
+#include "client/session/remote/console.h"
 #include "client/session/session.h"
 #include "tests/support/documented.h"
 

@@ -17,7 +17,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "base/check.h"
-#include "client/session/bulk.h"
+#include "client/session/link/bulk.h"
 #include "client/session/link/grpc_link.h"
 #include "client/session/session.h"
 #include "gateway/tls/authority_files.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "client/session/bulk.h"
+#include "client/session/link/bulk.h"
 #include "client/session/link/grpc_link.h"
 #include "client/session/session.h"
 #include "gateway/tls/authority_files.h"

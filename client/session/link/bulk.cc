@@ -1,4 +1,4 @@
-#include "client/session/bulk.h"
+#include "client/session/link/bulk.h"
 
 #include "client/session/link/grpc_link.h"
 #include "client/session/waiting.h"

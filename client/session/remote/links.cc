@@ -1,80 +1,21 @@
+// The streams of a session over a link: what comes and goes on them, and how a lost one is made
+// again.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "client/session/link/grpc_link.h"
-#include "client/session/remote_session.h"
+#include "client/session/remote/remote_session.h"
 #include "client/session/waiting.h"
 
 namespace outboard::session {
-
 namespace {
 
 constexpr std::chrono::milliseconds kReconnectPause{200};
 constexpr std::chrono::seconds kTellAfter{1};  // a break that is shorter is nobody's business
 constexpr int kValuesFailuresMax = 3;          // then values come on the session's stream
-constexpr std::chrono::seconds kGiveBackWithin{1};
 
 }  // namespace
-
-absl::Status RemoteSession::AwaitOpened(std::unique_ptr<Link> link, Until until) {
-  std::unique_lock lock(mutex_);
-  link_ = std::move(link);
-  link_->Start(this);
-  core_.Advance(Now());
-  core_.Open(options_.devices.value_or(0));
-  Flush();
-  absl::Status interrupted = AwaitDecision(lock, until);
-  if (!interrupted.ok()) GiveUpOpening(lock, interrupted);
-  if (core_.state() == SessionCore::State::kOpening &&
-      !(until == Until::kPlace && core_.waits_for_device()))
-    core_.End(absl::UnavailableError(absl::StrCat(target_.empty() ? "nobody" : target_,
-                                                  " gave no device within ",
-                                                  options_.open_timeout.count(), " ms")));
-  if (ended()) return interrupted.ok() ? core_.status() : interrupted;
-  return absl::OkStatus();
-}
-
-// It is open, with all that it begins with, or it is not to be.
-bool RemoteSession::IsDecided() const {
-  return (core_.state() == SessionCore::State::kOpen && !core_.awaits_kept()) || ended();
-}
-
-// Until the session is open, or is not; or open_timeout.
-absl::Status RemoteSession::AwaitDecision(std::unique_lock<std::mutex>& lock, Until until) {
-  absl::Status interrupted = Sleep(lock, Clock::now() + options_.open_timeout,
-                                   [&] { return IsDecided() || core_.waits_for_device(); });
-  // The gateway has said that it waits, and says when that is over.
-  if (interrupted.ok() && core_.waits_for_device() && until == Until::kDevice)
-    interrupted = Sleep(lock, Clock::time_point::max(), [this] { return IsDecided(); });
-  return interrupted;
-}
-
-// With a frame, so that a fork has begun whether or not anybody looks.
-void RemoteSession::NoteBegun() {
-  if (has_begun_ || !IsDecided() || ended()) return;
-  has_begun_ = true;
-  // Of a fork that waited it is lower than those that the program has by now.
-  if (next_handle_ < core_.first_handle()) next_handle_ = core_.first_handle();
-  opened_at_ = Clock::now();
-}
-
-absl::Status RemoteSession::AwaitBegun(std::unique_lock<std::mutex>& lock,
-                                       Interruptible interruptible) {
-  if (has_begun_) return absl::OkStatus();
-  const trace::Scope scope(options_.trace, "wait for a device", trace_session_);
-  OB_RETURN_IF_ERROR(Sleep(
-      lock, Clock::time_point::max(), [this] { return has_begun_ || ended(); }, interruptible));
-  return ended() ? core_.status() : absl::OkStatus();
-}
-
-// A device that is given just now is given back, not kept until the gateway misses us.
-void RemoteSession::GiveUpOpening(std::unique_lock<std::mutex>& lock, const absl::Status& why) {
-  core_.Close();
-  Flush();
-  changed_.wait_for(lock, kGiveBackWithin, [this] { return ended(); });
-  core_.End(why);
-}
 
 absl::Status RemoteSession::Resume(std::optional<uint64_t> max_cost_micro_usd) {
   if (!here()) return ForkedError();

@@ -1,4 +1,4 @@
-#include "client/session/console.h"
+#include "client/session/remote/console.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,7 @@
 // The session over a link: the core that tracks unacknowledged items, the streams that carry its
-// frames, and the lock between the program's threads and gRPC's. The calls are in
-// remote_session.cc; the streams and their reconnection in remote_session_links.cc.
+// frames, and the lock between the program's threads and gRPC's. The program's calls are in
+// remote_session.cc, how it begins and ends in opening.cc, the streams and their reconnection in
+// links.cc, where callers sleep in waits.cc, its part of an estimate in estimates.cc.
 //
 // Invariants
 //   T1  core_ and link_ are accessed under mutex_ only; frames go to the link in the order in which
@@ -32,17 +33,17 @@
 #include <utility>
 #include <vector>
 
-#include "client/session/bulk.h"
-#include "client/session/console.h"
 #include "client/session/core/session_core.h"
 #include "client/session/estimate/recording_session.h"
 #include "client/session/estimate/run_log.h"
 #include "client/session/forks.h"
 #include "client/session/heads/heads_seen.h"
+#include "client/session/link/bulk.h"
 #include "client/session/link/link.h"
 #include "client/session/link/private_serve.h"
 #include "client/session/link/silence_watch.h"
 #include "client/session/link/values_stream.h"
+#include "client/session/remote/console.h"
 #include "client/session/session.h"
 #include "client/trace/trace.h"
 
@@ -117,7 +118,7 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
     return result;
   }
 
-  // ---- sleeping; all require `lock` on mutex_
+  // ---- sleeping: waits.cc; all require `lock` on mutex_
   enum class Interruptible { kNo, kYes };
   bool stopped() const { return core_.state() == SessionCore::State::kStopped; }
   // Nothing is waited for, and calls fail with core_.status().
@@ -136,27 +137,31 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   // Sleeps until an item with this many bytes may be sent.
   absl::Status AwaitWindow(std::unique_lock<std::mutex>& lock, uint64_t bytes,
                            Interruptible interruptible = Interruptible::kYes);
+  // Sleeps until the session has begun (T6).
+  absl::Status AwaitBegun(std::unique_lock<std::mutex>& lock,
+                          Interruptible interruptible = Interruptible::kYes);
 
   // PutBlob without a span of its own.
   absl::Status SendPutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                            uint64_t total_bytes, std::string_view root);
 
-  // ---- streams: remote_session_links.cc
-  void OnFrame(proto::ServerFrame frame) override;
-  void NoteDone(const proto::ServerFrame& frame);
-  void TellMeasured();
-  void OnEnd(absl::Status status) override;
+  // ---- beginning and ending: opening.cc
   // Whether a session that has no device yet, but a place in the queue, is what is waited for.
   enum class Until { kDevice, kPlace };
   absl::StatusOr<std::unique_ptr<Link>> MakeFirstLink();
   absl::Status AwaitOpened(std::unique_ptr<Link> link, Until until = Until::kDevice);
+  absl::Status AwaitDecision(std::unique_lock<std::mutex>& lock, Until until = Until::kDevice);
   bool IsDecided() const;
   void NoteBegun();
   // For people: the line of the session, and from then on its progress. Without mutex_.
   void ShowOpened();
   void GiveUpOpening(std::unique_lock<std::mutex>& lock, const absl::Status& why);
-  absl::Status AwaitBegun(std::unique_lock<std::mutex>& lock,
-                          Interruptible interruptible = Interruptible::kYes);
+  absl::Status EndStream(bool leave);
+  void StopClock();
+
+  // ---- streams: links.cc
+  void OnFrame(proto::ServerFrame frame) override;
+  void OnEnd(absl::Status status) override;
   void LoseLink();
   void OpenValues();
   std::unique_ptr<ValuesStream> DropValues();
@@ -168,11 +173,12 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   bool SeeksLink() const;
   void SeekLink(std::unique_lock<std::mutex>& lock);
 
-  absl::Status EndStream(bool leave);
+  // ---- of an estimate: estimates.cc
+  void NoteDone(const proto::ServerFrame& frame);
+  void TellMeasured();
   // "estimate ..., actual ..., error ...", for people. Blocks for a round trip.
   std::string EstimateAtEnd() const;
-  absl::Status AwaitDecision(std::unique_lock<std::mutex>& lock, Until until = Until::kDevice);
-  void StopClock();
+
   void Tell(const std::string& line) { teller_.Tell(line, over_progress_); }
 
   const Birthplace birthplace_;

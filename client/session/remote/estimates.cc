@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "client/session/estimate/device_class.h"
-#include "client/session/remote_session.h"
+#include "client/session/remote/remote_session.h"
 
 namespace outboard::session {
 
