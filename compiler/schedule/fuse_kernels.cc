@@ -16,6 +16,8 @@
 #include "compiler/rewrite/substitute.h"
 #include "compiler/schedule/collective/kernel_order.h"
 #include "compiler/schedule/fuse/draft.h"
+#include "compiler/schedule/fuse/loops.h"
+#include "compiler/schedule/fuse/makers.h"
 #include "compiler/schedule/fuse/row_sums.h"
 #include "compiler/schedule/padded_dims.h"
 
@@ -35,8 +37,6 @@ constexpr int kLoopsMax = 32;
 // simplification, and for results that are written over inputs.
 constexpr int64_t kCopies = 5;
 
-using MadeBy = absl::flat_hash_map<const UOp*, size_t>;  // tensor node -> its draft
-
 class Merger {
  public:
   Merger(Graph& graph, const absl::flat_hash_set<const UOp*>& results, const Target& target,
@@ -46,7 +46,8 @@ class Merger {
         costs_(target.costs),
         buffers_max_(target.kind == TargetKind::kCuda ? limits::kKernelBuffersMax : INT64_MAX),
         sent_(sent),
-        computes_sums_(computes_sums) {}
+        computes_sums_(computes_sums),
+        makers_(sent) {}
 
   absl::StatusOr<std::vector<FusedKernel>> Run(const std::vector<LoweredKernel>& kernels) {
     std::vector<Draft> guests;
@@ -66,13 +67,12 @@ class Merger {
     for (Draft& guest : guests) {
       if (computes_sums_ != nullptr) DivideRowSums(guest);
       if (FuseIntoAny(guest)) continue;
-      made_by_[guest.stores[0].node] = drafts_.size();
+      makers_.Set(guest.stores[0].node, drafts_.size());
       drafts_.push_back(std::move(guest));
     }
     std::vector<FusedKernel> merged;
     std::vector<KernelNeeds> needs;
-    for (const Draft& draft : drafts_)
-      needs.push_back({MakersIn(made_by_, draft), SendersIn(made_by_, draft)});
+    for (const Draft& draft : drafts_) needs.push_back(makers_.NeedsOf(draft));
     const std::vector<size_t> order = OrderKernels(needs);
     FindNeeded(order);
     for (const size_t i : order) {
@@ -87,11 +87,10 @@ class Merger {
  private:
   // As they came, what a transfer brings to a kernel may be made by a later one.
   std::vector<Draft> SendersFirst(std::vector<Draft> guests) const {
-    MadeBy made_by;
-    for (size_t i = 0; i < guests.size(); ++i) made_by[guests[i].stores[0].node] = i;
+    Makers makers(sent_);
+    for (size_t i = 0; i < guests.size(); ++i) makers.Set(guests[i].stores[0].node, i);
     std::vector<KernelNeeds> needs;
-    for (const Draft& guest : guests)
-      needs.push_back({MakersIn(made_by, guest), SendersIn(made_by, guest)});
+    for (const Draft& guest : guests) needs.push_back(makers.NeedsOf(guest));
     std::vector<Draft> ordered;
     for (const size_t i : OrderKernels(needs)) ordered.push_back(std::move(guests[i]));
     return ordered;
@@ -152,64 +151,20 @@ class Merger {
     return Substitute(graph_, root, by);
   }
 
-  // Those that make what `draft` reads.
-  static std::vector<size_t> MakersIn(const MadeBy& made_by, const Draft& draft) {
-    std::vector<size_t> makers;
-    for (const UOp* node : draft.reads)
-      if (const auto maker = made_by.find(node); maker != made_by.end())
-        makers.push_back(maker->second);
-    return makers;
-  }
-
-  // Those that make what a transfer brings to `draft`.
-  std::vector<size_t> SendersIn(const MadeBy& made_by, const Draft& draft) const {
-    std::vector<size_t> senders;
-    for (const UOp* node : draft.reads)
-      if (const auto sent = sent_.find(node); sent != sent_.end())
-        if (const auto maker = made_by.find(sent->second); maker != made_by.end())
-          senders.push_back(maker->second);
-    return senders;
-  }
-
-  // Drafts that `draft` waits for.
-  std::vector<size_t> MakersOf(const Draft& draft) const {
-    std::vector<size_t> makers = MakersIn(made_by_, draft);
-    for (const size_t sender : SendersIn(made_by_, draft)) makers.push_back(sender);
-    return makers;
-  }
-
   // Into the last kernel that the guest reads from, else one after it, else one before it. Not into
   // one that makes something for another kernel the guest reads from, nor for a transfer to the
   // guest: each would wait for the other.
   bool FuseIntoAny(const Draft& guest) {
-    const std::vector<size_t> makers = MakersOf(guest);
-    const std::vector<bool> before = MadeBefore(guest, makers);
-    const size_t first = makers.empty() ? 0 : *std::max_element(makers.begin(), makers.end());
+    const std::vector<size_t> awaited = makers_.AwaitedBy(guest);
+    const std::vector<bool> before = makers_.MadeBefore(guest, drafts_);
+    const size_t first = awaited.empty() ? 0 : *std::max_element(awaited.begin(), awaited.end());
     for (size_t n = 0; n < drafts_.size(); ++n) {
       const size_t i = (first + n) % drafts_.size();
       if (before[i] || !Fuse(drafts_[i], guest)) continue;
-      made_by_[guest.stores[0].node] = i;
+      makers_.Set(guest.stores[0].node, i);
       return true;
     }
     return false;
-  }
-
-  // Those that make something for another kernel that the guest, which reads from `makers`, waits
-  // for.
-  std::vector<bool> MadeBefore(const Draft& guest, const std::vector<size_t>& makers) const {
-    std::vector<bool> before(drafts_.size());
-    for (const size_t sender : SendersIn(made_by_, guest)) before[sender] = true;
-    std::vector<size_t> stack = makers;
-    while (!stack.empty()) {
-      const size_t maker = stack.back();
-      stack.pop_back();
-      for (const size_t i : MakersOf(drafts_[maker]))
-        if (i != maker && !before[i]) {
-          before[i] = true;
-          stack.push_back(i);
-        }
-    }
-    return before;
   }
 
   // The guest's sums over rows of products, divided (fuse/row_sums.h).
@@ -225,9 +180,9 @@ class Merger {
 
   bool DivideRowSumOf(Draft& guest, const UOp* sum, int64_t slot) {
     const UOp* const rows = node_of_[slot];
-    const auto maker = made_by_.find(rows);
-    if (maker == made_by_.end() || !IsStatic(rows->shape)) return false;
-    const Draft& host = drafts_[maker->second];
+    const std::optional<size_t> maker = makers_.Of(rows);
+    if (!maker.has_value() || !IsStatic(rows->shape)) return false;
+    const Draft& host = drafts_[*maker];
     const auto stored = std::find_if(host.stores.begin(), host.stores.end(),
                                      [&](const DraftStore& s) { return s.node == rows; });
     if (!host.has_loop || host.streams || host.scores || stored == host.stores.end()) return false;
@@ -242,7 +197,7 @@ class Merger {
     part.ranges = host.ranges;
     for (const UOp* node : PostOrder(divided->value))
       if (node->op == Op::kLoad) part.reads.insert(node_of_[GlobalOfAccess(node).slot()]);
-    if (MadeBefore(part, MakersOf(part))[maker->second]) return false;
+    if (makers_.MadeBefore(part, drafts_)[*maker]) return false;
     // The name of the sums: a value of so many, which no other kernel makes.
     const UOp* name = Cast(
         graph_,
@@ -263,8 +218,8 @@ class Merger {
       readers_ = readers;
       return false;
     }
-    drafts_[maker->second] = std::move(fused);
-    made_by_[name] = maker->second;
+    drafts_[*maker] = std::move(fused);
+    makers_.Set(name, *maker);
     Read(guest, sum, name, *divided);
     reserved_ += kCopies * (graph_.node_count() - before);
     return true;
@@ -305,7 +260,7 @@ class Merger {
 
   // Adds the guest's store to the host, if that may and should be.
   bool Fuse(Draft& host, const Draft& guest) {
-    if (const std::optional<Draft> turned = WithOrderOf(host, guest)) return Fuse(host, *turned);
+    if (const auto ordered = WithOrderOf(graph_, host, guest)) return Fuse(host, *ordered);
     const bool same = host.ranges == guest.ranges;
     if (host.then != nullptr || guest.then != nullptr) return false;
     if (host.stores.size() == kStoresMax || host.loops + guest.loops > kLoopsMax) return false;
@@ -339,7 +294,7 @@ class Merger {
     bool again = false;
     Replacements by;
     const UOp* value = guest.stores[0].value;
-    if (guest.has_loop) value = WithFreshLoops(value);
+    if (guest.has_loop) value = WithLoopIds(graph_, value, fresh_range_);
     for (const UOp* node : PostOrder(value)) {
       if (node->op != Op::kLoad) continue;
       const UOp* const read = node_of_[GlobalOfAccess(node).slot()];
@@ -366,9 +321,9 @@ class Merger {
     value = Substitute(graph_, value, by);
     if (guest.has_loop) {
       bool all = true;
-      value = WithLoopsOf(host, value, all);
+      value = WithLoopsOf(graph_, host, value, all);
       if (!reads_host && !all) return false;
-      if (scores) value = WithScoreLoopsOf(host, value);
+      if (scores) value = WithScoreLoopsOf(graph_, host, value);
       host.renumber = true;
     }
     host.stores.push_back(guest.stores[0]);
@@ -397,37 +352,6 @@ class Merger {
     return buffers;
   }
 
-  // Whether both read two inputs that are the same: rows of both matrices that scores are products
-  // of, for example, which are then computed once.
-  static bool SharesTwo(const Draft& host, const Draft& guest) {
-    return std::count_if(guest.reads.begin(), guest.reads.end(),
-                         [&](const UOp* node) { return host.reads.contains(node); }) >= 2;
-  }
-
-  // Kernels of scores of the same rows, with their loops in the host's order: gradients of values
-  // are often stored transposed. nullopt where the order is the same, or the loops are not.
-  std::optional<Draft> WithOrderOf(const Draft& host, const Draft& guest) {
-    if (!host.scores || !guest.scores || host.ranges.size() != guest.ranges.size() ||
-        !SharesTwo(host, guest))
-      return std::nullopt;
-    Replacements by;
-    absl::flat_hash_set<const UOp*> taken;
-    for (const UOp* mine : guest.ranges)
-      for (const UOp* theirs : host.ranges)
-        if (SameLength(mine, theirs) && taken.insert(theirs).second) {
-          by[mine] = theirs;
-          break;
-        }
-    if (by.size() != guest.ranges.size()) return std::nullopt;
-    if (std::all_of(by.begin(), by.end(), [](const auto& e) { return e.first == e.second; }))
-      return std::nullopt;
-    Draft turned = guest;
-    turned.ranges = host.ranges;
-    turned.stores[0].place = Simplify(graph_, Substitute(graph_, guest.stores[0].place, by));
-    turned.stores[0].value = Simplify(graph_, Substitute(graph_, guest.stores[0].value, by));
-    return turned;
-  }
-
   // Whether there are rows enough for threads, where inner ranges are not to be split.
   bool RowsSuffice(const Draft& host, const Draft& guest) const {
     const Draft& rows = host.ranges.size() < guest.ranges.size() ? host : guest;
@@ -445,63 +369,6 @@ class Merger {
     });
   }
 
-  // The same loops under ids that no other kernel has.
-  const UOp* WithFreshLoops(const UOp* value) {
-    Replacements by;
-    for (const UOp* node : PostOrder(value))
-      if (IsRange(node, RangeKind::kReduce)) by[node] = WithId(graph_, node, fresh_range_++);
-    return Substitute(graph_, value, by);
-  }
-
-  // Loops of `value` as loops of the host, where it has one of the same length at the same depth.
-  const UOp* WithLoopsOf(const Draft& host, const UOp* value, bool& all) {
-    std::vector<const UOp*> values;
-    for (const DraftStore& stored : host.stores) values.push_back(stored.value);
-    const auto theirs = Depths(values), ours = Depths({value});
-    Replacements by;
-    for (const UOp* node : PostOrder(value)) {
-      if (node->op != Op::kReduceLoop || theirs.contains(node)) continue;
-      bool found = false;
-      for (const UOp* host_value : values)
-        for (const UOp* other : PostOrder(host_value)) {
-          if (found || other->op != Op::kReduceLoop || theirs.at(other) != ours.at(node)) continue;
-          found = other->src.size() == node->src.size();
-          for (size_t i = 1; found && i < node->src.size(); ++i)
-            found = SameLength(other->src[i], node->src[i]);
-          for (size_t i = 1; found && i < node->src.size(); ++i) by[node->src[i]] = other->src[i];
-        }
-      all &= found;
-    }
-    return Substitute(graph_, value, by);
-  }
-
-  // Loops of `value` over rows of scores as those of the host, so that both read one copy of a row.
-  // A reduction over the host's range that depends on the guest's would lose it, so there is none.
-  const UOp* WithScoreLoopsOf(const Draft& host, const UOp* value) {
-    std::vector<const UOp*> values;
-    for (const DraftStore& stored : host.stores) values.push_back(stored.value);
-    for (const UOp* mine : ScoreLoops({value}))
-      for (const UOp* theirs : ScoreLoops(values)) {
-        if (mine == theirs || !SameLength(mine, theirs)) continue;
-        if (DependsInside(value, theirs, mine)) continue;
-        value = Substitute(graph_, value, Replacements{{mine, theirs}});
-        break;
-      }
-    return value;
-  }
-
-  // Whether some reduction of `value` over `range`, or what it is made of, depends on `other`.
-  static bool DependsInside(const UOp* value, const UOp* range, const UOp* other) {
-    for (const UOp* node : PostOrder(value)) {
-      if (node->op != Op::kReduceLoop ||
-          std::find(node->src.begin() + 1, node->src.end(), range) == node->src.end())
-        continue;
-      const std::vector<const UOp*> inside = PostOrder(node->src[0]);
-      if (std::find(inside.begin(), inside.end(), other) != inside.end()) return true;
-    }
-    return false;
-  }
-
   // Which values must be in memory, now that all is fused: results, and what a needed kernel reads
   // that another one makes. A load may have been simplified away since the value was chosen.
   void FindNeeded(const std::vector<size_t>& order) {
@@ -510,8 +377,7 @@ class Merger {
       const Draft& draft = drafts_[order[n]];
       if (!IsNeeded(draft)) continue;
       for (const UOp* node : draft.reads)
-        if (const auto maker = made_by_.find(node);
-            maker != made_by_.end() && maker->second != order[n])
+        if (const auto maker = makers_.Of(node); maker.has_value() && *maker != order[n])
           needed_.insert(node);
     }
   }
@@ -538,7 +404,8 @@ class Merger {
     }
     const UOp* sink = Sink(graph_, stores);
     RecordedPass pass("merge", values, sink);
-    if (draft.renumber) sink = WithLoopsNumbered(sink, static_cast<int64_t>(draft.ranges.size()));
+    auto first_loop = static_cast<int64_t>(draft.ranges.size());
+    if (draft.renumber) sink = WithLoopIds(graph_, sink, first_loop);
     FusedKernel kernel = WithSlots(sink, std::move(stored_nodes));
     pass.Made(kernel.ast);
     return kernel;
@@ -559,13 +426,6 @@ class Merger {
     return kernel;
   }
 
-  const UOp* WithLoopsNumbered(const UOp* sink, int64_t next) {
-    Replacements by;
-    for (const UOp* node : PostOrder(sink))
-      if (IsRange(node, RangeKind::kReduce)) by[node] = WithId(graph_, node, next++);
-    return Substitute(graph_, sink, by);
-  }
-
   Graph& graph_;
   const absl::flat_hash_set<const UOp*>& results_;
   const CostTable& costs_;
@@ -574,7 +434,7 @@ class Merger {
   const ComputesSums& computes_sums_;
   std::vector<Draft> drafts_;
   absl::flat_hash_set<const UOp*> needed_;           // in memory
-  MadeBy made_by_;
+  Makers makers_;
   absl::flat_hash_map<const UOp*, int> readers_;  // kernels that read it and are not fused with it
   absl::flat_hash_map<const UOp*, size_t> slot_of_;
   std::vector<const UOp*> node_of_;  // by slot
