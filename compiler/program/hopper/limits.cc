@@ -57,7 +57,7 @@ absl::Status CheckOperand(const HopperShape& shape, const HopperTile& tile, cons
   }
   if (operand.along_rows && !MayLieAlongRows(shape.dtype))
     return NoneFor(name, " is stored by columns in elements of ", width,
-                   " bytes; the unit reads no such, and nobody turns it");
+                   " bytes, which the unit does not read, and nothing transposes it");
   if (view.rank() > MappedTensor::kRankMax)
     return NoneFor(name, " has ", view.rank(), " dimensions; a view has ", MappedTensor::kRankMax);
   for (const int64_t bytes : view.strides)

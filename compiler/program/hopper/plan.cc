@@ -169,7 +169,8 @@ class ShapeFinder {
     operand.along_rows = rows[0].stride == 1 && steps[0].stride != 1;
     if (operand.along_rows && !MayLieAlongRows(product_.dtype))
       return NoViewOf("an operand of ", width,
-                      " bytes is stored by columns; the unit reads no such, and nobody turns it");
+                      " bytes is stored by columns, which the unit does not read, and nothing "
+                      "transposes it");
     if (rows[0].stride != 1 && steps[0].stride != 1)
       return NoViewOf("an operand has no contiguous range");
     if (steps.size() > 2 || rows.size() > 2)

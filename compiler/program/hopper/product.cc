@@ -18,8 +18,8 @@ constexpr int64_t kMmasOfStage = kProductsOfStage;
 // 65,536 registers are 168 for each of 384 threads. What the first warpgroup gives up, the others
 // get.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
-// Who turns B holds squares of it.
-constexpr int64_t kTurnerRegisters = 96, kConsumerRegistersBeside = 200;
+// Who transposes B holds squares of it.
+constexpr int64_t kTransposerRegisters = 96, kConsumerRegistersBeside = 200;
 // Who gathers holds the places of its pieces, and of single elements those, too.
 constexpr int64_t kGathererRegisters = 136, kConsumerRegistersBesideGathers = 184;
 constexpr int64_t kRegistersBesideElements = 168;  // all have as many
@@ -85,12 +85,12 @@ class ProductBuilder {
   int64_t RegistersOfProducer() const {
     if (GathersElements(ring_.shape)) return kRegistersBesideElements;
     if (ring_.Gathers()) return kGathererRegisters;
-    return ring_.turns_b ? kTurnerRegisters : kProducerRegisters;
+    return ring_.transposes_b ? kTransposerRegisters : kProducerRegisters;
   }
   int64_t RegistersOfConsumer() const {
     if (GathersElements(ring_.shape)) return kRegistersBesideElements;
     if (ring_.Gathers()) return kConsumerRegistersBesideGathers;
-    return ring_.turns_b ? kConsumerRegistersBeside : kConsumerRegisters;
+    return ring_.transposes_b ? kConsumerRegistersBeside : kConsumerRegisters;
   }
 
   // ---- two TF32 for each f32

@@ -22,8 +22,8 @@
 //   cluster    blocks with tiles below each other copy a part of B each, to all of them
 //   split      blocks of a cluster sum a part of k each; the parts are added in their order, by
 //              each block for some of the columns
-//   f32        two warps of the first warpgroup turn B where it is stored across k. A that is goes
-//              through the registers of those who multiply (tf32_stage.h)
+//   f32        two warps of the first warpgroup transpose B where it is stored across k. An A that
+//              is goes through the registers of those who multiply (tf32_stage.h)
 //   three      the same warps write the low parts of B beside it; A's parts are made in registers
 //   results    leave through shared memory in boxes (results.h), or pair by pair
 #pragma once
@@ -38,8 +38,8 @@
 
 namespace outboard::program {
 
-// Returns whether operands may be stored by columns: wgmma reads 16 bits so, f32 is turned on the
-// way.
+// Returns whether operands may be stored by columns: wgmma reads 16 bits so, f32 is transposed on
+// the way.
 inline bool MayLieAlongRows(DType dtype) { return ByteWidth(dtype) > 1; }
 
 struct HopperTile {

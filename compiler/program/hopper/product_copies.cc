@@ -116,7 +116,7 @@ void ProductCopies::MakeParts() {
       b_.Do(Code::kBarrierWait, {ring_.barriers, ring_.Full(at.stage), at.parity});
       // For another addend other threads of the warp have written these places.
       if (ring_.runs_of_equal_layout.size() > 1) b_.Do(Code::kWarpSync);
-      // Beside a B that is turned, one that need not be is left as it is.
+      // Beside a B that is transposed, one that need not be is left as it is.
       if (ring_.shape.three_tf32 || addend.b.along_rows)
         MakePartsOfB(
             b_, {addend.b.shared, b_.Times(at.stage, addend.b.elements()), addend.b.along_rows},

@@ -1,5 +1,5 @@
 // What the first warpgroup of a product does (product.h): it copies operands to the ring, or
-// gathers them; and of f32 two of its warps turn B or write B's low parts.
+// gathers them; and of f32 two of its warps transpose B or write B's low parts.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ class ProductCopies {
   // the next one begin; at the end of a tile all are waited for. Two stages more: a stage is empty
   // again only when the one after it is full.
   void ProduceTogether();
-  // By the two warps of the first warpgroup that do not copy: turns B, or writes its low parts.
+  // By the two warps of the first warpgroup that do not copy: transposes B, or writes its low
+  // parts.
   void MakeParts();
 
  private:

@@ -35,8 +35,8 @@ ProductRing::ProductRing(ProgramBuilder& b, const HopperShape& of, const HopperT
       depth(DepthOf(shape.dtype)),
       addends(AddendsOf(shape, depth, tile.split)),
       steps(addends.back().before + addends.back().steps),
-      turns_b(shape.dtype == DType::kF32 && AnyBAlongRows(shape)),
-      makes_parts(shape.three_tf32 || turns_b),
+      transposes_b(shape.dtype == DType::kF32 && AnyBAlongRows(shape)),
+      makes_parts(shape.three_tf32 || transposes_b),
       b_(b),
       tiles_m_(DivideUp(shape.m, tile.rows)),
       tiles_n_(DivideUp(shape.n, tile.columns)),
@@ -45,14 +45,15 @@ ProductRing::ProductRing(ProgramBuilder& b, const HopperShape& of, const HopperT
 
 int64_t ProductRing::Order() const { return std::min(tile.order, tiles_m_); }
 
-// `shared` is the memory of the addends before, which all have in turn; -1: there is none yet.
+// `shared` is the memory of the addends before, which one after another uses; -1: there is none
+// yet.
 RingOperand ProductRing::Open(const HopperOperand& operand, int64_t tile_rows,
                               bool shared_by_cluster, ValueId shared) {
   RingOperand staged{.shared = shared,
                      .tile_rows = tile_rows,
                      .along_rows = operand.along_rows,
                      .depth = depth,
-                     .turned = shape.dtype == DType::kF32,
+                     .transposed = shape.dtype == DType::kF32,
                      .gathered = operand.gathered()};
   if (shared < 0)
     staged.shared = b_.Alloc(Space::kShared, shape.dtype, tile.stages * staged.elements());

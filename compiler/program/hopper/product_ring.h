@@ -20,12 +20,12 @@ struct RingOperand {
   bool along_rows = false;
   int64_t depth = 0;  // k of a stage
   int64_t elements() const { return tile_rows * depth; }
-  bool turned = false;  // before it is multiplied
+  bool transposed = false;  // before it is multiplied
   bool gathered = false;
   // Stored by columns, 128 bytes of rows follow each other, then the next k.
   int64_t wide() const { return depth; }
   int64_t piece() const { return along_rows ? wide() * depth : 0; }
-  int64_t leading() const { return turned ? 0 : piece(); }
+  int64_t leading() const { return transposed ? 0 : piece(); }
 };
 
 // One of the products that are added, in the ring; or several in a row that lie there alike.
@@ -65,7 +65,7 @@ class ProductRing {
 
   ValueId Full(ValueId stage) { return stage; }
   ValueId Empty(ValueId stage) { return b_.Plus(stage, b_.Int(tile.stages)); }
-  // B is turned, and its low parts are there.
+  // B is transposed, and its low parts are there.
   ValueId PartsMade(ValueId stage) { return b_.Plus(stage, b_.Int(2 * tile.stages)); }
 
   // Stages and phases of step `step` of this block's round `round`: both follow from how many steps
@@ -109,7 +109,7 @@ class ProductRing {
   std::vector<RingAddend> addends;
   std::vector<RingAddend> runs_of_equal_layout;  // addends in a row, for who multiplies
   const int64_t steps;                           // of a block
-  const bool turns_b, makes_parts;               // whether B is turned, or written otherwise
+  const bool transposes_b, makes_parts;          // whether B is transposed, or written otherwise
   ValueId block = -1, thread = -1, rank = -1, barriers = -1;
   ValueId low_of_b = -1;  // with three products
 

@@ -1,15 +1,15 @@
 // What threads do to a stage of f32 that is multiplied as TF32, once or three times (two_tf32.h).
 //
 // B's low parts lie beside B, and B itself is its high parts. A's parts are in registers; without
-// parts, where it is stored across k, A itself is. The unit
-// reads f32 along k alone: 128 bytes, 32 steps, of each column. A B that is stored across k, in
-// pieces of 32 columns, 32 rows of 128 bytes each, is therefore turned where it is, piece by piece:
+// parts, where it is stored across k, A itself is. The unit reads f32 along k alone: 128 bytes, 32
+// steps, of each column. A B that is stored across k, in pieces of 32 columns, 32 rows of 128 bytes
+// each, is therefore transposed in place, piece by piece:
 //
 //     before: row k, columns 0 ... 31          after: column n, steps 0 ... 31
 //
-// Both have the swizzle of 128 bytes. A warp turns a piece in two halves: first the two quarters of
-// 16 x 16 on its diagonal, then the two others, which change places. Each thread loads one square
-// of 4 x 4, four times 16 bytes; when all have loaded, it stores the square turned.
+// Both have the swizzle of 128 bytes. A warp transposes a piece in two halves: first the two
+// quarters of 16 x 16 on its diagonal, then the two others, which change places. Each thread loads
+// one square of 4 x 4, four times 16 bytes; when all have loaded, it stores the square transposed.
 // Which square a thread has is chosen so that eight consecutive threads meet all banks, when they
 // load and when they store.
 #pragma once

@@ -1,9 +1,9 @@
 // Products of matrices by the matrix units of a GPU (compiler/optimize/operands/mma.h).
 //
-//   copies of the first stages - 1 times            COMMIT after each
-//   for each time:
+//   copies of the first stages - 1 iterations       COMMIT after each
+//   for each iteration:
 //     WAIT, BARRIER                                 its operands are there for every warp
-//     copies of the time that is stages - 1 later   into the stage that was multiplied last
+//     copies for stages - 1 iterations later        into the stage that was multiplied last
 //     COMMIT
 //     LDMATRIX, MMA
 //   stores                                          any values of a sum, element by element
@@ -104,7 +104,7 @@ class MmaLowering {
     if (&addend != product_.addends.data()) b_.Barrier();
     rows_.Begin(addend);
     columns_.Begin(addend);
-    times_ = TimesOf(tile_, addend);
+    iterations_ = IterationsOf(tile_, addend);
     stages_ = StagesOf(tile_, addend);
     for (int64_t stage = 0; stage == 0 || stage + 1 < stages_; ++stage) {
       Fetch(b_.Int(stage), b_.Int(stage));
@@ -114,9 +114,9 @@ class MmaLowering {
     MainLoop();
   }
 
-  void Fetch(ValueId time, ValueId stage) {
-    rows_.Fetch(time, stage);
-    columns_.Fetch(time, stage);
+  void Fetch(ValueId iteration, ValueId stage) {
+    rows_.Fetch(iteration, stage);
+    columns_.Fetch(iteration, stage);
   }
   void Deposit(ValueId stage) {
     rows_.Deposit(stage);
@@ -126,28 +126,28 @@ class MmaLowering {
   void MainLoop() {
     const int64_t ahead = stages_ - 1;
     const bool computes = rows_.computes() || columns_.computes();
-    const ValueId time = b_.Loop(times_);
+    const ValueId iteration = b_.Loop(iterations_);
     low_.Enter();
     b_.Add({.code = Code::kWait, .imm = {std::max<int64_t>(0, ahead - 1), 0, 0}});
     b_.Barrier();
-    const ValueId later = b_.Plus(time, b_.Int(ahead));
+    const ValueId later = b_.Plus(iteration, b_.Int(ahead));
     const ValueId stage = b_.Modulo(later, stages_);
     if (ahead > 0) {
-      const ValueId more = b_.If(b_.Less(later, b_.Int(times_)));
+      const ValueId more = b_.If(b_.Less(later, b_.Int(iterations_)));
       low_.Enter();
       Fetch(later, stage);
       low_.Leave();
       b_.EndIf(more);
       b_.Add({.code = Code::kCommit});
     }
-    Multiply(b_.Modulo(time, stages_));
+    Multiply(b_.Modulo(iteration, stages_));
     if (ahead > 0 && computes) {
-      const ValueId more = b_.If(b_.Less(later, b_.Int(times_)));
+      const ValueId more = b_.If(b_.Less(later, b_.Int(iterations_)));
       Deposit(stage);
       b_.EndIf(more);
     }
     low_.Leave();
-    b_.End(time);
+    b_.End(iteration);
   }
 
   ValueId Zeros() { return b_.Splat(b_.Const(DType::kF32, 0), 4); }
@@ -368,7 +368,7 @@ class MmaLowering {
   const MatrixUnit unit_;
   RowSums row_sums_;
   StagedOperand rows_, columns_;
-  int64_t times_ = 0, stages_ = 0;  // of the addend that is summed now
+  int64_t iterations_ = 0, stages_ = 0;  // of the addend that is summed now
   int64_t fragments_down_ = 0, fragments_across_ = 0;
   ValueId lane_ = -1, sums_ = -1;
 };

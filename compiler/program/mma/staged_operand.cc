@@ -64,12 +64,12 @@ void StagedOperand::Begin(const MmaAddend& addend) {
 
 ValueId StagedOperand::ElementOf(ValueId stage, ValueId line, ValueId low, ValueId chunk) {
   const int64_t chunks = Chunks();
-  ValueId turned = chunk;
+  ValueId rotated = chunk;
   if (chunks > 1) {
-    const ValueId turns = chunks >= 8 ? low : b_.Divide(low, 8 / chunks);
-    turned = b_.Plus(chunk, b_.Times(turns, TakesElements() ? 2 : 1));
+    const ValueId by = chunks >= 8 ? low : b_.Divide(low, 8 / chunks);
+    rotated = b_.Plus(chunk, b_.Times(by, TakesElements() ? 2 : 1));
   }
-  const ValueId in_line = b_.Times(b_.Modulo(turned, chunks), chunk_);
+  const ValueId in_line = b_.Times(b_.Modulo(rotated, chunks), chunk_);
   const ValueId first = b_.Plus(b_.Times(stage, lines_ * length_), b_.Times(line, length_));
   return b_.Plus(first, in_line);
 }
@@ -96,11 +96,12 @@ ValueId StagedOperand::TargetOf(const Piece& piece, ValueId stage) {
   return b_.Plus(element, b_.Times(b_.Modulo(piece.number, in_chunk), of_->run));
 }
 
-ValueId StagedOperand::Bind(const Piece& piece, ValueId time) {
+ValueId StagedOperand::Bind(const Piece& piece, ValueId iteration) {
   const MmaFactor& of = *of_;
   const ValueId along = of.across ? piece.column : piece.line;
   const ValueId index = b_.Plus(origin_, along);
-  const ValueId step = b_.Plus(b_.Times(time, tile_.steps), of.across ? piece.line : piece.column);
+  const ValueId step =
+      b_.Plus(b_.Times(iteration, tile_.steps), of.across ? piece.line : piece.column);
   ValueId inside = -1;
   const auto below = [&](ValueId value, int64_t count, int64_t size, bool runs) {
     if (count % size == 0) return;
@@ -122,11 +123,11 @@ void StagedOperand::Unbind() {
   for (const int r : addend_->reduced) low_.Unbind(r);
 }
 
-void StagedOperand::Fetch(ValueId time, ValueId stage) {
+void StagedOperand::Fetch(ValueId iteration, ValueId stage) {
   for (int64_t number = 0; number < pieces_; ++number) {
     low_.Enter();
     const Piece piece = PieceOf(number);
-    const ValueId inside = Bind(piece, time);
+    const ValueId inside = Bind(piece, iteration);
     if (of_->copied) {
       Copy(TargetOf(piece, stage), inside);
     } else {

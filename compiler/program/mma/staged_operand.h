@@ -2,9 +2,9 @@
 // tile for some steps. The block's threads copy it there, or compute it where it is no copy; a warp
 // loads fragments of it into registers.
 //
-// A stage is lines of elements, in chunks of 16 bytes that are turned around from line to line, so
-// that 8 chunks of a column lie in all 32 banks. No instruction turns matrices of f32: the threads
-// read their elements, of two chunks in four lines at a time, and lines are turned twice as far.
+// A stage is lines of elements, in chunks of 16 bytes that are rotated from line to line, so that 8
+// chunks of a column lie in all 32 banks. No instruction transposes matrices of f32: the threads
+// read their elements, of two chunks in four lines at a time, and lines are rotated twice as far.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +21,12 @@ namespace outboard::program {
 inline constexpr int64_t kFragment = 16;       // rows, or columns
 inline constexpr int64_t kMmaDepthBytes = 32;  // of a row: the steps of one product
 
-// How often the steps of an addend fill a stage, and how many stages it has.
-inline int64_t TimesOf(const codegen::MmaTile& tile, const codegen::MmaAddend& addend) {
+// Iterations of the main loop for an addend, each of which multiplies a stage, and its stages.
+inline int64_t IterationsOf(const codegen::MmaTile& tile, const codegen::MmaAddend& addend) {
   return DivideUp(addend.steps, tile.steps);
 }
 inline int64_t StagesOf(const codegen::MmaTile& tile, const codegen::MmaAddend& addend) {
-  return std::min(tile.stages, TimesOf(tile, addend));
+  return std::min(tile.stages, IterationsOf(tile, addend));
 }
 
 class StagedOperand {
@@ -42,8 +42,8 @@ class StagedOperand {
   // What follows is of this addend.
   void Begin(const codegen::MmaAddend& addend);
 
-  // Begins the copies of a time, and computes what is not copied, into registers.
-  void Fetch(ValueId time, ValueId stage);
+  // Begins the copies of an iteration, and computes what is not copied, into registers.
+  void Fetch(ValueId iteration, ValueId stage);
   // Stores what was computed to the stage.
   void Deposit(ValueId stage);
   bool computes() const { return !of_->copied; }
@@ -76,7 +76,7 @@ class StagedOperand {
   Piece PieceOf(int64_t number);
   ValueId TargetOf(const Piece& piece, ValueId stage);
   // Binds the ranges of a piece; returns the condition that it exists, -1: it does.
-  ValueId Bind(const Piece& piece, ValueId time);
+  ValueId Bind(const Piece& piece, ValueId iteration);
   void Unbind();
   void Copy(ValueId target, ValueId inside);
   ValueId LoadForAmd(ValueId stage, int64_t fragment, int64_t step);

@@ -367,11 +367,11 @@ Value* ProgramPrinter::LoadLanes(ValueId n, const Mask& mask) {
       if (!varying && mask.all_on()) return b_.CreateAlignedLoad(type, pointer, align);
       return b_.CreateMaskedLoad(type, pointer, align, LaneMask(mask, lanes, varying), zero);
     }
-    std::vector<int> turned;
-    for (int lane = 0; lane < lanes; ++lane) turned.push_back(lanes - 1 - lane);
-    Value* const on = b_.CreateShuffleVector(LaneMask(mask, lanes, true), turned);
+    std::vector<int> reversed;
+    for (int lane = 0; lane < lanes; ++lane) reversed.push_back(lanes - 1 - lane);
+    Value* const on = b_.CreateShuffleVector(LaneMask(mask, lanes, true), reversed);
     Value* const pointer = open(offsets[first] + first + 1 - lanes);
-    return b_.CreateShuffleVector(b_.CreateMaskedLoad(type, pointer, align, on, zero), turned);
+    return b_.CreateShuffleVector(b_.CreateMaskedLoad(type, pointer, align, on, zero), reversed);
   }
   if (!varying && segments <= kSegmentsMax && segments * 4 <= active) {
     // Rows: each part is loaded into its own lanes.

@@ -39,7 +39,7 @@ struct Run {
   bool stores = false;
   ValueId mask = -1, otherwise = -1;
   int64_t most = 0;  // elements that one access may have
-  bool turned = false;           // the next member is the element before
+  bool descending = false;       // the next member is the element before
   std::vector<ValueId> members;  // in the order of elements
   std::vector<Place> stored;  // since the first load
 };
@@ -118,7 +118,7 @@ class Joiner {
         run.members.insert(run.members.begin(), n);
         run.place.first = place.first;
         ++run.place.count;
-        run.turned = false;
+        run.descending = false;
         joined = true;
       } else if (run.stores && run.place.Meets(place)) {
         Close(r);
@@ -131,11 +131,11 @@ class Joiner {
     if (joined || !single) return;
     const int64_t width = ByteWidth(at(place.memory).dtype);
     int64_t most = std::min(divisors_[static_cast<size_t>(i.src[1])], kAccessBytesMax / width);
-    const bool turned = most < 2 && !stores && width < kAccessBytesMax && IsSecond(place);
-    if (turned) most = 2;
+    const bool descending = most < 2 && !stores && width < kAccessBytesMax && IsSecond(place);
+    if (descending) most = 2;
     if (most < 2) return;
     if (open_.size() == kOpenMax) Close(0);
-    open_.push_back({place, stores, mask, otherwise, most, turned, {n}, {}});
+    open_.push_back({place, stores, mask, otherwise, most, descending, {n}, {}});
   }
 
   // Whether it is the second one of two elements that one access may have. Of buffers alone: taking
@@ -147,13 +147,13 @@ class Joiner {
   }
 
   static bool Continues(const Run& run, const Place& place) {
-    return run.place.memory == place.memory && run.place.root == place.root && !run.turned &&
+    return run.place.memory == place.memory && run.place.root == place.root && !run.descending &&
            run.place.first + run.place.count == place.first && run.place.count < run.most &&
            std::ranges::none_of(run.stored, [&](const Place& s) { return s.Meets(place); });
   }
   // Both are loaded where the run's load is: the index is known there.
   bool ComesBefore(const Run& run, const Place& place, ValueId n) const {
-    return run.turned && run.place.memory == place.memory && run.place.root == place.root &&
+    return run.descending && run.place.memory == place.memory && run.place.root == place.root &&
            place.first + 1 == run.place.first &&
            std::max(at(n).src[0], at(n).src[1]) < run.members[0] &&
            std::ranges::none_of(run.stored, [&](const Place& s) { return s.Meets(place); });

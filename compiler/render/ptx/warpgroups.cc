@@ -69,15 +69,15 @@ void PtxPrinter::GroupProduct(ValueId n) {
   text_.Line(i.imm[3] != 0 ? "setp.ne.u32 " : "setp.eq.u32 ", adds, ", 0, 0");
   // Operands of 16 bits alone may lie by columns, so only these say whether they do; registers do
   // not.
-  std::string turned;
+  std::string transposed;
   if (width == 2)
-    turned = absl::StrCat(in_registers    ? ""
+    transposed = absl::StrCat(in_registers    ? ""
                           : i.imm[1] != 0 ? ", 1"
                                           : ", 0",
                           i.imm[2] != 0 ? ", 1" : ", 0");
   text_.Line("wgmma.mma_async.sync.aligned.m64n", columns, "k", program::WgmmaDepth(width), ".f32.",
              type, ".", type, " ", ListOf(privates_.at(i.src[0])), ", ", a, ", ", b, ", ", adds,
-             ", 1, 1", turned);
+             ", 1, 1", transposed);
 }
 
 bool PtxPrinter::IsAccumulator(ValueId value) const {
