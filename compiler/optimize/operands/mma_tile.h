@@ -2,9 +2,10 @@
 //
 // A block computes a tile of `rows` by `columns`, `steps` steps an iteration: while these are
 // multiplied, those of the next `stages` - 1 iterations are on their way to shared memory. Its
-// warps stand in a rectangle, `warps_down` by `warps_across`, and share the tile evenly. Blocks that
-// come one after the other take `order` tiles below each other, then the same of the next columns:
-// those that run at the same time read few different rows and columns, which the second cache holds.
+// warps stand in a rectangle, `warps_down` by `warps_across`, and share the tile evenly. Blocks
+// that come one after the other take `order` tiles below each other, then the same of the next
+// columns: those that run at the same time read few different rows and columns, which the second
+// cache holds.
 #pragma once
 
 #include <cstdint>
