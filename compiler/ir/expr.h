@@ -114,7 +114,7 @@ class Expr {
   Expr Unary(Op op) const;
   Expr Binary(Op op, const Expr& other) const;
 
-  // a * b + c, rounded once; in kernels only.
+  // a * b + c of f32 or f64, rounded once; in kernels only.
   friend Expr fma(const Expr& a, const Expr& b, const Expr& c);
 
  private:

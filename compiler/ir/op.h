@@ -96,7 +96,7 @@ enum class Op : uint8_t {
   kThreefry = 44,  // u64 counter, u64 key: Threefry-2x32, 20 rounds
 
   kWhere = 50,
-  kMulAcc = 51,  // a * b + c, rounded once; kernels only
+  kMulAcc = 51,  // a * b + c of f32 or f64, rounded once; kernels only
 
   kCast = 60,
   kBitcast = 61,

@@ -93,20 +93,13 @@ void Select(const LaneOp& what, const int64_t* a, const int64_t* b, const int64_
 
 void MulAcc(const LaneOp& what, const int64_t* a, const int64_t* b, const int64_t* c,
             int64_t* out) {
-  const DType dtype = what.operand;
   EachLane(what.lanes, [&](int lane) {
-    if (dtype == DType::kF32) {
+    if (what.operand == DType::kF32)
       out[lane] = AsBits(std::fma(static_cast<float>(AsFloat(a[lane])),
                                   static_cast<float>(AsFloat(b[lane])),
                                   static_cast<float>(AsFloat(c[lane]))));
-    } else if (IsFloat(dtype)) {
-      out[lane] =
-          AsBits(RoundTo(dtype, std::fma(AsFloat(a[lane]), AsFloat(b[lane]), AsFloat(c[lane]))));
-    } else {
-      out[lane] =
-          Wrapped::Of(dtype, static_cast<uint64_t>(a[lane]) * static_cast<uint64_t>(b[lane]) +
-                                 static_cast<uint64_t>(c[lane]));
-    }
+    else
+      out[lane] = AsBits(std::fma(AsFloat(a[lane]), AsFloat(b[lane]), AsFloat(c[lane])));
   });
 }
 

@@ -130,6 +130,10 @@ class Checker {
       case Op::kOr:
       case Op::kXor: return IsFloat(operand) ? "of floats" : "";
       case Op::kThreefry: return operand == DType::kU64 ? "" : "of another type than u64";
+      case Op::kMulAcc:
+        return operand == DType::kF32 || operand == DType::kF64
+                   ? ""
+                   : absl::StrCat("of ", std::string(Name(operand)), ", neither f32 nor f64");
       default: return IsTranscendental(i.op) && !IsFloat(operand) ? "of integers" : "";
     }
   }

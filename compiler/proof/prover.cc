@@ -139,12 +139,6 @@ LinearForm Prover::ComputeForm(const UOp* node) {
         }
       }
       break;
-    case Op::kMulAcc:
-      if (IsInt(node->dtype)) {
-        const LinearForm a = source(0), b = source(1);
-        if (const auto number = NumberOf(b)) form = AddScaled(source(2), a, *number);
-      }
-      break;
     case Op::kShl:
       if (IsInt(node->dtype)) {
         const auto by = NumberOf(source(1));

@@ -388,8 +388,7 @@ class Printer {
   // ---- arithmetic
   // Whether what is printed may have more digits than its type.
   static bool Rounds(Op op) {
-    return op == Op::kAdd || op == Op::kMul || op == Op::kFDiv || op == Op::kSqrt ||
-           op == Op::kMulAcc;
+    return op == Op::kAdd || op == Op::kMul || op == Op::kFDiv || op == Op::kSqrt;
   }
 
   std::string Arithmetic(const Instruction& i) const {
@@ -452,7 +451,6 @@ class Printer {
       case Op::kNeg: return wraps("-$0");
       case Op::kAdd: return IsBool(s.dtype) ? Substitute("$0 | $1", a, b) : wraps("$0 + $1");
       case Op::kMul: return IsBool(s.dtype) ? Substitute("$0 & $1", a, b) : wraps("$0 * $1");
-      case Op::kMulAcc: return wraps("$0 * $1 + $2");
       case Op::kIDiv:
       case Op::kMod: return Quotient(i, s, a, b);
       case Op::kMax: return Substitute("$0 < $1 ? $1 : $0", a, b);

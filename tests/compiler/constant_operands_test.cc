@@ -54,12 +54,8 @@ std::vector<Op> OperationsOf(DType dtype) {
   std::vector<Op> all;
   for (int number = 0; number < kOpCodeMax; ++number)
     if (const Op op = static_cast<Op>(number);
-        IsAlu(op) && !IsTranscendental(op) && Takes(op, dtype)) {
-      // Functions alone are written over MULACC, in f32 and f64; of smaller floats it is rounded
-      // twice.
-      if (op == Op::kMulAcc && IsFloat(dtype) && ByteWidth(dtype) < 4) continue;
+        IsAlu(op) && !IsTranscendental(op) && Takes(op, dtype))
       all.push_back(op);
-    }
   return all;
 }
 

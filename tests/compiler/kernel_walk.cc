@@ -243,9 +243,9 @@ class Walker {
         break;
       case Op::kMulAcc: {
         const Value a = source(0), b = source(1), c = source(2);
-        if (IsFloat(node.dtype)) return OfFloat(RoundTo(node.dtype, std::fma(a.f, b.f, c.f)));
-        return OfInt(
-            WrapTo(node.dtype, static_cast<int64_t>(static_cast<uint64_t>(a.i) * b.i + c.i)));
+        if (node.dtype == DType::kF64) return OfFloat(std::fma(a.f, b.f, c.f));
+        return OfFloat(std::fma(static_cast<float>(a.f), static_cast<float>(b.f),
+                                static_cast<float>(c.f)));
       }
       case Op::kReduceLoop: return Fold(node);
       default: break;

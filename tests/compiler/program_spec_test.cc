@@ -48,6 +48,11 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
        [](ProgramBuilder& b) {
          b.Alu(Op::kAnd, DType::kF32, {b.Const(DType::kF32, 1), b.Const(DType::kF32, 2)});
        }},
+      {"of bf16, neither f32 nor f64",
+       [](ProgramBuilder& b) {
+         const ValueId x = b.Const(DType::kBF16, 1);
+         b.Alu(Op::kMulAcc, DType::kBF16, {x, x, x});
+       }},
       {"the first source is no memory", [](ProgramBuilder& b) { b.Load(b.Int(1), b.Int(0)); }},
       {"the index is no i64",
        [&](ProgramBuilder& b) { b.Load(memory(b), b.Const(DType::kF32, 0)); }},

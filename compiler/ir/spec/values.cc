@@ -37,8 +37,11 @@ Result CheckAlu(const Node& n) {
     case Op::kNeg:
     case Op::kAdd:
     case Op::kMul:
-    case Op::kMax:
-    case Op::kMulAcc: OB_RETURN_IF_ERROR(wants(!IsBool(t), "numbers")); break;
+    case Op::kMax: OB_RETURN_IF_ERROR(wants(!IsBool(t), "numbers")); break;
+    // Smaller floats are computed in f32 and would be rounded twice.
+    case Op::kMulAcc:
+      OB_RETURN_IF_ERROR(wants(t == DType::kF32 || t == DType::kF64, "f32 or f64"));
+      break;
     case Op::kIDiv:
     case Op::kMod:
     case Op::kShl:

@@ -189,8 +189,7 @@ Value* AluEmitter::Alu(Op op, DType type, std::span<Value* const> args,
     case Op::kThreefry: return Threefry(a, b);
     case Op::kWhere: return b_.CreateSelect(a, b, args[2]);
     case Op::kMulAcc:
-      if (!is_float) return b_.CreateAdd(b_.CreateMul(a, b), args[2]);
-      return rounded(b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, args[2]}));
+      return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, args[2]});
     default: OB_CHECK(false && "not arithmetic"); return nullptr;
   }
 }

@@ -105,7 +105,6 @@ PtxOperand PtxPrinter::Alu(Op op, DType type, absl::Span<const PtxOperand> args)
     case Op::kMax: return Max(a, b, type);
     case Op::kAdd: return wrapped("add.", {a, b});
     case Op::kMul: return wrapped("mul.lo.", {a, b});
-    case Op::kMulAcc: return wrapped("mad.lo.", {a, b, args[2]});
     case Op::kAnd: return text_.Value(absl::StrCat("and.", bits), width, {a, b});
     case Op::kOr: return text_.Value(absl::StrCat("or.", bits), width, {a, b});
     case Op::kXor: return text_.Value(absl::StrCat("xor.", bits), width, {a, b});
