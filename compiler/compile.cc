@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <memory>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/copies.h"
@@ -21,6 +20,7 @@
 #include "compiler/program/expand.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
+#include "compiler/render/gpu_renderer.h"
 #include "compiler/render/llvm/amdgpu/amdgpu.h"
 #include "compiler/render/llvm/x86.h"
 #include "compiler/render/opencl_c.h"
@@ -191,15 +191,13 @@ absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOpt
   return out;
 }
 
-// A renderer of one of the kinds of GPUs. Sets `text` to what it writes on the way, if anything:
-// LLVM IR.
-using Render = absl::FunctionRef<absl::StatusOr<CompiledKernel>(const program::Program& program,
-                                                                std::string* text)>;
-absl::StatusOr<CompiledKernel> CompileForGpu(const UOp* sink, const CompileOptions& options,
-                                             Render render_program) {
+absl::StatusOr<CompiledKernel> CompileForGpu(const render::GpuRenderer& renderer, const UOp* sink,
+                                             const CompileOptions& options) {
   OB_ASSIGN_OR_RETURN(Lowered lowered, MakeProgram(sink, options));
-  std::string text;
-  const auto render = [&] { return render_program(lowered.program, &text); };
+  std::string ir;
+  const auto render = [&] {
+    return renderer.Render(lowered.program, kSymbol, options.dump ? &ir : nullptr);
+  };
   absl::StatusOr<CompiledKernel> rendered = render();
   // Our own choice may need more registers than the printer permits; the plain threads that come
   // last need few. What the assembler spills is not known here: tests ask it (docs/testing.md).
@@ -224,7 +222,7 @@ absl::StatusOr<CompiledKernel> CompileForGpu(const UOp* sink, const CompileOptio
   out.bytes = lowered.bytes * out.copies;
   if (options.dump) {
     const bool is_text = out.form == CompiledKernel::Form::kPtx;
-    std::fprintf(stderr, "%s%s%s\n", lowered.dump.c_str(), text.c_str(),
+    std::fprintf(stderr, "%s%s%s\n", lowered.dump.c_str(), ir.c_str(),
                  is_text ? out.object.c_str() : "");
   }
   return out;
@@ -243,8 +241,7 @@ absl::StatusOr<CompileOptions> Resolved(CompileOptions options) {
 struct Compiler::Generator {
   absl::Status status;  // of the options
   absl::StatusOr<std::unique_ptr<render::X86Renderer>> x86;
-  absl::StatusOr<std::unique_ptr<render::PtxRenderer>> ptx;
-  absl::StatusOr<std::unique_ptr<render::AmdgpuRenderer>> amdgpu;
+  absl::StatusOr<std::unique_ptr<render::GpuRenderer>> gpu;
 };
 
 Compiler::Compiler(CompileOptions options) : generator_(std::make_unique<Generator>()) {
@@ -256,10 +253,11 @@ Compiler::Compiler(CompileOptions options) : generator_(std::make_unique<Generat
   switch (options_.target.kind) {
     case TargetKind::kCpu: generator_->x86 = render::MakeX86Renderer(options_.target); break;
     case TargetKind::kCuda:
-      generator_->ptx = render::MakePtxRenderer(options_.target, columns_max);
+      generator_->gpu = render::MakePtxRenderer(options_.target, columns_max);
       break;
     case TargetKind::kAmd:
-      generator_->amdgpu = render::MakeAmdgpuRenderer(options_.target, columns_max);
+      generator_->gpu =
+          render::MakeAmdgpuRenderer(options_.target, columns_max, options_.no_opt);
       break;
     case TargetKind::kOpenCl: break;
   }
@@ -272,16 +270,9 @@ absl::StatusOr<CompiledKernel> Compiler::Compile(const UOp* sink) {
   switch (options_.target.kind) {
     case TargetKind::kOpenCl: return CompileToOpenCl(sink, options_);
     case TargetKind::kCuda:
-      OB_RETURN_IF_ERROR(generator_->ptx.status());
-      return CompileForGpu(sink, options_, [&](const program::Program& program, std::string*) {
-        return (*generator_->ptx)->Render(program, kSymbol);
-      });
     case TargetKind::kAmd:
-      OB_RETURN_IF_ERROR(generator_->amdgpu.status());
-      return CompileForGpu(sink, options_, [&](const program::Program& program, std::string* text) {
-        return (*generator_->amdgpu)
-            ->Render(program, kSymbol, options_.no_opt, options_.dump ? text : nullptr);
-      });
+      OB_RETURN_IF_ERROR(generator_->gpu.status());
+      return CompileForGpu(**generator_->gpu, sink, options_);
     case TargetKind::kCpu: break;
   }
   OB_RETURN_IF_ERROR(generator_->x86.status());

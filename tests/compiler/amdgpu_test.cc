@@ -37,7 +37,7 @@ absl::StatusOr<CompiledKernel> Rendered(const program::Program& program, const s
                                         std::string* ir = nullptr) {
   OB_ASSIGN_OR_RETURN(const auto renderer,
                       render::MakeAmdgpuRenderer(AmdTarget(arch, kComputeUnits), columns_max));
-  return renderer->Render(program, "k", /*no_opt=*/false, ir);
+  return renderer->Render(program, "k", ir);
 }
 
 void ExpectIsAnObject(const CompiledKernel& kernel) {

@@ -36,7 +36,7 @@ class PtxPrinter {
  public:
   PtxPrinter(const program::Program& program, const Target& target, const GridShape& grid);
 
-  // Returns the kernel `symbol` as text. Errors: UNIMPLEMENTED, as PtxRenderer::Render.
+  // Returns the kernel `symbol` as text. Errors: UNIMPLEMENTED, as GpuRenderer::Render.
   absl::StatusOr<std::string> Run(const std::string& symbol);
 
  private:

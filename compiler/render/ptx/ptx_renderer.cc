@@ -33,13 +33,14 @@ bool HasSmallProducts(const program::Program& program) {
   });
 }
 
-class Renderer : public PtxRenderer {
+class Renderer final : public GpuRenderer {
  public:
   Renderer(Target target, int64_t columns_max, const char* ptx)
       : target_(std::move(target)), columns_max_(columns_max), ptx_(ptx) {}
 
   absl::StatusOr<CompiledKernel> Render(const program::Program& program,
-                                        const std::string& symbol) const override {
+                                        const std::string& symbol,
+                                        std::string* /*ir*/) const override {
     CompiledKernel out = LaunchShapeOf(program, symbol, CompiledKernel::Form::kPtx, columns_max_);
     // Stages of products fill the memory of a multiprocessor, and long rows: their launches ask for
     // it.
@@ -77,8 +78,8 @@ class Renderer : public PtxRenderer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PtxRenderer>> MakePtxRenderer(Target target,
-                                                                 int64_t columns_max) {
+absl::StatusOr<std::unique_ptr<GpuRenderer>> MakePtxRenderer(Target target,
+                                                             int64_t columns_max) {
   if (target.kind != TargetKind::kCuda)
     return absl::InvalidArgumentError("a target of another kind than CUDA");
   const auto* const processor =

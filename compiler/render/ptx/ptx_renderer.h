@@ -7,35 +7,20 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "absl/status/statusor.h"
-#include "compiler/compiled_kernel.h"
-#include "compiler/program/program.h"
+#include "compiler/render/gpu_renderer.h"
 #include "compiler/render/launch_shape.h"
 #include "compiler/target.h"
 
 namespace outboard::render {
 
-// The renderer for one kind of GPU. Threads: any number at a time.
-class PtxRenderer {
- public:
-  virtual ~PtxRenderer() = default;
-
-  // Returns a kernel of Form::kPtx, as compiled_kernel.h specifies, without its estimates.
-  // Errors: UNIMPLEMENTED       an operation without code for its type; fp64 where the target has
-  //                             none; private memory that cannot become registers
-  //         RESOURCE_EXHAUSTED  more threads or shared memory than a block may have, or more
-  //                             blocks than a grid
-  //         OUT_OF_RANGE        more copies than a launch has parameters for
-  virtual absl::StatusOr<CompiledKernel> Render(const program::Program& program,
-                                                const std::string& symbol) const = 0;
-};
-
+// Returns a renderer of kernels of Form::kPtx. Threads: any number at a time.
+//
 // `columns_max`: blocks along a grid's first axis; tests divide grids of fewer.
 // Errors: INVALID_ARGUMENT  a target of another kind, or whose `arch` is none of sm_80, sm_89,
 //                           sm_90 and sm_90a
-absl::StatusOr<std::unique_ptr<PtxRenderer>> MakePtxRenderer(
+absl::StatusOr<std::unique_ptr<GpuRenderer>> MakePtxRenderer(
     Target target, int64_t columns_max = kGridColumnsMax);
 
 }  // namespace outboard::render

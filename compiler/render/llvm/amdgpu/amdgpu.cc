@@ -164,17 +164,18 @@ void InitializeOnce() {
   });
 }
 
-class Renderer final : public AmdgpuRenderer {
+class Renderer final : public GpuRenderer {
  public:
-  Renderer(Target target, int64_t columns_max, int wave_threads,
+  Renderer(Target target, int64_t columns_max, bool no_opt, int wave_threads,
            std::unique_ptr<llvm::TargetMachine> machine)
       : target_(std::move(target)),
         columns_max_(columns_max),
+        no_opt_(no_opt),
         wave_threads_(wave_threads),
         machine_(std::move(machine)) {}
 
   absl::StatusOr<CompiledKernel> Render(const program::Program& program, const std::string& symbol,
-                                        bool no_opt, std::string* ir) override {
+                                        std::string* ir) const override {
     constexpr int64_t kItemsMax = (int64_t{1} << 32) - 1;  // of a dispatch packet's grid
     const int64_t columns_max = std::min(columns_max_, kItemsMax / program.Extent(Grid::kThread));
     CompiledKernel out =
@@ -204,7 +205,7 @@ class Renderer final : public AmdgpuRenderer {
     const GridShape grid = GridOf(program, columns_max);
     OB_RETURN_IF_ERROR(AmdgpuPrinter(program, target_, grid, wave_threads_, module).Run(symbol));
     if (ir != nullptr) *ir = TextOf(module);
-    OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine_.get(), no_opt));
+    OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine_.get(), no_opt_));
     OB_ASSIGN_OR_RETURN(out.object,
                         EmitFile(module, machine_.get(), llvm::CodeGenFileType::ObjectFile));
     if (!refused.empty())
@@ -215,14 +216,15 @@ class Renderer final : public AmdgpuRenderer {
  private:
   const Target target_;
   const int64_t columns_max_;
+  const bool no_opt_;
   const int wave_threads_;
   const std::unique_ptr<llvm::TargetMachine> machine_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AmdgpuRenderer>> MakeAmdgpuRenderer(Target target,
-                                                                   int64_t columns_max) {
+absl::StatusOr<std::unique_ptr<GpuRenderer>> MakeAmdgpuRenderer(Target target,
+                                                                int64_t columns_max, bool no_opt) {
   if (target.kind != TargetKind::kAmd)
     return absl::InvalidArgumentError("a target of another kind than AMD's GPUs");
   const Processor* const processor = FindProcessor(target.arch);
@@ -240,8 +242,8 @@ absl::StatusOr<std::unique_ptr<AmdgpuRenderer>> MakeAmdgpuRenderer(Target target
       found->createTargetMachine(kTriple, processor->arch, "", options, llvm::Reloc::PIC_,
                                  std::nullopt, llvm::CodeGenOptLevel::Default));
   if (machine == nullptr) return absl::InternalError("LLVM cannot generate code for AMDGPU");
-  return std::make_unique<Renderer>(std::move(target), columns_max, processor->wave_threads,
-                                    std::move(machine));
+  return std::make_unique<Renderer>(std::move(target), columns_max, no_opt,
+                                    processor->wave_threads, std::move(machine));
 }
 
 }  // namespace outboard::render

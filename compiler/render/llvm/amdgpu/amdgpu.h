@@ -7,36 +7,20 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "absl/status/statusor.h"
-#include "compiler/compiled_kernel.h"
-#include "compiler/program/program.h"
+#include "compiler/render/gpu_renderer.h"
 #include "compiler/render/launch_shape.h"
 #include "compiler/target.h"
 
 namespace outboard::render {
 
-// The code generator for one kind of GPU. Threads: one at a time.
-class AmdgpuRenderer {
- public:
-  virtual ~AmdgpuRenderer() = default;
-
-  // Returns a kernel of Form::kElfAmdgpu, as compiled_kernel.h specifies, without its estimates.
-  // `ir`, unless null, receives the LLVM IR before LLVM's passes.
-  // Errors: UNIMPLEMENTED       an operation without code for its type, or an instruction of
-  //                             NVIDIA's alone; private memory that cannot become registers
-  //         RESOURCE_EXHAUSTED  more threads or shared memory than a work-group may have, or more
-  //                             work-groups than a grid
-  //         INTERNAL            LLVM refused what was written
-  virtual absl::StatusOr<CompiledKernel> Render(const program::Program& program,
-                                                const std::string& symbol, bool no_opt,
-                                                std::string* ir) = 0;
-};
-
-// `columns_max`: work-groups along a grid's first axis; tests divide grids of fewer.
+// Returns a renderer of kernels of Form::kElfAmdgpu. Threads: one at a time.
+//
+// `columns_max`: work-groups along a grid's first axis; tests divide grids of fewer. `no_opt`:
+// without LLVM's optimisations.
 // Errors: INVALID_ARGUMENT  a target of another kind, or whose `arch` is neither gfx942 nor gfx1100
-absl::StatusOr<std::unique_ptr<AmdgpuRenderer>> MakeAmdgpuRenderer(
-    Target target, int64_t columns_max = kGridColumnsMax);
+absl::StatusOr<std::unique_ptr<GpuRenderer>> MakeAmdgpuRenderer(
+    Target target, int64_t columns_max = kGridColumnsMax, bool no_opt = false);
 
 }  // namespace outboard::render

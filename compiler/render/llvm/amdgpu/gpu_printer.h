@@ -41,7 +41,7 @@ class GpuPrinter : protected ScopePrinter {
              llvm::Module& module);
   virtual ~GpuPrinter() = default;
 
-  // Adds the kernel `symbol` to the module. Errors: UNIMPLEMENTED, as AmdgpuRenderer::Render.
+  // Adds the kernel `symbol` to the module. Errors: UNIMPLEMENTED, as GpuRenderer::Render.
   absl::Status Run(const std::string& symbol);
 
  protected:
