@@ -63,15 +63,17 @@ absl::StatusOr<std::unique_ptr<Accounts>> OpenOrMakeAccounts(const AccountFlags&
 }
 
 // "2026-01-31" or "2026-01-31T12:00:00Z", in whole seconds; a time without a zone is UTC.
-absl::StatusOr<gateway::WallTime> TimeFrom(const char* flag, const std::string& text) {
+// `others`: further forms that the flag takes, for the message.
+absl::StatusOr<gateway::WallTime> TimeFrom(const char* flag, const std::string& text,
+                                           const char* others = "") {
   for (const char* format : {"%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", absl::RFC3339_full}) {
     absl::Time time;
     if (!absl::ParseTime(format, text, &time, nullptr)) continue;
     if (time < absl::UnixEpoch() || time > absl::FromUnixSeconds(gateway::kLatestUnixS)) break;
     return gateway::WallTime{absl::ToUnixSeconds(time) * 1000};
   }
-  return absl::InvalidArgumentError(std::string(flag) + ": \"" + text +
-                                    "\" is no time like 2026-01-31 or 2026-01-31T12:00:00Z");
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": \"", text, "\" is no time like ", others,
+                                                 "2026-01-31 or 2026-01-31T12:00:00Z"));
 }
 
 // "30d" or "12h" from now, or a time.
@@ -84,17 +86,27 @@ absl::StatusOr<gateway::WallTime> ExpiryFrom(const std::string& text) {
     const int64_t hours = unit == 'd' ? 24 * count : count;
     return gateway::WallTime{gateway::WallNow().unix_ms + hours * 3'600'000};
   }
-  return TimeFrom("--expires", text);
+  return TimeFrom("--expires", text, "30d, 12h, ");
+}
+
+// The value of a flag, or why it is none.
+template <typename Value>
+absl::StatusOr<Value> Of(const char* flag, const std::string& text, absl::StatusOr<Value> value) {
+  if (value.ok()) return value;
+  return absl::Status(value.status().code(), absl::StrCat(flag, " is \"", text, "\": ",
+                                                          value.status().message()));
 }
 
 absl::StatusOr<gateway::KeyRights> RightsFrom(const AccountFlags& flags) {
   gateway::KeyRights rights;
-  OB_ASSIGN_OR_RETURN(rights.scopes, gateway::Scopes::Parse(flags.scopes));
+  OB_ASSIGN_OR_RETURN(rights.scopes,
+                      Of("--scope", flags.scopes, gateway::Scopes::Parse(flags.scopes)));
   if (!flags.expires.empty()) {
     OB_ASSIGN_OR_RETURN(rights.expires_at, ExpiryFrom(flags.expires));
   }
   for (const std::string& text : flags.from) {
-    OB_ASSIGN_OR_RETURN(gateway::AddressRange range, gateway::AddressRange::Parse(text));
+    OB_ASSIGN_OR_RETURN(gateway::AddressRange range,
+                        Of("--from", text, gateway::AddressRange::Parse(text)));
     rights.from.push_back(range);
   }
   return rights;

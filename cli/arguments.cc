@@ -137,59 +137,55 @@ class HelpFormatter : public CLI::Formatter {
 
 }  // namespace
 
-Option& Option::Required() {
-  if (option_ != nullptr) Of(option_)->required();
+template <typename Change>
+Option& Option::With(Change change) {
+  if (option_ != nullptr) change(*Of(option_));
   return *this;
+}
+
+Option& Option::Required() {
+  return With([](CLI::Option& option) { option.required(); });
 }
 Option& Option::Positive() {
-  if (option_ != nullptr) Of(option_)->check(NumberThat([](double n) { return n > 0; }, "above 0"));
-  return *this;
+  return With([](CLI::Option& option) {
+    option.check(NumberThat([](double n) { return n > 0; }, "above 0"));
+  });
 }
 Option& Option::NotNegative() {
-  if (option_ != nullptr)
-    Of(option_)->check(NumberThat([](double n) { return n >= 0; }, "of at least 0"));
-  return *this;
+  return With([](CLI::Option& option) {
+    option.check(NumberThat([](double n) { return n >= 0; }, "of at least 0"));
+  });
 }
 Option& Option::Between(int least, int most) {
-  if (option_ != nullptr) Of(option_)->check(NumberFrom<int64_t>(least, most));
-  return *this;
+  return With([&](CLI::Option& option) { option.check(NumberFrom<int64_t>(least, most)); });
 }
 Option& Option::Between(double least, double most) {
-  if (option_ != nullptr) Of(option_)->check(NumberFrom(least, most));
-  return *this;
+  return With([&](CLI::Option& option) { option.check(NumberFrom(least, most)); });
 }
 Option& Option::ExistingPath() {
-  if (option_ != nullptr) Of(option_)->check(PathThatIsThere());
-  return *this;
+  return With([](CLI::Option& option) { option.check(PathThatIsThere()); });
 }
 Option& Option::Once() {
-  if (option_ != nullptr) Of(option_)->expected(1);
-  return *this;
+  return With([](CLI::Option& option) { option.expected(1); });
 }
 Option& Option::OneEach() {
-  if (option_ != nullptr) Of(option_)->allow_extra_args(false);
-  return *this;
+  return With([](CLI::Option& option) { option.allow_extra_args(false); });
 }
 Option& Option::Needs(const std::string& other) {
-  if (option_ != nullptr) Of(option_)->needs(other);
-  return *this;
+  return With([&](CLI::Option& option) { option.needs(other); });
 }
 Option& Option::Excludes(const Option& other) {
-  if (option_ != nullptr) Of(option_)->excludes(Of(other.option_));
-  return *this;
+  return With([&](CLI::Option& option) { option.excludes(Of(other.option_)); });
 }
 bool Option::Given() const { return option_ != nullptr && Of(option_)->count() > 0; }
 Option& Option::ShowDefault() {
-  if (option_ != nullptr) Of(option_)->capture_default_str();
-  return *this;
+  return With([](CLI::Option& option) { option.capture_default_str(); });
 }
 Option& Option::ShowDefault(const std::string& text) {
-  if (option_ != nullptr) Of(option_)->default_str(text);
-  return *this;
+  return With([&](CLI::Option& option) { option.default_str(text); });
 }
 Option& Option::Hidden() {
-  if (option_ != nullptr) Of(option_)->group("");
-  return *this;
+  return With([](CLI::Option& option) { option.group(""); });
 }
 
 template <typename Value>
@@ -310,6 +306,13 @@ std::optional<int> Arguments::Parse(int argc, const char* const* argv) {
       ++depth;
     }
     std::string what = error.what();
+    if (const std::vector<std::string> left = at->remaining();
+        error.get_name() == "ExtrasError" && !left.empty())
+      what = (left[0].starts_with("-") ? "there is no option \""
+                                       : "nothing takes the argument \"") +
+             left[0] + "\"";
+    if (error.get_name() == "RequiredError" && what == "A subcommand is required")
+      what = "a subcommand is required";
     // CLI11 does not name the one that is hidden.
     if (error.get_name() == "ExcludesError") what = "two options say the same: give one";
     // The word behind the commands, where it should be another one.

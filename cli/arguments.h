@@ -45,6 +45,9 @@ class Option {
  private:
   friend class Command;
   explicit Option(void* option) : option_(option) {}
+  // Does `change` to CLI11's option, if there is one.
+  template <typename Change>
+  Option& With(Change change);
   void* option_;  // nullptr: of a command that is not asked for
 };
 

@@ -78,6 +78,11 @@ absl::Status List(const CacheFlags& flags) {
   return absl::OkStatus();
 }
 
+absl::Status NoSuchKernel(const CacheFlags& flags) {
+  return absl::NotFoundError(absl::StrCat("no kernel whose id begins with ", flags.kernel,
+                                          "; `outboard cache ls` lists them"));
+}
+
 absl::Status Explain(const CacheFlags& flags) {
   OB_ASSIGN_OR_RETURN(const auto store, Open(flags, /*create=*/false));
   OB_ASSIGN_OR_RETURN(const std::vector<Tuning> tunings, store->List());
@@ -106,7 +111,7 @@ absl::Status Explain(const CacheFlags& flags) {
                   trial->time_ns == 0 ? "  does not compile, or runs wrong" : "");
   }
   if (!found)
-    return absl::NotFoundError(absl::StrCat("no kernel whose id begins with ", flags.kernel));
+    return NoSuchKernel(flags);
   return absl::OkStatus();
 }
 
@@ -156,7 +161,7 @@ absl::Status Remove(const CacheFlags& flags) {
   OB_ASSIGN_OR_RETURN(const auto store, Open(flags, /*create=*/false));
   OB_ASSIGN_OR_RETURN(const int64_t removed, store->Remove(flags.kernel));
   if (removed == 0 && !flags.all)
-    return absl::NotFoundError(absl::StrCat("no kernel whose id begins with ", flags.kernel));
+    return NoSuchKernel(flags);
   std::fprintf(stderr, "outboard: %s removed\n", Plural(removed, "kernel").c_str());
   return absl::OkStatus();
 }

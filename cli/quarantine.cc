@@ -67,7 +67,7 @@ void AddQuarantineCommands(Arguments& app) {
       "quarantine", "Manage the workers and machines that a gateway has set aside (docs/fleet.md)");
   quarantine.RequireSubcommand();
   Command quarantine_list =
-      quarantine.ListSubcommand("List them: identity, name, since when, and why");
+      quarantine.ListSubcommand("List workers and machines: identity, name, since when, and why");
   quarantine_list.Add("--json", &quarantined.json, "Print JSON");
   Command quarantine_lift =
       quarantine.Subcommand("lift", "Give a worker or a machine sessions again, within seconds");

@@ -39,7 +39,7 @@ void AddKey(Arguments& app, const Flags& flags) {
   AddDataAndJson(list, account);
   list.Runs(flags, RunKeyList);
   Command revoke = key.Subcommand("revoke", "Revoke a key; its sessions end within seconds");
-  revoke.Add("id", &account.id, "The key's id, from ls").Required();
+  revoke.Add("id", &account.id, "The key's id, as `key ls` prints it").Required();
   AddData(revoke, account);
   revoke.Runs(flags, RunKeyRevoke);
 }
@@ -61,7 +61,7 @@ void AddAccounts(Arguments& app, const Flags& flags) {
                       "accounts (docs/tuning.md)");
   share_tuning.Runs(flags, RunAccountShareTuning);
   for (Command command : {suspend, resume, share_tuning}) add_name(command);
-  share_tuning.Add("on|off", &account.on_off, "on or off (default: on)").Required();
+  share_tuning.Add("on|off", &account.on_off, "on, as it is for a new account, or off").Required();
   for (Command command : {suspend, resume, share_tuning}) AddData(command, account);
   Command list = accounts.ListSubcommand("List all accounts");
   AddData(list, account);
@@ -75,7 +75,9 @@ void AddAccounts(Arguments& app, const Flags& flags) {
   Command limit = accounts.Subcommand(
       "credit-limit", "Set by how much an account's balance may go below zero (docs/money.md)");
   add_name(limit);
-  limit.Add("USD", &account.amount, "US dollars; none: any amount; default: the gateway's")
+  limit
+      .Add("USD", &account.amount,
+           "US dollars; \"none\" for any amount, \"default\" for the gateway's limit")
       .Required();
   AddDataAndJson(limit, account);
   limit.Runs(flags, RunAccountCreditLimit);
@@ -157,7 +159,7 @@ void AddPricesDevicesAndTop(Arguments& app, const Flags& flags) {
   list.Runs(flags, RunDeviceList);
   Command top = app.Subcommand("top", "Watch sessions, the queue and devices, until Ctrl-C");
   top.Add("--interval", &account.interval_s, "Seconds between two pages").Between(0.1, 3600.0);
-  top.Add("--count", &account.count, "So many pages, then end (default: until Ctrl-C)")
+  top.Add("--count", &account.count, "So many pages, then end; 0: until Ctrl-C")
       .Between(0, 1'000'000);
   top.Runs(flags, RunTop);
   for (Command command : {show, list, top}) AddDataAndJson(command, account);

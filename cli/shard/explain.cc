@@ -106,7 +106,12 @@ absl::StatusOr<std::string> ShardExplanation(std::string_view encoding, const Sh
   OB_ASSIGN_OR_RETURN(const Mesh mesh, MeshFrom(flags));
   OB_ASSIGN_OR_RETURN(const Spread asked, shard::SpreadFromName(flags.spread));
   Graph graph;
-  OB_ASSIGN_OR_RETURN(const UOp* const sink, DecodeGraph(graph, encoding, Level::kTensor));
+  const absl::StatusOr<const UOp*> decoded = DecodeGraph(graph, encoding, Level::kTensor);
+  if (!decoded.ok())
+    return absl::Status(decoded.status().code(),
+                        absl::StrCat(decoded.status().message(),
+                                     "; a program writes its graphs with GRAPHS=FOLDER"));
+  const UOp* const sink = *decoded;
   shard::DeviceSpeeds speeds;
   if (flags.measures) {
     OB_ASSIGN_OR_RETURN(const worker::LinkSpeed link, worker::MeasureLink());

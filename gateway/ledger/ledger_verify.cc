@@ -158,18 +158,30 @@ class RangeCheck {
   // Some of a lease's entries have moved, and this one and those behind it have not yet:
   // VerifyMonths checks the ranges of all in the month's file, and that the ledger has each entry.
   absl::StatusOr<bool> IsInAFile(int64_t number) {
-    OB_ASSIGN_OR_RETURN(Statement months, db_.Prepare("SELECT DISTINCT archived FROM ledger_entry "
-                                                      "WHERE archived IS NOT NULL"));
-    for (;;) {
-      OB_ASSIGN_OR_RETURN(const bool more, months.Step());
-      if (!more) return false;
-      OB_ASSIGN_OR_RETURN(const bool has, files_.Has(std::string(months.Text(0)), number));
+    if (!months_.has_value()) {
+      OB_ASSIGN_OR_RETURN(months_, MonthsWithEntries());
+    }
+    for (const std::string& month : *months_) {
+      OB_ASSIGN_OR_RETURN(const bool has, files_.Has(month, number));
       if (has) return true;
+    }
+    return false;
+  }
+  // Months that some entries have moved to the files of. Reads all entries that have.
+  absl::StatusOr<std::vector<std::string>> MonthsWithEntries() {
+    OB_ASSIGN_OR_RETURN(Statement rows, db_.Prepare("SELECT DISTINCT archived FROM ledger_entry "
+                                                    "WHERE archived IS NOT NULL"));
+    std::vector<std::string> months;
+    for (;;) {
+      OB_ASSIGN_OR_RETURN(const bool more, rows.Step());
+      if (!more) return months;
+      months.emplace_back(rows.Text(0));
     }
   }
 
   Database& db_;
   MonthFiles& files_;
+  std::optional<std::vector<std::string>> months_;  // once they are asked for
   absl::flat_hash_map<Device, Charged> devices_;
 };
 

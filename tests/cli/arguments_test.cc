@@ -74,7 +74,9 @@ TEST(Arguments, AWrongValueIsNamed) {
       {{"serve", "--file", "/nowhere/a"}, "\"/nowhere/a\" is not there"},
       {{"frob"}, "there is no subcommand \"frob\"; see `test --help`"},
       {{"key", "frob"}, "there is no subcommand \"frob\"; see `test key --help`"},
-      {{"key"}, "see `test key --help`"}};
+      {{"key"}, "a subcommand is required; see `test key --help`"},
+      {{"serve", "--frob"}, "there is no option \"--frob\"; see `test serve --help`"},
+      {{"serve", "more"}, "nothing takes the argument \"more\"; see `test serve --help`"}};
   for (const auto& [words, wrong] : cases) {
     Arguments arguments("test", "A test");
     arguments.RequireSubcommand();

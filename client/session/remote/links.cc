@@ -2,7 +2,6 @@
 // again.
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "client/session/link/grpc_link.h"
 #include "client/session/remote/remote_session.h"
@@ -56,8 +55,7 @@ absl::Status RemoteSession::Resume(std::optional<uint64_t> max_cost_micro_usd) {
   Flush();
   absl::Status interrupted = AwaitDecision(lock);
   if (interrupted.ok() && core_.state() == SessionCore::State::kOpening)
-    interrupted = absl::UnavailableError(absl::StrCat(target_, " gave no device within ",
-                                                      options_.open_timeout.count(), " ms"));
+    interrupted = NoDevice();
   if (!interrupted.ok() && !ended()) {  // it can be tried again
     core_.Stop(why);
     drop_streams();

@@ -157,11 +157,15 @@ absl::Status RemoteSession::AwaitOpened(std::unique_ptr<Link> link, Until until)
   if (!interrupted.ok()) GiveUpOpening(lock, interrupted);
   if (core_.state() == SessionCore::State::kOpening &&
       !(until == Until::kPlace && core_.waits_for_device()))
-    core_.End(absl::UnavailableError(absl::StrCat(target_.empty() ? "nobody" : target_,
-                                                  " gave no device within ",
-                                                  options_.open_timeout.count(), " ms")));
+    core_.End(NoDevice());
   if (ended()) return interrupted.ok() ? core_.status() : interrupted;
   return absl::OkStatus();
+}
+
+absl::Status RemoteSession::NoDevice() const {
+  const double seconds = std::chrono::duration<double>(options_.open_timeout).count();
+  return absl::UnavailableError(absl::StrCat(target_.empty() ? "the gateway" : target_,
+                                             " granted no device within ", seconds, " s"));
 }
 
 // It is open, with all that it begins with, or it is not to be.

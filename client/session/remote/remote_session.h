@@ -151,6 +151,7 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   absl::StatusOr<std::unique_ptr<Link>> MakeFirstLink();
   absl::Status AwaitOpened(std::unique_ptr<Link> link, Until until = Until::kDevice);
   absl::Status AwaitDecision(std::unique_lock<std::mutex>& lock, Until until = Until::kDevice);
+  absl::Status NoDevice() const;  // open_timeout is over
   bool IsDecided() const;
   void NoteBegun();
   // For people: the line of the session, and from then on its progress. Without mutex_.
