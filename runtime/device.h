@@ -258,7 +258,8 @@ class Device {
   // system wipes between processes do nothing.
   // Errors: INTERNAL  the device failed
   virtual absl::Status Scrub() { return absl::OkStatus(); }
-  // Reads what the device runs at now. Takes up to some milliseconds, and waits for no work.
+  // Reads what the device runs at now. Takes up to some milliseconds, and waits for no work; what
+  // does not answer is given up after some seconds.
   // Errors: UNIMPLEMENTED  one line: nothing of this machine tells it. So are all later calls
   virtual absl::StatusOr<DeviceState> ReadState() {
     return absl::UnimplementedError("clocks of this kind of device are not read");

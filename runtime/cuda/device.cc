@@ -274,11 +274,14 @@ class CudaDevice final : public runtime::Device {
   }
 
   absl::StatusOr<runtime::DeviceState> ReadState() override {
-    if (!state_.has_value()) state_ = FindState();
-    if (!state_->ok()) return state_->status();
-    absl::StatusOr<runtime::DeviceState> read = (*state_)->Read();
-    if (!read.ok()) state_ = read.status();
-    return read;
+    if (!state_.has_value()) {
+      char bus_id[32] = "";
+      if (context_.api().cuDeviceGetPCIBusId == nullptr ||
+          context_.api().cuDeviceGetPCIBusId(bus_id, sizeof(bus_id), device_) != CUDA_SUCCESS)
+        return absl::UnimplementedError("the driver does not tell the GPU's place on the bus");
+      state_.emplace(ManagementLibrary(), bus_id);
+    }
+    return state_->Read();
   }
 
   // From the first launch to the end of the work, by the device's clock.
@@ -388,14 +391,6 @@ class CudaDevice final : public runtime::Device {
     return status;
   }
 
-  absl::StatusOr<GpuState> FindState() const {
-    char bus_id[32] = "";
-    if (context_.api().cuDeviceGetPCIBusId == nullptr ||
-        context_.api().cuDeviceGetPCIBusId(bus_id, sizeof(bus_id), device_) != CUDA_SUCCESS)
-      return absl::UnimplementedError("the driver does not tell the GPU's place on the bus");
-    return GpuState::Open(ManagementLibrary(), bus_id);
-  }
-
   // kernel nullptr: there is nothing to compute.
   absl::Status Bind(const DeviceKernel& kernel, std::span<const DeviceAddress> buffers,
                     std::span<const int64_t> vars, BoundLaunch& bound) {
@@ -445,7 +440,7 @@ class CudaDevice final : public runtime::Device {
 
   const CUdevice device_;
   DriverContext context_;
-  std::optional<absl::StatusOr<GpuState>> state_;  // opened when it is first asked for
+  std::optional<StateReader> state_;  // once it is asked for
   LeftToWork left_;
   KernelLoader loader_;
   runtime::DeviceProperties properties_;

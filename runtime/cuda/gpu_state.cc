@@ -3,7 +3,10 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <future>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -82,6 +85,41 @@ absl::StatusOr<runtime::DeviceState> GpuState::Read() const {
   if (api_->temperature(gpu_, kSensorOfGpu, &celsius) != kSuccess) celsius = 0;
   return runtime::DeviceState{
       .clock_mhz = Known(clock), .power_mw = Known(power), .celsius = Known(celsius)};
+}
+
+struct StateReader::Gpu {
+  const std::string library, bus_id;
+  std::optional<GpuState> state;  // from the first reading on
+
+  absl::StatusOr<runtime::DeviceState> Read() {
+    if (!state.has_value()) {
+      absl::StatusOr<GpuState> opened = GpuState::Open(library, bus_id);
+      if (!opened.ok()) return opened.status();
+      state = *std::move(opened);
+    }
+    return state->Read();
+  }
+};
+
+StateReader::StateReader(std::string library, std::string bus_id,
+                         std::chrono::milliseconds within)
+    : gpu_(std::make_shared<Gpu>(std::move(library), std::move(bus_id))), within_(within) {}
+
+absl::StatusOr<runtime::DeviceState> StateReader::Read() {
+  if (!failed_.ok()) return failed_;
+  std::promise<absl::StatusOr<runtime::DeviceState>> promise;
+  auto reading = promise.get_future();
+  std::thread([gpu = gpu_, promise = std::move(promise)]() mutable {
+    promise.set_value(gpu->Read());
+  }).detach();
+  if (reading.wait_for(within_) != std::future_status::ready) {
+    failed_ = absl::UnimplementedError(
+        absl::StrCat("NVML: no answer within ", within_.count(), " ms"));
+    return failed_;
+  }
+  absl::StatusOr<runtime::DeviceState> read = reading.get();
+  failed_ = read.status();
+  return read;
 }
 
 }  // namespace outboard::cuda

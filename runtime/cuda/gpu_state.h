@@ -3,10 +3,12 @@
 // comes with the driver, but a machine or a container may well have one without the other.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/device.h"
 
@@ -34,6 +36,27 @@ class GpuState {
 
   std::shared_ptr<const Api> api_;
   void* gpu_;  // the library's handle
+};
+
+// Reads a GPU's state on threads of its own, since the library may wait for its driver for ever: a
+// reading that is not done in time is given up, and its thread left alone.
+// Threads: one at a time.
+class StateReader {
+ public:
+  // The library's start takes seconds on a machine of many GPUs, a reading milliseconds.
+  static constexpr std::chrono::milliseconds kWithin{10'000};
+
+  StateReader(std::string library, std::string bus_id, std::chrono::milliseconds within = kWithin);
+
+  // Errors: as GpuState::Open and GpuState::Read, and UNIMPLEMENTED where the library does not
+  //         answer. The first one is for good
+  absl::StatusOr<runtime::DeviceState> Read();
+
+ private:
+  struct Gpu;  // of the thread that reads, alone
+  const std::shared_ptr<Gpu> gpu_;
+  const std::chrono::milliseconds within_;
+  absl::Status failed_;
 };
 
 }  // namespace outboard::cuda

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <chrono>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -55,6 +56,18 @@ TEST(GpuState, WhatIsMissing_IsOneLine) {
   unsetenv("OUTBOARD_FAKE_NVML_FAILS");
   // A library of another kind.
   ExpectNone(GpuState::Open("libm.so.6", kBusId).status(), "has no function nvmlInit_v2");
+}
+
+TEST(GpuState, ALibraryThatDoesNotAnswer_IsGivenUpForGood) {
+  for (const char* const function : {"nvmlInit_v2", "nvmlDeviceGetClockInfo"}) {
+    setenv("OUTBOARD_FAKE_NVML_HANGS", function, 1);
+    StateReader reader(FAKE_NVML, kBusId, std::chrono::milliseconds(50));
+    ExpectNone(reader.Read().status(), "no answer within 50 ms");
+    unsetenv("OUTBOARD_FAKE_NVML_HANGS");
+    ExpectNone(reader.Read().status(), "no answer within 50 ms");
+  }
+  StateReader reader(FAKE_NVML, kBusId);
+  EXPECT_TRUE(reader.Read().ok());
 }
 
 TEST(GpuState, TheLibrary_IsTheOneThatIsNamed) {

@@ -35,8 +35,6 @@ constexpr int64_t kCacheTimes = 2, kCacheShare = 8;
 // times slower at most: it is waited for, since a process that ends takes its session along. So is
 // a GPU that somebody else keeps busy, or a driver that pauses, for a second or two.
 constexpr double kEndlessFactor = 200, kEndlessSeconds = 5;
-// Clocks are read in milliseconds; the library's start takes seconds on a machine of many GPUs.
-constexpr std::chrono::seconds kClocksWithin{10};
 
 // When a candidate that has to beat `most_seconds` is no longer waited for: never later than any
 // other launch.
@@ -145,11 +143,6 @@ absl::Status KernelMeasurer::Open() {
 void KernelMeasurer::ReadConditions() {
   conditions_ = {};
   if (!conditions_status_.ok()) return;
-  const std::chrono::milliseconds longest =
-      options_.watch == nullptr ? kClocksWithin
-                                : std::min<std::chrono::milliseconds>(kClocksWithin,
-                                                                      options_.watch->bound());
-  const WatchedWait wait(options_.watch, "the reading of the device's clocks", longest);
   const absl::StatusOr<runtime::DeviceState> state = device_->ReadState();
   conditions_status_ = state.status();
   if (state.ok())
