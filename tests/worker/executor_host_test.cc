@@ -192,17 +192,27 @@ TEST_F(DeviceEndTest, AProcessThatDoesNotDie_KeepsItsDeviceAndHoldsNobodyUp) {
 
 ChildOptions EndsAtOnce() { return {.kill_patience_ms = 10'000, .parts = {}}; }
 
+// What its end says, once it has ended.
+std::optional<SpareExecutor::Failure> FailureOf(SpareExecutor& spare, double seconds_max) {
+  std::optional<SpareExecutor::Failure> failure;
+  EXPECT_TRUE(test::Eventually([&] {
+    failure = spare.EndIfFailed(seconds_max, 0);
+    return failure.has_value() || !spare.IsEndingOn(spare.device());
+  }));
+  return failure.has_value() ? failure : spare.EndIfFailed(seconds_max, 0);
+}
+
 TEST(SpareExecutorTest, OneThatHasNotBegun_IsEndedAtItsBound) {
   SpareExecutor spare(EndsAtOnce());
   EXPECT_EQ(spare.EndIfFailed(0, 0), std::nullopt) << "there is none";
   ASSERT_TRUE(spare.Start({"/bin/sh", "-c", "exec sleep 1000"}, 3, {}, {}, false).ok());
   EXPECT_EQ(spare.EndIfFailed(3600), std::nullopt) << "it may begin still";
   ASSERT_TRUE(spare.running());
-  const auto failed = spare.EndIfFailed(0, 0);
+  const auto failed = FailureOf(spare, 0);
   ASSERT_TRUE(failed.has_value());
   EXPECT_EQ(failed->failure, DeviceFailure::kNotThere);
+  EXPECT_EQ(failed->device, 3u);
   EXPECT_FALSE(spare.running());
-  EXPECT_EQ(spare.device(), 3u);
   EXPECT_EQ(spare.EndIfFailed(0, 0), std::nullopt) << "told already";
 }
 
@@ -222,10 +232,35 @@ TEST(SpareExecutorTest, OneThatDoesNotDie_KeepsItsGpu) {
   SpareExecutor spare(child);
   ASSERT_TRUE(spare.Start({"/bin/sh", "-c", "exec sleep 20"}, 0, {}, {}, false).ok());
   const pid_t pid = spare.pid();
-  const auto failed = spare.EndIfFailed(0, 0);
+  const auto failed = FailureOf(spare, 0);
   ASSERT_TRUE(failed.has_value());
   EXPECT_EQ(failed->failure, DeviceFailure::kNotLetGo);
   kill(pid, SIGKILL);
+}
+
+// Its patience would be an hour.
+TEST(SpareExecutorTest, OneThatDoesNotDie_HoldsNobodyUp) {
+  ChildOptions child = EndsAtOnce();
+  child.kill_patience_ms = 3'600'000;
+  child.kill_signal = 0;
+  const std::vector<std::string> sleeps = {"/bin/sh", "-c", "exec sleep 4000"};
+  SpareExecutor spare(child);
+  ASSERT_TRUE(spare.Start(sleeps, 0, {}, {}, false).ok());
+  const pid_t first = spare.pid();
+  EXPECT_EQ(spare.EndIfFailed(0, 0), std::nullopt) << "not yet";
+  EXPECT_TRUE(spare.IsEndingOn(0));
+  EXPECT_FALSE(spare.AwaitEnd(0, std::chrono::milliseconds(1)));
+  ASSERT_TRUE(spare.Start(sleeps, 1, {}, {}, false).ok()) << "on another GPU";
+  const pid_t second = spare.pid();
+  EXPECT_FALSE(spare.IsEndingOn(1));
+  ASSERT_TRUE(spare.Start(sleeps, 2, {}, {}, false).ok()) << "in the place of the one on 1";
+  const pid_t third = spare.pid();
+  EXPECT_TRUE(spare.IsEndingOn(0) && spare.IsEndingOn(1));
+  for (const pid_t pid : {first, second, third}) kill(pid, SIGKILL);
+  std::optional<SpareExecutor::Failure> failed;
+  EXPECT_TRUE(test::Eventually([&] { return (failed = spare.EndIfFailed(3600)).has_value(); }));
+  EXPECT_EQ(failed->device, 0u);
+  EXPECT_EQ(failed->failure, DeviceFailure::kNotThere) << "it had not begun";
 }
 
 TEST(SpareExecutorTest, OneThatHasEnded_SaysWhetherItCouldHaveItsGpu) {
@@ -235,7 +270,7 @@ TEST(SpareExecutorTest, OneThatHasEnded_SaysWhetherItCouldHaveItsGpu) {
     ASSERT_TRUE(spare.Start({"/bin/sh", "-c", "head -c 1 <&3 > /dev/null; exit " +
                                               std::to_string(code)}, 0, {}, {}, false).ok());
     ASSERT_TRUE(test::Eventually([&] { return !spare.running(); }));
-    const auto failed = spare.EndIfFailed(3600);
+    const auto failed = FailureOf(spare, 3600);
     EXPECT_EQ(failed.has_value(), code == kExitNoDevice);
   }
 }

@@ -3,6 +3,7 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +18,9 @@ namespace outboard::worker {
 absl::Status SpareExecutor::Start(const std::vector<std::string>& command, uint32_t device,
                                   const std::vector<int>& cores,
                                   const std::vector<std::string>& environment, bool tunes) {
-  Stop();
+  if (process_.pid() > 0) BeginEnding("");
+  for (const Ending& ending : endings_)
+    if (ending.device == device) ending.how.wait();
   device_ = device;
   started_ = std::chrono::steady_clock::now();
   ChildOptions options = child_;
@@ -52,20 +55,56 @@ bool SpareExecutor::HasBegun() const {
 
 std::optional<SpareExecutor::Failure> SpareExecutor::EndIfFailed(
     double device_seconds_max, double margin_seconds) {
+  for (auto at = endings_.begin(); at != endings_.end();) {
+    if (at->how.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      ++at;
+      continue;
+    }
+    const std::optional<Failure> failure = FailureOf(std::move(*at));
+    at = endings_.erase(at);
+    if (failure.has_value()) return failure;
+  }
   if (process_.pid() <= 0) return std::nullopt;
   const double most = device_seconds_max + margin_seconds;
   const bool is_late = running() && !HasBegun() &&
                        std::chrono::steady_clock::now() - started_ >
                            std::chrono::duration<double>(most);
-  if (running() && !is_late) return std::nullopt;
-  const std::string how = Stop();
+  if (!running() || is_late)
+    BeginEnding(is_late ? absl::StrCat("an executor had not begun after ", most, " s") : "");
+  return std::nullopt;
+}
+
+void SpareExecutor::BeginEnding(std::string why) {
+  auto end = [process = TakeProcess(), kernels = TakeKernels(), output = TakeOutput()]() mutable {
+    std::string how = process.Stop();
+    kernels.reset();
+    output.reset();
+    return how;
+  };
+  endings_.push_back({device_, std::move(why), std::async(std::launch::async, std::move(end))});
+}
+
+std::optional<SpareExecutor::Failure> SpareExecutor::FailureOf(Ending ending) {
+  const std::string how = ending.how.get();
   if (how == kNotEnded)
-    return Failure{DeviceFailure::kNotLetGo, "an executor without a session does not end"};
-  if (is_late)
-    return Failure{DeviceFailure::kNotThere,
-                   absl::StrCat("an executor had not begun after ", most, " s")};
+    return Failure{ending.device, DeviceFailure::kNotLetGo,
+                   "an executor without a session does not end"};
+  if (!ending.why.empty())
+    return Failure{ending.device, DeviceFailure::kNotThere, std::move(ending.why)};
   if (how != absl::StrCat("exited with ", kExitNoDevice)) return std::nullopt;
-  return Failure{DeviceFailure::kNotThere, "an executor could not have it (its log says why)"};
+  return Failure{ending.device, DeviceFailure::kNotThere,
+                 "an executor could not have it (its log says why)"};
+}
+
+bool SpareExecutor::AwaitEnd(uint32_t device, std::chrono::milliseconds most) const {
+  const auto until = std::chrono::steady_clock::now() + most;
+  return std::ranges::all_of(endings_, [&](const Ending& ending) {
+    return ending.device != device || ending.how.wait_until(until) == std::future_status::ready;
+  });
+}
+
+bool SpareExecutor::IsEndingOn(uint32_t device) const {
+  return !AwaitEnd(device, std::chrono::milliseconds(0));
 }
 
 absl::Status SpareExecutor::MoveTo(uint32_t device, const std::vector<int>& cores) {

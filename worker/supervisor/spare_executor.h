@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,7 +29,8 @@ class SpareExecutor {
   // `parts` of its sandbox, how it is killed, and how long it then has to end, as `child` says.
   explicit SpareExecutor(ChildOptions child) : child_(std::move(child)) {}
 
-  // Replaces the one that there is. `environment` is what gives it its device; `tunes` as in
+  // Replaces the one that there is, whose end is waited for only if it has the same device: a GPU
+  // has one process. `environment` is what gives it its device; `tunes` as in
   // KernelService::StartFor.
   // Errors: UNAVAILABLE  it cannot be started
   absl::Status Start(const std::vector<std::string>& command, uint32_t device,
@@ -39,15 +41,20 @@ class SpareExecutor {
 
   // What the end of one says of its GPU.
   struct Failure {
+    uint32_t device;
     DeviceFailure failure;
     std::string words;  // for people
   };
-  // Ends one that does not run any more, or that has not begun so long after its own bound
+  // Begins to end one that does not run any more, or that has not begun so long after its own bound
   // (ExecutorMainOptions::device_seconds_max): it may wait for its driver within the kernel, where
-  // nothing of its own reaches it. nullopt: it runs, or its end says nothing of the GPU.
-  // Waits for one that is killed (ChildOptions::kill_patience_ms).
+  // nothing of its own reaches it. Returns what the end of an earlier one says, once that has ended
+  // or is left alone (ChildOptions::kill_patience_ms); nullopt: nothing, or not yet. Does not wait.
   std::optional<Failure> EndIfFailed(double device_seconds_max,
                                      double margin_seconds = kMarginSeconds);
+  // Whether one that is being ended still has the device.
+  bool IsEndingOn(uint32_t device) const;
+  // Waits until none is; false: one still is after so long.
+  bool AwaitEnd(uint32_t device, std::chrono::milliseconds most) const;
 
   bool running() const { return process_.running(); }
   // Whether it has read what it was sent first, which it does once it has its device.
@@ -64,12 +71,22 @@ class SpareExecutor {
   ChildProcess TakeProcess() { return std::exchange(process_, ChildProcess()); }
 
  private:
+  // On a thread of its own, since one that does not die takes its time.
+  struct Ending {
+    uint32_t device = 0;
+    std::string why;               // it had not begun; empty: it ended by itself, or was replaced
+    std::future<std::string> how;  // as ChildProcess::Stop
+  };
+  void BeginEnding(std::string why);
+  static std::optional<Failure> FailureOf(Ending ending);
+
   const ChildOptions child_ = {.profile = SandboxProfile::kExecutor};
   ChildProcess process_;
   std::chrono::steady_clock::time_point started_;
   uint32_t device_ = 0;  // whose cores it uses
   std::unique_ptr<ChildOutput> output_;
   std::unique_ptr<KernelService> kernels_;
+  std::vector<Ending> endings_;  // whose failures are not told yet
 };
 
 }  // namespace outboard::worker

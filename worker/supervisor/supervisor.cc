@@ -22,6 +22,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -64,6 +65,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
+// The thread of Run waits so long for a GPU's last executor, before it refuses a session: far below
+// the gateway's worker_timeout_ms.
+constexpr std::chrono::seconds kSpareEndsWithin{1};
 constexpr double kRejoinFirstS = 0.1, kRejoinMostS = 5;  // with jitter: all lose it at once
 
 }  // namespace
@@ -351,9 +355,10 @@ class Supervisor::Impl {
   // process, so that there is none while all are taken.
   void StartSpare() {
     if (stopping_) return;
-    if (devices_.are_gpus())
-      if (const auto end = spare_.EndIfFailed(executors_.device_seconds_max))
-        OnDeviceFailure(spare_.device(), end->failure, 0, end->words);
+    const double seconds_max = devices_.are_gpus() ? executors_.device_seconds_max
+                                                   : std::numeric_limits<double>::infinity();
+    while (const auto end = spare_.EndIfFailed(seconds_max))
+      if (devices_.are_gpus()) OnDeviceFailure(end->device, end->failure, 0, end->words);
     if (spare_.running()) return;
     if (const std::optional<uint32_t> free = FirstFreeDevice()) StartSpareOn(*free);
   }
@@ -367,8 +372,9 @@ class Supervisor::Impl {
       telemetry::LogError("executor_not_started", {{"message", started.ToString()}});
   }
 
-  bool IsTaken(uint32_t device) const {  // by a session, or one that begins
-    return sessions_.AnyUses(device) ||
+  // By a session, one that begins, or an executor that is being ended.
+  bool IsTaken(uint32_t device) const {
+    return sessions_.AnyUses(device) || spare_.IsEndingOn(device) ||
            (assigning_ != nullptr && std::ranges::count(assigning_->devices(), device) > 0);
   }
   // nullopt: none, of GPUs.
@@ -471,6 +477,9 @@ class Supervisor::Impl {
       return absl::UnavailableError(absl::StrCat("GPU ", device, " is out of service"));
     if (sessions_.AnyUses(device))
       return absl::UnavailableError(absl::StrCat("GPU ", device, " is another session's still"));
+    if (!spare_.AwaitEnd(device, kSpareEndsWithin))
+      return absl::UnavailableError(
+          absl::StrCat("GPU ", device, " has an executor that is being ended"));
     if (spare_.running() && spare_.device() == device) return absl::OkStatus();
     if (!stopping_) StartSpareOn(device);
     return absl::OkStatus();
