@@ -123,8 +123,8 @@ absl::Status ByAssembler(const Way& way, ConvFigure& figure) {
   };
   const std::vector<CodeLoop> products =
       LoopsWith(figure.by_warpgroups ? "HGMMA" : "HMMA", code.listing);
-  if (const auto loop = least(products); loop != products.end())
-    figure.instructions_per_product = loop->PerProduct();
+  if (products.empty()) return absl::InternalError("no loop of matrix instructions");
+  figure.instructions_per_product = least(products)->PerProduct();
   if (!figure.by_warpgroups) return absl::OkStatus();
   const std::vector<CodeLoop> copies = LoopsWith("LDGSTS", code.listing);
   if (const auto loop = least(copies); loop != copies.end())

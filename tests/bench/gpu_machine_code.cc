@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -39,12 +40,21 @@ std::vector<CodeLoop> LoopsWith(const std::string& product, const std::string& l
       lines.emplace_back(line);
   }
   std::vector<CodeLoop> loops;
+  const auto is_conditional = [&](size_t at) { return absl::StrContains(lines[at], "@"); };
+  // The last end of the kernel before each instruction.
+  std::vector<std::optional<size_t>> exits;
+  std::optional<size_t> exit;
+  for (size_t at = 0; at < lines.size(); ++at) {
+    exits.push_back(exit);
+    if (absl::StrContains(lines[at], "EXIT") && !is_conditional(at)) exit = at;
+  }
   for (size_t end = 0; end < lines.size(); ++end) {
-    // Without a condition it leaves what the assembler has moved behind the kernel: waiting once
-    // more.
-    if (!absl::StrContains(lines[end], "BRA") || !absl::StrContains(lines[end], "@")) continue;
+    if (!absl::StrContains(lines[end], "BRA")) continue;
     for (const auto& [label, begin] : labels) {
       if (begin > end || !absl::StrContains(lines[end], absl::StrCat("(", label, ")"))) continue;
+      // Without a condition, and over the kernel's end, it leaves what the assembler has moved
+      // behind that: waiting once more.
+      if (!is_conditional(end) && exits[end].has_value() && *exits[end] >= begin) continue;
       const auto products =
           std::count_if(lines.begin() + static_cast<ptrdiff_t>(begin),
                         lines.begin() + static_cast<ptrdiff_t>(end) + 1,

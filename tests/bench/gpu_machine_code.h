@@ -25,7 +25,9 @@ struct CodeLoop {
     return static_cast<double>(instructions) / static_cast<double>(products);
   }
 };
-// The loops of a listing that have instructions named `product`.
+// The loops of a listing that have instructions named `product`: what is between a jump back and
+// its target. Not that of a jump without a condition from behind the kernel's end, where the
+// assembler puts what is rare.
 std::vector<CodeLoop> LoopsWith(const std::string& product, const std::string& listing);
 
 }  // namespace outboard::bench

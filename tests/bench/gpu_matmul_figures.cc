@@ -135,7 +135,8 @@ absl::StatusOr<std::optional<double>> PerHmma(const std::string& ptx) {
       std::max_element(loops.begin(), loops.end(), [](const CodeLoop& a, const CodeLoop& b) {
         return a.products < b.products;
       });
-  return main_loop == loops.end() ? 0 : main_loop->PerProduct();
+  if (main_loop == loops.end()) return absl::InternalError("no loop of matrix instructions");
+  return main_loop->PerProduct();
 }
 
 // A layer of ResNet-50 for the assembler, a small one for the machine; the heuristic's tile.
