@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "tests/gpu/ptx/machine.h"
@@ -105,6 +106,14 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
     *counts = {machine.counters().shared_accesses, machine.counters().shared_wavefronts,
                machine.counters().global_sectors, machine.counters().warp_instructions};
   return absl::OkStatus();
+}
+
+std::string BodyOf(const CompiledKernel& kernel) {
+  const size_t at = kernel.maps.empty() ? kernel.object.find(".address_size") : 0;
+  OB_CHECK(at != std::string::npos);
+  return absl::StrCat(kernel.tasks, " tasks, blocks ", absl::StrJoin(kernel.blocks, " "),
+                      ", threads ", absl::StrJoin(kernel.threads, " "), ", ", kernel.shared_bytes,
+                      " bytes\n", kernel.object.substr(at));
 }
 
 std::string FindPtxas() { return FindTool("ptxas", "OUTBOARD_PTXAS"); }

@@ -33,6 +33,10 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              uint64_t* bank_conflicts = nullptr, MachineCounts* counts = nullptr,
                              uint64_t inexact = 1);
 
+// Launch and text of a kernel, without the lines that say for which GPU it is unless it has maps:
+// where those for several GPUs are equal, one of them is run.
+std::string BodyOf(const CompiledKernel& kernel);
+
 // The assembler's path: $OUTBOARD_PTXAS, the one that `scripts/setup --assembler` has fetched, or
 // `ptxas` in $PATH; empty where there is none.
 std::string FindPtxas();
