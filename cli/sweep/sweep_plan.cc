@@ -1,7 +1,6 @@
 #include "cli/sweep/sweep_plan.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -169,46 +168,6 @@ std::vector<std::string> SweepPlan::CommandOf(const std::vector<std::string>& va
         [&](std::string_view name) { out += values[std::ranges::find(all, name) - all.begin()]; });
   }
   return filled;
-}
-
-std::string SweepPlan::ToJson() const {
-  nlohmann::json json = {{"command", command},
-                         {"parameters", parameters},
-                         {"strategy", NameOf(strategy)},
-                         {"trials", trials},
-                         {"seed", seed},
-                         {"metric", metric},
-                         {"larger_is_better", larger_is_better},
-                         {"at_once", at_once},
-                         {"first_rung", first_rung},
-                         {"warm_up", warm_up},
-                         {"keep_one_of", keep_one_of}};
-  if (max_cost_micro_usd.has_value()) json["max_cost_micro_usd"] = *max_cost_micro_usd;
-  // A command line need not be UTF-8.
-  return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-absl::StatusOr<SweepPlan> SweepPlan::FromJson(std::string_view text) {
-  try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    SweepPlan plan;
-    plan.command = json.at("command");
-    plan.parameters = json.at("parameters");
-    plan.seed = json.at("seed");
-    plan.metric = json.at("metric");
-    plan.larger_is_better = json.at("larger_is_better");
-    plan.at_once = json.at("at_once");
-    plan.first_rung = json.at("first_rung");
-    plan.keep_one_of = json.at("keep_one_of");
-    if (json.contains("warm_up")) plan.warm_up = json["warm_up"];
-    if (json.contains("max_cost_micro_usd")) plan.max_cost_micro_usd = json["max_cost_micro_usd"];
-    const std::string strategy = json.at("strategy");
-    const int trials = json.at("trials");
-    if (absl::Status status = plan.Complete(strategy, trials); !status.ok()) return status;
-    return plan;
-  } catch (const nlohmann::json::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("not the plan of a sweep: ", error.what()));
-  }
 }
 
 }  // namespace outboard::cli

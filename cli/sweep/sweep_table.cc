@@ -1,9 +1,7 @@
 #include "cli/sweep/sweep_table.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -132,30 +130,6 @@ std::string ResultsAsCsv(const SweepPlan& plan, const std::vector<SweepTrial>& t
                     ",", NumberOr(trial.best, ""), "\n");
   }
   return csv;
-}
-
-std::string ResultsAsJsonLines(const SweepPlan& plan, const std::vector<SweepTrial>& trials) {
-  const std::vector<std::string> names = plan.names();
-  const auto number = [](double value) {
-    return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(absl::StrCat(value));
-  };
-  std::string lines;
-  for (const SweepTrial& trial : trials) {
-    nlohmann::json parameters = nlohmann::json::object();
-    for (size_t i = 0; i < names.size(); ++i) parameters[names[i]] = trial.values[i];
-    nlohmann::json json = {{"trial", trial.number},
-                           {"parameters", std::move(parameters)},
-                           {"state", NameOf(trial.state)},
-                           {"ms_per_step", trial.ms_per_step},
-                           {"cost_usd", static_cast<double>(trial.cost_micro_usd) / 1e6},
-                           {"attempts", trial.attempts},
-                           {"note", trial.note}};
-    if (trial.step >= 0) json["step"] = trial.step;
-    if (trial.metric.has_value()) json[plan.metric] = number(*trial.metric);
-    if (trial.best.has_value()) json["best_" + plan.metric] = number(*trial.best);
-    lines += json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  }
-  return lines;
 }
 
 }  // namespace outboard::cli

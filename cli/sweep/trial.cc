@@ -2,35 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace outboard::cli {
 namespace {
 
-constexpr TrialState kStates[] = {TrialState::kWaiting, TrialState::kRunning, TrialState::kDone,
-                                  TrialState::kStopped, TrialState::kFailed};
 constexpr size_t kRungsMax = 60;
 
 // Smaller is better for all strategies; NaN is worst.
 double Rank(const SweepPlan& plan, double metric) {
   if (!std::isfinite(metric)) return std::numeric_limits<double>::infinity();
   return plan.larger_is_better ? -metric : metric;
-}
-
-// JSON has no infinities.
-nlohmann::json ToJson(double value) {
-  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(absl::StrCat(value));
-}
-double FromJson(const nlohmann::json& json) {
-  if (json.is_number()) return json;
-  const std::string text = json;
-  const double infinity = std::numeric_limits<double>::infinity();
-  return text == "inf" ? infinity : text == "-inf" ? -infinity : std::nan("");
 }
 
 }  // namespace
@@ -106,60 +90,6 @@ const SweepTrial* BestOf(const SweepPlan& plan, const std::vector<SweepTrial>& t
         (best == nullptr || Rank(plan, *trial.best) < Rank(plan, *best->best)))
       best = &trial;
   return best;
-}
-
-std::string TrialsToJson(const std::vector<SweepTrial>& trials) {
-  nlohmann::json all = nlohmann::json::array();
-  for (const SweepTrial& trial : trials) {
-    nlohmann::json json = {{"number", trial.number},
-                           {"state", NameOf(trial.state)},
-                           {"step", trial.step},
-                           {"ms_per_step", trial.ms_per_step},
-                           {"cost_micro_usd", trial.cost_micro_usd},
-                           {"attempts", trial.attempts},
-                           {"note", trial.note}};
-    if (trial.metric.has_value()) json["metric"] = ToJson(*trial.metric);
-    if (trial.best.has_value()) json["best"] = ToJson(*trial.best);
-    for (const double metric : trial.at_rungs) json["at_rungs"].push_back(ToJson(metric));
-    all.push_back(std::move(json));
-  }
-  return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-absl::StatusOr<std::vector<SweepTrial>> TrialsFromJson(const SweepPlan& plan,
-                                                       std::string_view text) {
-  try {
-    const nlohmann::json all = nlohmann::json::parse(text);
-    const std::vector<std::vector<std::string>> values = plan.ValuesOf();
-    if (!all.is_array() || all.size() != values.size())
-      return absl::InvalidArgumentError("the trials on disk are not those of the sweep's plan");
-    std::vector<SweepTrial> trials;
-    for (size_t i = 0; i < values.size(); ++i) {
-      const nlohmann::json& json = all[i];
-      SweepTrial& trial = trials.emplace_back();
-      trial.number = static_cast<int>(i) + 1;
-      trial.values = values[i];
-      const std::string state = json.at("state");
-      const auto it =
-          std::ranges::find_if(kStates, [&](TrialState s) { return NameOf(s) == state; });
-      if (it == std::end(kStates))
-        return absl::InvalidArgumentError(absl::StrCat("\"", state, "\" is no state of a trial"));
-      trial.state = *it;
-      trial.step = json.at("step");
-      trial.ms_per_step = json.at("ms_per_step");
-      trial.cost_micro_usd = json.at("cost_micro_usd");
-      trial.attempts = json.at("attempts");
-      trial.note = json.at("note");
-      if (json.contains("metric")) trial.metric = FromJson(json["metric"]);
-      if (json.contains("best")) trial.best = FromJson(json["best"]);
-      if (json.contains("at_rungs"))
-        for (const nlohmann::json& metric : json["at_rungs"])
-          trial.at_rungs.push_back(FromJson(metric));
-    }
-    return trials;
-  } catch (const nlohmann::json::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("not the trials of a sweep: ", error.what()));
-  }
 }
 
 }  // namespace outboard::cli
