@@ -115,8 +115,8 @@ class SupervisorThread {
   std::thread thread_;
 };
 
-// `serve` has one user, so compiled objects may be cached for the next start. Workers of a shared
-// gateway cache objects only when told to: tenants there do not trust each other.
+// `serve` has one user, so compiled objects are cached for the next start. Workers of a shared
+// gateway cache objects only when told to, and then in a folder for each account.
 void KeepObjects() {
   if (std::getenv("OUTBOARD_OBJECT_CACHE") != nullptr) return;
   const std::string caches = CacheFolder();

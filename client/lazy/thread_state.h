@@ -58,7 +58,9 @@ struct ThreadState {
 // Returns the state of a tensor. Throws Error with FAILED_PRECONDITION if the tensor is empty.
 std::shared_ptr<TensorState> StateOf(const Tensor& tensor, const At& at);
 
-// Returns the random state, making it if necessary. Throws Error.
+// Returns the thread's state with its random generator, which is made if necessary: that sends two
+// Puts, and opens the session if there is none (CurrentSession), which may block. Defined in
+// client/ops/random/random.cc. Throws Error.
 ThreadState& RandomState(const At& at);
 
 // Assigns `node` to the tensor at the next realize, together with the bindings of its variables.

@@ -176,14 +176,17 @@ void Prover::AddDivisionFacts(const UOp* node) {
     AddFact(rest);
     if (rest) AddFact(AddScaled(Constant(*c - 1), *rest, -1));
   }
-  for (const UOp* other : divisions_)
-    if (other->op != node->op && other->src[0] == node->src[0] && other->src[1] == node->src[1]) {
-      const bool quotient = node->op == Op::kIDiv;
-      const auto rest = AddScaled(x, Atom(quotient ? node : other), -*c);
-      const auto zero = rest ? AddScaled(*rest, Atom(quotient ? other : node), -1) : std::nullopt;
-      AddFact(zero);
-      if (zero) AddFact(AddScaled(Constant(0), *zero, -1));
-    }
+  // By number: AddFact asks for ranges, and what these follow from may have divisions of its own.
+  for (size_t d = 0; d < divisions_.size(); ++d) {
+    const UOp* const other = divisions_[d];
+    if (other->op == node->op || other->src[0] != node->src[0] || other->src[1] != node->src[1])
+      continue;
+    const bool quotient = node->op == Op::kIDiv;
+    const auto rest = AddScaled(x, Atom(quotient ? node : other), -*c);
+    const auto zero = rest ? AddScaled(*rest, Atom(quotient ? other : node), -1) : std::nullopt;
+    AddFact(zero);
+    if (zero) AddFact(AddScaled(Constant(0), *zero, -1));
+  }
   divisions_.push_back(node);
 }
 

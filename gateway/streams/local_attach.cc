@@ -27,6 +27,7 @@
 #include "gateway/server/authenticator.h"
 #include "gateway/streams/abstract_listener.h"
 #include "proto/fleet.pb.h"
+#include "telemetry/log.h"
 #include "wire/frame_queue.h"
 #include "wire/framing.h"
 #include "wire/limits.h"
@@ -111,8 +112,16 @@ class Connection final : public ExecutorEndpoint {
     }
     const auto session = SessionId::FromBytes(hello.session_id());
     const auto token = TokenFromBytes(hello.attach_token());
-    if (!session || !token || !authenticator_->Worker(hello.fleet_secret()).ok()) return false;
-    if (!port_.Attach(*session, *token, hello.rank()).ok()) return false;
+    const absl::Status known = session && token ? authenticator_->Worker(hello.fleet_secret())
+                                                : absl::InvalidArgumentError("no session or token");
+    const absl::Status attached =
+        known.ok() ? port_.Attach(*session, *token, hello.rank()) : known;
+    if (!attached.ok()) {
+      // The executor sees its socket close, and the session waits for it in vain.
+      telemetry::LogWarning("attach_refused", {{"session", session ? session->Hex() : ""},
+                                    {"message", attached.message()}});
+      return false;
+    }
     attached_ = true;
     return true;
   }

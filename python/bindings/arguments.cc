@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "python/bindings/expression.h"
 
 namespace outboard::python {
@@ -181,14 +182,25 @@ bool AxesFrom(nb::handle object, AxisArgument& axes) {
   return true;
 }
 
+std::optional<DType> DTypeArgument::given() const {
+  if (!unknown.has_value()) return dtype;
+  constexpr size_t kShown = 40;
+  throw nb::type_error(absl::StrCat("dtype '", unknown->substr(0, kShown),
+                                    "' is not known; outboard.dtypes has them all, such as "
+                                    "'float32', 'bfloat16' and 'int64'")
+                           .c_str());
+}
+
 bool DTypeFrom(nb::handle object, DTypeArgument& dtype) {
   dtype = {};
   if (object.is_none()) return true;
   if (PyUnicode_Check(object.ptr())) {
     const char* const name = PyUnicode_AsUTF8(object.ptr());
-    if (name != nullptr) dtype.dtype = DTypeOfName(name);
     PyErr_Clear();
-    return dtype.dtype.has_value();
+    if (name == nullptr) return false;
+    dtype.dtype = DTypeOfName(name);
+    if (!dtype.dtype.has_value()) dtype.unknown = name;
+    return true;
   }
   DType value = DType::kVoid;
   // A number would be cast to the dtype that happens to be stored as it.

@@ -15,6 +15,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -59,10 +60,14 @@ struct AxisArgument {
 // A dtype, its name, or None: the operation's default.
 struct DTypeArgument {
   std::optional<DType> dtype;
-  DType value_or(DType by_default) const { return dtype.value_or(by_default); }
+  std::optional<std::string> unknown;  // a text that is no dtype's name
+
+  // Raises TypeError for an unknown name; a caster may not do that.
+  std::optional<DType> given() const;
+  DType value_or(DType by_default) const { return given().value_or(by_default); }
 };
 
-// A device, which is taken so that a tinygrad program runs unchanged: there is one, the session's.
+// A device, which is taken so that a tinygrad program runs unchanged: the session chooses.
 // Raises NotImplementedError for a file ("disk:PATH"), which would be neither read nor written.
 struct DeviceArgument {
   static void Check(nanobind::handle device);
@@ -91,6 +96,7 @@ bool IsWideInt(nanobind::handle object);
 
 // By tinygrad's names: "float32", "int" ...
 std::optional<DType> DTypeOfName(std::string_view name);
+const char* PythonName(DType dtype);  // the one that DTypeOfName knows, such as "bfloat16"
 
 bool OperandFrom(nanobind::handle object, Operand& operand);
 bool AxesFrom(nanobind::handle object, AxisArgument& axes);

@@ -53,7 +53,7 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
           "__init__",
           [](Tensor* self, nb::handle data, DeviceArgument, const DTypeArgument& dtype,
              std::optional<bool> requires_grad) {
-            Tensor made = TensorOf(data, dtype.dtype);
+            Tensor made = TensorOf(data, dtype.given());
             if (requires_grad) {
               // Not of the tensor that it may have been made from.
               const internal::NodeBuilder recorder;
@@ -120,11 +120,11 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
           "Zeros: memory has no older content here.")
       .def(
           "to", [](const Tensor& x, DeviceArgument) { return x; }, "device"_a.none(),
-          "The tensor: a session has one device.")
+          "The tensor: where it lies is the session's choice.")
       .def(
           "to_", [](Tensor& x, DeviceArgument) -> Tensor& { return x; }, "device"_a.none(),
           nb::rv_policy::none,
-          "The tensor itself: a session has one device.")
+          "The tensor itself: where it lies is the session's choice.")
       .def(
           "zeros_like",
           [](const Tensor& x, const DTypeArgument& dtype, DeviceArgument) {

@@ -43,9 +43,7 @@ constexpr Named kAliases[] = {
 std::string Repr(DType dtype) {
   for (const Named& alias : kAliases)
     if (alias.dtype == dtype) return absl::StrCat("dtypes.", alias.name);
-  for (const Named& named : kNames)
-    if (named.dtype == dtype) return absl::StrCat("dtypes.", named.name);
-  return "dtypes.void";
+  return absl::StrCat("dtypes.", PythonName(dtype));
 }
 
 nb::object Least(DType dtype) {
@@ -69,6 +67,12 @@ std::optional<DType> DTypeOfName(std::string_view name) {
   for (const Named& alias : kAliases)
     if (name == alias.name) return alias.dtype;
   return std::nullopt;
+}
+
+const char* PythonName(DType dtype) {
+  for (const Named& named : kNames)
+    if (named.dtype == dtype) return named.name;
+  return "void";
 }
 
 void BindDTypes(nb::module_& module) {

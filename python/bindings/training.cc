@@ -150,7 +150,8 @@ void BindTraining(nb::module_& module, TensorClass& tensor) {
             return x;
           },
           "requires_grad"_a = true, nb::rv_policy::none,
-          "Whether backward() makes a gradient for it.")
+          "An older name of `is_param_`, which also keeps its values from step to step. backward() "
+          "makes a gradient either way.")
       .def("detach", [](const Tensor& x) { return x.detach(); },
            "The same values, through which no gradient passes.")
       .def(

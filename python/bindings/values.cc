@@ -43,7 +43,7 @@ nb::object ToNumpy(const Tensor& x) {
 std::string Repr(const Tensor& x) {
   if (x.empty()) return "<Tensor, empty>";
   return absl::StrCat("<Tensor ", nb::repr(ShapeTuple(x)).c_str(), " ",
-                      std::string(Name(x.dtype())), x.realized() ? "" : ", not computed yet", ">");
+                      PythonName(x.dtype()), x.realized() ? "" : ", not computed yet", ">");
 }
 
 // Of a notebook: as repr, in a table.
@@ -54,7 +54,7 @@ std::string ReprHtml(const Tensor& x) {
                         "</th><td style='text-align:left'>", value, "</td></tr>");
   };
   return absl::StrCat("<table>", row("Tensor", nb::repr(ShapeTuple(x)).c_str()),
-                      row("dtype", std::string(Name(x.dtype()))),
+                      row("dtype", PythonName(x.dtype())),
                       row("state", x.realized() ? "computed" : "not computed yet"), "</table>");
 }
 
@@ -69,7 +69,7 @@ void BindValues(nb::module_&, TensorClass& tensor) {
             return nb::cast<std::string>(
                 nb::module_::import_("outboard.device").attr("Device").attr("DEFAULT"));
           },
-          "The kind of the session's device, such as \"CPU\": the only one.")
+          "The kind of the session's devices, such as \"CPU\".")
       .def_prop_ro("ndim", [](const Tensor& x) { return x.rank(); })
       .def(
           "size",

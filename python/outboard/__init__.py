@@ -2,10 +2,10 @@
 
     from outboard import Tensor
     x = Tensor.rand(1024, 1024)
-    print((x @ x).relu().sum().item())     # the only line that waits
+    print((x @ x).relu().sum().item())     # waits for the result; the first line has opened the session
 
-A program without CLOUD=1 starts a private worker on this machine; with CLOUD=1, CLOUD_HOST and CLOUD_KEY the same program
-runs there.
+A program without CLOUD=1 starts a private worker on this machine; with CLOUD=1, CLOUD_HOST, CLOUD_KEY and, for another
+machine, CLOUD_FINGERPRINT the same program computes there.
 """
 import atexit as _atexit
 import os as _os

@@ -136,3 +136,15 @@ def test_mistakes():
             Tensor([1]).cast(wrong)
         with pytest.raises(TypeError):
             Tensor([1], dtype=wrong)
+
+
+def test_an_unknown_name_is_told_and_a_repr_shows_a_known_one():
+    x = Tensor.ones(2, dtype="bfloat16")
+    assert "bfloat16" in repr(x)
+    for name in ("bf16", "", "f32"):
+        with pytest.raises(TypeError, match=f"dtype '{name}' is not known"):
+            x.cast(name)
+        with pytest.raises(TypeError, match=f"dtype '{name}' is not known"):
+            Tensor.ones(2, dtype=name)
+        with pytest.raises(TypeError, match=f"dtype '{name}' is not known"):
+            Tensor([1, 2], dtype=name)

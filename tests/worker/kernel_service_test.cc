@@ -12,6 +12,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -73,8 +74,9 @@ class KernelServiceTest : public ::testing::Test {
     service->Serve(files);
     return service;
   }
-  std::unique_ptr<KernelClient> ClientOf(KernelService& service, int preempt_fd = -1) {
-    return std::make_unique<KernelClient>(service.TakeSocket(), HostTarget(), preempt_fd);
+  std::unique_ptr<KernelClient> ClientOf(KernelService& service, int preempt_fd = -1,
+                                         const Target& target = HostTarget()) {
+    return std::make_unique<KernelClient>(service.TakeSocket(), target, preempt_fd);
   }
   AccountFiles Files(const std::string& account) {
     return {.objects = folder_ / (account + "/objects"),
@@ -90,12 +92,22 @@ class KernelServiceTest : public ::testing::Test {
   test::TempFolder folder_;
 };
 
-proto::KernelRequest CompileOf(const std::vector<KernelSource>& kernels,
-                               const Target& target = HostTarget()) {
+proto::KernelRequest CompileOf(const std::vector<KernelSource>& kernels) {
   proto::KernelRequest request;
-  *request.mutable_compile()->mutable_request() = ToRequest(kernels, target);
-  if (target == HostTarget()) request.mutable_compile()->mutable_request()->clear_target();
+  *request.mutable_compile()->mutable_request() = ToRequest(kernels);
   return request;
+}
+
+proto::KernelRequest NameTarget(const Target& target) {
+  proto::KernelRequest request;
+  *request.mutable_target() = TargetToWire(target);
+  return request;
+}
+
+Target Gpu(const char* arch, const char* model) {
+  Target target = CudaTarget(arch, /*multiprocessors=*/8);
+  target.name = target.model = model;
+  return target;
 }
 
 // The cores that the compile process of this process's service may use.
@@ -312,28 +324,55 @@ TEST_F(KernelServiceTest, AProcessorsTargetIsNotTheProcessesToName) {
   for (const Target& target : {forged, threads, driver}) {
     const auto service = Start();
     HostileProcess process(*service);
-    EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), target)),
-              StatusCode::kInvalidArgument);
+    proto::KernelRequest with_target = CompileOf(Plain({SquareKernel(8)}));
+    *with_target.mutable_compile()->mutable_request()->mutable_target() = TargetToWire(target);
+    EXPECT_EQ(process.Ask(with_target), StatusCode::kInvalidArgument);
+    EXPECT_EQ(process.Ask(NameTarget(target)), StatusCode::kInvalidArgument);
     EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}))), StatusCode::kOk);
   }
 }
 
-TEST_F(KernelServiceTest, TheTargetOfADriverIsThatOfTheFirstRequest) {
-  const auto service = Start({}, {}, {}, /*names_target=*/true);
+TEST_F(KernelServiceTest, TheTargetOfADriverIsNamedOnceAndBeforeAllElse) {
+  const auto service = Start(Files("a"), kAllRights, {}, /*names_target=*/true);
   HostileProcess process(*service);
-  Target driver = HostTarget(), large = driver, other = driver, processor = driver;
-  driver.kind = large.kind = other.kind = TargetKind::kOpenCl;
+  Target driver = HostTarget(), large = driver, processor = driver;
+  driver.kind = large.kind = TargetKind::kOpenCl;
   large.name.assign(kKernelTextBytesMax + 1, 'x');
-  other.threads += 1;
   processor.features += ",+no-such-thing";
+  proto::KernelRequest find;
+  find.mutable_find()->add_kernels(std::string(32, 'a'));
+  for (const proto::KernelRequest& early : {CompileOf(Plain({SquareKernel(8)})), find})
+    EXPECT_EQ(process.Ask(early), StatusCode::kFailedPrecondition);
   for (const Target& target : {large, processor})
-    EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), target)),
-              StatusCode::kInvalidArgument);
-  EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), driver)), StatusCode::kOk);
-  EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), driver)), StatusCode::kOk);
-  for (const Target& target : {other, HostTarget()})
-    EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), target)),
-              StatusCode::kInvalidArgument);
+    EXPECT_EQ(process.Ask(NameTarget(target)), StatusCode::kInvalidArgument);
+  EXPECT_EQ(process.Ask(NameTarget(driver)), StatusCode::kOk);
+  EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}))), StatusCode::kOk);
+  EXPECT_EQ(process.Ask(find), StatusCode::kOk);
+  EXPECT_EQ(process.Ask(NameTarget(driver)), StatusCode::kInvalidArgument);
+}
+
+// What was measured on one class of GPU is not known of another, nor of the processor beside it.
+TEST_F(KernelServiceTest, MeasurementsAreOfTheClassThatTheProcessHas) {
+  const auto best_on = [&](const Target& target) -> std::optional<Tuning> {
+    const bool on_gpu = target.kind != TargetKind::kCpu;
+    const auto service = Start(Files("a"), kAllRights, {}, /*names_target=*/on_gpu);
+    return ValueOrDie(ClientOf(*service, -1, target)->store()->Find(Key('k')));
+  };
+  {
+    const auto service = Start(Files("a"), kAllRights, {}, /*names_target=*/true);
+    const auto client = ClientOf(*service, -1, Gpu("sm_90a", "H200"));
+    ASSERT_TRUE(client->store()->Add(Key('k'), "product", Made("VECTOR:0:4", 500)).ok());
+  }
+  const auto found = best_on(Gpu("sm_90a", "H200"));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->trials.size(), 1u);
+  EXPECT_FALSE(best_on(Gpu("sm_90a", "H100")).has_value());
+  EXPECT_FALSE(best_on(Gpu("sm_80", "A100")).has_value());
+  EXPECT_FALSE(best_on(HostTarget()).has_value());
+  const auto file = ValueOrDie(TuningFile::Open(Files("a").tuning));
+  const std::vector<Tuning> all = ValueOrDie(file->List());
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].key.hardware, Gpu("sm_90a", "H200").Fingerprint());
 }
 
 // What an executor asks for when no search was asked for (BEAM=0, no idle search) is refused.

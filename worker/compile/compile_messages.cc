@@ -8,9 +8,9 @@
 #include "wire/status_code.h"
 
 namespace outboard::worker {
-namespace {
 
-void SetTarget(const Target& target, proto::CompileTarget& message) {
+proto::CompileTarget TargetToWire(const Target& target) {
+  proto::CompileTarget message;
   message.set_kind(static_cast<uint32_t>(target.kind));
   message.set_name(target.name);
   message.set_model(target.model);
@@ -30,13 +30,11 @@ void SetTarget(const Target& target, proto::CompileTarget& message) {
   message.set_fp64(target.fp64);
   message.set_fp16(target.fp16);
   message.set_costs(CostTableBytes(target.costs));
+  return message;
 }
 
-}  // namespace
-
-proto::CompileRequest ToRequest(std::span<const KernelSource> kernels, const Target& target) {
+proto::CompileRequest ToRequest(std::span<const KernelSource> kernels) {
   proto::CompileRequest request;
-  SetTarget(target, *request.mutable_target());
   for (const KernelSource& kernel : kernels) {
     proto::KernelSource* const source = request.add_kernels();
     source->set_encoding(kernel.encoding);
@@ -54,9 +52,18 @@ std::vector<KernelSource> FromRequest(const proto::CompileRequest& request) {
   return kernels;
 }
 
+proto::CompileRequest ToRequest(std::span<const KernelSource> kernels, const Target& target) {
+  proto::CompileRequest request = ToRequest(kernels);
+  *request.mutable_target() = TargetToWire(target);
+  return request;
+}
+
 absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request) {
   if (!request.has_target()) return HostTarget();
-  const proto::CompileTarget& message = request.target();
+  return TargetFromWire(request.target());
+}
+
+absl::StatusOr<Target> TargetFromWire(const proto::CompileTarget& message) {
   const auto bad = [](const char* field, int64_t value) {
     return absl::InvalidArgumentError(absl::StrCat("target: ", field, " is ", value));
   };

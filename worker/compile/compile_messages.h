@@ -12,10 +12,15 @@
 
 namespace outboard::worker {
 
+proto::CompileTarget TargetToWire(const Target& target);
+// Errors: INVALID_ARGUMENT  a number that no target has; names the field
+absl::StatusOr<Target> TargetFromWire(const proto::CompileTarget& message);
+
+// Without a target, and with one.
+proto::CompileRequest ToRequest(std::span<const KernelSource> kernels);
 proto::CompileRequest ToRequest(std::span<const KernelSource> kernels, const Target& target);
 std::vector<KernelSource> FromRequest(const proto::CompileRequest& request);
-// What to compile for; HostTarget() where the request has none.
-// Errors: INVALID_ARGUMENT  a number that no target has; names the field
+// What to compile for; HostTarget() where the request has none. Errors: as TargetFromWire.
 absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request);
 
 proto::CompileResult ToResult(absl::StatusOr<CompiledKernel> compiled);

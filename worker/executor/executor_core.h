@@ -23,7 +23,6 @@
 #include "proto/executor.pb.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/trace.h"
-#include "worker/session/answer_log.h"
 #include "worker/session/blob_inbox.h"
 #include "worker/session/blob_part.h"
 #include "worker/session/graph_table.h"
@@ -31,6 +30,7 @@
 #include "worker/session/restoration.h"
 #include "worker/session/session_state.h"
 #include "worker/session/snapshot_schedule.h"
+#include "worker/session/unacknowledged_answers.h"
 
 namespace outboard::worker {
 
@@ -195,7 +195,7 @@ class ExecutorCore {
   uint64_t answered_ns_ = 0;   // when a frame's work began, or a Done was sent within it
   SessionState state_;
   GraphTable graphs_;
-  AnswerLog unacknowledged_;
+  UnacknowledgedAnswers unacknowledged_;
   uint64_t received_seq_ = 0;  // the client has all answers up to this one
   BlobInbox inbox_;
   std::unique_ptr<Restoration> restoration_;  // while it is in progress

@@ -37,6 +37,7 @@ class KernelConnection {
   // becomes readable; the reply comes all the same.
   absl::StatusOr<proto::KernelReply> Ask(const proto::KernelRequest& request,
                                          bool preempt = false) {
+    OB_RETURN_IF_ERROR(NameTarget());
     OB_RETURN_IF_ERROR(WriteMessage(socket_, request, {.bytes_max = kKernelRequestBytesMax}));
     if (preempt && preempt_fd_ >= 0) {
       pollfd waited[] = {{socket_, POLLIN, 0}, {preempt_fd_, POLLIN, 0}};
@@ -48,15 +49,31 @@ class KernelConnection {
         OB_RETURN_IF_ERROR(WriteMessage(socket_, cancel));
       }
     }
+    return ReadReply();
+  }
+
+ private:
+  // Tells the supervisor, once, what is compiled for. A processor it knows itself.
+  absl::Status NameTarget() {
+    if (has_named_target_ || target_.kind == TargetKind::kCpu) return absl::OkStatus();
+    proto::KernelRequest request;
+    *request.mutable_target() = TargetToWire(target_);
+    OB_RETURN_IF_ERROR(WriteMessage(socket_, request, {.bytes_max = kKernelRequestBytesMax}));
+    OB_RETURN_IF_ERROR(ReadReply().status());
+    has_named_target_ = true;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<proto::KernelReply> ReadReply() {
     proto::KernelReply reply;
     OB_RETURN_IF_ERROR(ReadMessage(socket_, &reply, {.bytes_max = kKernelReplyBytesMax}));
     if (reply.code() != 0) return absl::Status(wire::CodeFromWire(reply.code()), reply.message());
     return reply;
   }
 
- private:
   const int socket_, preempt_fd_;
   const Target target_;
+  bool has_named_target_ = false;
 };
 
 class RemoteCompiler final : public KernelCompiler {
@@ -84,9 +101,7 @@ class RemoteCompiler final : public KernelCompiler {
   void CompileBatch(std::span<const KernelSource> kernels, Results* results) {
     proto::KernelRequest request;
     request.mutable_compile()->set_purpose(purpose_);
-    *request.mutable_compile()->mutable_request() = ToRequest(kernels, target());
-    if (target().kind == TargetKind::kCpu)  // the supervisor's to know
-      request.mutable_compile()->mutable_request()->clear_target();
+    *request.mutable_compile()->mutable_request() = ToRequest(kernels);
     absl::StatusOr<proto::KernelReply> reply =
         connection_->Ask(request, purpose_ == proto::CompileKernels::IDLE);
     if (reply.ok() && reply->compiled().results_size() != static_cast<int>(kernels.size()))

@@ -32,7 +32,12 @@ absl::Status CheckCompile(const proto::CompileKernels& compile) {
     if (kernel.opts().size() > kKernelTextBytesMax)
       return absl::InvalidArgumentError(
           absl::StrCat("Opts of ", kernel.opts().size(), " bytes; limit ", kKernelTextBytesMax));
-  const proto::CompileTarget& target = request.target();
+  if (request.has_target())
+    return absl::InvalidArgumentError("a target in a request to compile: it is named before");
+  return absl::OkStatus();
+}
+
+absl::Status CheckTarget(const proto::CompileTarget& target) {
   for (const std::string* text :
        {&target.name(), &target.model(), &target.arch(), &target.features()})
     if (text->size() > kKernelTextBytesMax)

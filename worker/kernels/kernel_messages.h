@@ -18,8 +18,11 @@ void DemandToWire(const Demand& demand, proto::KernelDemand& message);
 // A demand whose key is that of its canonical form, on this hardware.
 Demand DemandFromWire(const proto::KernelDemand& message, const std::string& hardware);
 
-// Errors: INVALID_ARGUMENT  more kernels or longer texts than a client sends; names the limit
+// Errors: INVALID_ARGUMENT  more kernels or longer texts than a client sends (names the limit), or
+//         a target, which is named in a request of its own
 absl::Status CheckCompile(const proto::CompileKernels& compile);
+// Errors: INVALID_ARGUMENT  longer texts than a client sends; names the limit
+absl::Status CheckTarget(const proto::CompileTarget& target);
 // Likewise, of linked code, and of keys that are none.
 absl::Status CheckLinked(const proto::FindLinked& find);
 absl::Status CheckLinked(const proto::AddLinked& add);

@@ -85,7 +85,7 @@ class ServedCompilers {
     candidates_.reset();
     idle_.reset();
     if (compile_process_ != nullptr) compile_process_->MoveTo(cores_);
-    if (!names_target_) SetTarget(HostTargetOn(cores_));
+    if (!has_named_target_) SetTarget(HostTargetOn(cores_));
   }
 
   // What the process's driver has linked. Only a device with a driver has any.
@@ -117,12 +117,32 @@ class ServedCompilers {
     return absl::OkStatus();
   }
 
+  // The device with a driver that the process has. Once: what was measured and compiled so far is
+  // of that one.
+  absl::Status NameTarget(const proto::CompileTarget& named) {
+    OB_RETURN_IF_ERROR(CheckTarget(named));
+    if (!options_.names_target)
+      return absl::InvalidArgumentError("target: that of a processor is not the process's to name");
+    if (has_named_target_) return absl::InvalidArgumentError("target: named before");
+    OB_ASSIGN_OR_RETURN(Target target, TargetFromWire(named));
+    if (target.kind == TargetKind::kCpu)
+      return absl::InvalidArgumentError("target: that of a processor is not the process's to name");
+    has_named_target_ = true;
+    SetTarget(std::move(target));
+    return absl::OkStatus();
+  }
+  // Errors: FAILED_PRECONDITION  the process has not named the target of its device
+  absl::Status CheckHasTarget() const {
+    if (has_named_target_ || !options_.names_target) return absl::OkStatus();
+    return absl::FailedPreconditionError("target: the process has named none");
+  }
+
   // On which the process measures.
-  std::string hardware() const { return HostTargetOn(cores_).Fingerprint(); }
+  std::string hardware() const { return target_.Fingerprint(); }
 
   absl::StatusOr<proto::CompileReply> Compile(const proto::CompileKernels& compile) {
     OB_RETURN_IF_ERROR(CheckCompile(compile));
-    OB_RETURN_IF_ERROR(CheckTarget(compile.request()));
+    OB_RETURN_IF_ERROR(CheckHasTarget());
     OB_RETURN_IF_ERROR(CheckPurpose(compile));
     const std::vector<KernelSource> kernels = FromRequest(compile.request());
     std::vector<absl::StatusOr<CompiledKernel>> results =
@@ -178,26 +198,6 @@ class ServedCompilers {
     if (compile_process_ == nullptr) return;
     compile_process_->SetTarget(target_);
     OpenCache();
-  }
-
-  absl::Status CheckTarget(const proto::CompileRequest& request) {
-    if (!request.has_target()) {
-      if (!names_target_) return absl::OkStatus();
-      return absl::InvalidArgumentError("target: none, where the first request has named one");
-    }
-    if (!options_.names_target)
-      return absl::InvalidArgumentError("target: that of a processor is not the process's to name");
-    const std::string named = request.target().SerializeAsString();
-    if (names_target_ && named == target_bytes_) return absl::OkStatus();
-    if (names_target_)
-      return absl::InvalidArgumentError("target: another than that of the first request");
-    OB_ASSIGN_OR_RETURN(Target target, TargetOfRequest(request));
-    if (target.kind == TargetKind::kCpu)
-      return absl::InvalidArgumentError("target: that of a processor is not the process's to name");
-    names_target_ = true;
-    target_bytes_ = named;
-    SetTarget(std::move(target));
-    return absl::OkStatus();
   }
 
   absl::Status CheckPurpose(const proto::CompileKernels& compile) {
@@ -262,8 +262,7 @@ class ServedCompilers {
   const int stop_fd_;
   std::vector<int> cores_;
   Target target_;
-  bool names_target_ = false;  // the process has
-  std::string target_bytes_;   // as it did
+  bool has_named_target_ = false;
   AccountFiles files_;
   std::unique_ptr<CompileProcess> compile_process_;
   std::unique_ptr<ObjectCache> cache_;  // before compile_process_
@@ -369,6 +368,9 @@ class KernelService::Impl {
         status = compiled.status();
         break;
       }
+      case proto::KernelRequest::kTarget:
+        status = compilers_->NameTarget(request.target());
+        break;
       case proto::KernelRequest::kFindLinked:
         status = compilers_->FindLinked(request.find_linked(), reply);
         break;
@@ -387,6 +389,7 @@ class KernelService::Impl {
   }
 
   absl::Status AnswerTuning(const proto::KernelRequest& request, proto::KernelReply& reply) {
+    OB_RETURN_IF_ERROR(compilers_->CheckHasTarget());
     if (request.has_find()) return Find(request.find(), reply);
     OB_RETURN_IF_ERROR(CheckRights(request));
     if (tuning_ == nullptr)

@@ -44,7 +44,7 @@ struct KernelServiceOptions {
   bool background = false;  // compiles with the processor time that nobody else wants
   std::string rewrite_log;  // a folder (worker/compile/rewrite_log.h); empty: none
   SearchRights rights = {};
-  bool names_target = false;    // the process says what is compiled for
+  bool names_target = false;    // the process says which device it has, before all else
   std::vector<int> cores = {};  // for compiling; empty: all of this process's
 };
 

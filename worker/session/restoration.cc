@@ -81,7 +81,7 @@ absl::StatusOr<bool> Restoration::OnBlob(const std::string& root) {
   return awaited_.empty();
 }
 
-absl::Status Restoration::Install(SessionState& state, AnswerLog& unacknowledged,
+absl::Status Restoration::Install(SessionState& state, UnacknowledgedAnswers& unacknowledged,
                                   uint64_t received_seq) {
   for (const proto::SessionSnapshot::Held& held : snapshot_.held()) {
     if (held.dtype() != 0) {

@@ -12,9 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/fleet.pb.h"
-#include "worker/session/answer_log.h"
 #include "worker/session/blob_inbox.h"
 #include "worker/session/session_state.h"
+#include "worker/session/unacknowledged_answers.h"
 
 namespace outboard::worker {
 
@@ -28,7 +28,8 @@ class Restoration {
   absl::StatusOr<bool> OnBlob(const std::string& root);
   // Installs the complete snapshot in a fresh state. Skips answers up to `received_seq`, which have
   // reached the client.
-  absl::Status Install(SessionState& state, AnswerLog& unacknowledged, uint64_t received_seq);
+  absl::Status Install(SessionState& state, UnacknowledgedAnswers& unacknowledged,
+                       uint64_t received_seq);
 
   const proto::SessionSnapshot& snapshot() const { return snapshot_; }
 

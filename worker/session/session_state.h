@@ -27,11 +27,11 @@
 #include "proto/cloud.pb.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/repeat.h"
-#include "worker/session/answer_log.h"
 #include "worker/session/graph_table.h"
-#include "worker/session/kernel_use_log.h"
 #include "worker/session/kept_names.h"
+#include "worker/session/kernel_use_log.h"
 #include "worker/session/persist_request.h"
+#include "worker/session/unacknowledged_answers.h"
 
 namespace outboard::worker {
 

@@ -6,6 +6,7 @@
 //       message waits for the executor to read it (command_queue.h).
 #include "worker/supervisor/executor_host.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -183,7 +184,9 @@ class ExecutorHost::Impl {
       WriteMessage(passed, hello).IgnoreError();  // a gateway that has gone is seen by the executor
     } else {
       int pair[2];
-      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return End();
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return Misbehaved(
+            absl::UnavailableError(absl::StrCat("no socket pair: ", strerror(errno))));
       ours = pair[0];
       passed = pair[1];
     }

@@ -93,7 +93,7 @@ std::optional<SpareExecutor::Failure> SpareExecutor::FailureOf(Ending ending) {
     return Failure{ending.device, DeviceFailure::kNotThere, std::move(ending.why)};
   if (how != absl::StrCat("exited with ", kExitNoDevice)) return std::nullopt;
   return Failure{ending.device, DeviceFailure::kNotThere,
-                 "an executor could not have it (its log says why)"};
+                 "an executor could not open its GPU (the worker's log has the driver's words)"};
 }
 
 bool SpareExecutor::AwaitEnd(uint32_t device, std::chrono::milliseconds most) const {

@@ -368,6 +368,7 @@ class Supervisor::Impl {
         spare_.Start(options_.executor, device, CoresOf(device), devices_.EnvironmentOf(device),
                      accounts_.tunes());
     has_spare_ = started.ok();
+    why_no_spare_ = started;
     if (!started.ok())
       telemetry::LogError("executor_not_started", {{"message", started.ToString()}});
   }
@@ -430,8 +431,10 @@ class Supervisor::Impl {
     OB_RETURN_IF_ERROR(TakeGpu(assign, rank));
     StartSpare();  // if the last one could not be started, or has ended
     if (!spare_.running() || draining_)
-      return absl::UnavailableError(draining_ ? "the worker is draining"
-                                              : "an executor cannot be started");
+      return absl::UnavailableError(
+          draining_ ? "the worker is draining"
+                    : absl::StrCat("an executor cannot be started",
+                                   why_no_spare_.ok() ? "" : ": ", why_no_spare_.message()));
     auto memory = static_cast<uint64_t>(devices_.MemoryOn(spare_.device()));
     if (assign.memory_bytes_max() > 0) memory = std::min(memory, assign.memory_bytes_max());
     if (const absl::Status prepared = PrepareSpare(assign, rank, memory); !prepared.ok()) {
@@ -515,6 +518,7 @@ class Supervisor::Impl {
   std::atomic<Clock::rep> last_ack_{0};
   bool one_account_ = false;
   std::vector<std::vector<int>> cores_of_devices_;  // empty: each uses all
+  absl::Status why_no_spare_;  // OK: there is one, or all GPUs are taken
   std::atomic<bool> welcome_{false}, has_spare_{false};  // for Sample
   SpareExecutor spare_;
   const proto::Assign* assigning_ = nullptr;  // the one that begins; of Run's thread

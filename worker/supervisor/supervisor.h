@@ -6,8 +6,8 @@
 //           <--events---            (register, heartbeat, session ended)
 //   gateway <--frames---> executor                     one for each device of a session
 //
-// One spare executor is always running, in its sandbox and with its compile process warm, so that a
-// session opens at once.
+// One spare executor is running, unless all GPUs are taken: in its sandbox, with its compile
+// process warm, so that a session opens at once.
 // Executors end with this process, even if it crashes.
 #pragma once
 

@@ -15,10 +15,10 @@ Tensor Einsum(const std::string& formula, const nb::args& operands, const DTypeA
   std::vector<Tensor> tensors;
   for (const nb::handle operand : list) {
     const Tensor& tensor = nb::cast<const Tensor&>(operand);
-    tensors.push_back(dtype.dtype ? tensor.cast(*dtype.dtype) : tensor);
+    tensors.push_back(dtype.given() ? tensor.cast(*dtype.given()) : tensor);
   }
   const Tensor y = einsum(formula, tensors);
-  return dtype.dtype ? y.cast(*dtype.dtype) : y;
+  return dtype.given() ? y.cast(*dtype.given()) : y;
 }
 
 Tensor Rearrange(const Tensor& x, const std::string& formula, const nb::kwargs& sizes) {

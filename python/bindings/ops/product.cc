@@ -11,7 +11,7 @@ void BindProduct(nb::module_&, TensorClass& tensor) {
       .def(
           "matmul",
           [](const Tensor& x, const Tensor& w, bool reverse, const DTypeArgument& dtype) {
-            return reverse ? w.matmul(x, dtype.dtype) : x.matmul(w, dtype.dtype);
+            return reverse ? w.matmul(x, dtype.given()) : x.matmul(w, dtype.given());
           },
           "x"_a, "reverse"_a = false, "dtype"_a = nb::none(),
           "[..., n, k] by [..., k, m] is [..., n, m]; vectors as in NumPy. `dtype` is that of the "
@@ -22,7 +22,7 @@ void BindProduct(nb::module_&, TensorClass& tensor) {
       .def(
           "dot",
           [](const Tensor& x, const Tensor& w, const DTypeArgument& dtype) {
-            return x.dot(w, dtype.dtype);
+            return x.dot(w, dtype.given());
           },
           "w"_a, "dtype"_a = nb::none(), "As matmul.")
       .def(
@@ -30,7 +30,7 @@ void BindProduct(nb::module_&, TensorClass& tensor) {
           [](const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
              const DTypeArgument& dtype) {
             const auto as_asked = [&](const Tensor& t) {
-              return dtype.dtype && !t.empty() ? t.cast(*dtype.dtype) : t;
+              return dtype.given() && !t.empty() ? t.cast(*dtype.given()) : t;
             };
             return as_asked(x).linear(as_asked(weight), as_asked(bias.value_or(Tensor())));
           },

@@ -28,8 +28,8 @@ Tensor Call(const Tensor& x, const AxisArgument& axis, bool keepdim) {
 // With dtype=: of that type, in which it is added up. Floats of less than 32 bits are added up in
 // f32 all the same.
 Tensor Sum(const Tensor& x, const AxisArgument& axis, bool keepdim, const DTypeArgument& dtype) {
-  if (!dtype.dtype) return Call<&Tensor::sum>(x, axis, keepdim);
-  return Call<&Tensor::sum>(x.cast(*dtype.dtype), axis, keepdim).cast(*dtype.dtype);
+  if (!dtype.given()) return Call<&Tensor::sum>(x, axis, keepdim);
+  return Call<&Tensor::sum>(x.cast(*dtype.given()), axis, keepdim).cast(*dtype.given());
 }
 
 // Of the type of x, also where that is of few bits: a product wraps in any width.
@@ -65,7 +65,7 @@ using Normalised = Tensor (Tensor::*)(const Axes&, At) const;
 
 // In `dtype` where it is given.
 Tensor InType(const Tensor& x, const DTypeArgument& dtype) {
-  return dtype.dtype ? x.cast(*dtype.dtype) : x;
+  return dtype.given() ? x.cast(*dtype.given()) : x;
 }
 
 template <Normalised function>

@@ -128,7 +128,7 @@ void BindConvolutions(TensorClass& tensor) {
                                 .stride = PerAxisOf(stride),
                                 .dilation = PerAxisOf(dilation),
                                 .padding = PaddingOf(padding, KernelAxes(weight)),
-                                .dtype = dtype.dtype});
+                                .dtype = dtype.given()});
           },
           "weight"_a, "bias"_a = nb::none(), "groups"_a = 1, "stride"_a = 1, "dilation"_a = 1,
           "padding"_a = 0, "dtype"_a = nb::none(),

@@ -1,4 +1,4 @@
-#include "worker/session/answer_log.h"
+#include "worker/session/unacknowledged_answers.h"
 
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 namespace outboard::worker {
 
-absl::Status AnswerLog::Add(uint64_t seq, Answer answer) {
+absl::Status UnacknowledgedAnswers::Add(uint64_t seq, Answer answer) {
   if (answer.array == nullptr) failed_bytes_ += answer.failed.ByteSizeLong();
   if (answers_.size() >= kUnacknowledgedMax || failed_bytes_ > kUnacknowledgedFailureBytesMax)
     return absl::ResourceExhaustedError(
@@ -17,12 +17,12 @@ absl::Status AnswerLog::Add(uint64_t seq, Answer answer) {
   return absl::OkStatus();
 }
 
-void AnswerLog::AddSave(SaveAnswer answer) {
+void UnacknowledgedAnswers::AddSave(SaveAnswer answer) {
   saves_.push_back(std::move(answer));
   if (saves_.size() > kSaveAnswersMax) saves_.pop_front();
 }
 
-void AnswerLog::AddTo(PersistRequest& request) const {
+void UnacknowledgedAnswers::AddTo(PersistRequest& request) const {
   for (const auto& [seq, answer] : answers_) {
     proto::SessionSnapshot::Unacknowledged& out = *request.snapshot.add_unacknowledged();
     out.set_seq(seq);
@@ -43,7 +43,7 @@ void AnswerLog::AddTo(PersistRequest& request) const {
   }
 }
 
-void AnswerLog::Acknowledge(uint64_t through_seq) {
+void UnacknowledgedAnswers::Acknowledge(uint64_t through_seq) {
   const auto end = answers_.upper_bound(through_seq);
   for (auto it = answers_.begin(); it != end; ++it)
     if (it->second.array == nullptr) failed_bytes_ -= it->second.failed.ByteSizeLong();

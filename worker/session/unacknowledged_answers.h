@@ -40,7 +40,7 @@ struct SaveAnswer {
   proto::ServerItem item;
 };
 
-class AnswerLog {
+class UnacknowledgedAnswers {
  public:
   // Errors: RESOURCE_EXHAUSTED  over a limit; the answer is not stored
   absl::Status Add(uint64_t seq, Answer answer);
