@@ -68,8 +68,8 @@ absl::Status CheckDeviceKind(std::string_view kind) {
                    "; there are: ", absl::StrJoin(DeviceKinds(), ", ")));
 }
 
-std::vector<ListedDevice> ListDevices(std::string_view kind) {
-  return kind == kCuda ? cuda::ListDevices() : std::vector<ListedDevice>();
+std::vector<ListedDevice> ListDevices(std::string_view kind, std::vector<std::string>* left_out) {
+  return kind == kCuda ? cuda::ListDevices(left_out) : std::vector<ListedDevice>();
 }
 
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(std::string_view kind,

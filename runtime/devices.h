@@ -44,8 +44,10 @@ struct ListedDevice {
 };
 
 // Those of this kind, without making them; empty for kinds whose processes share the host's
-// processor and memory (all but cuda).
-std::vector<ListedDevice> ListDevices(std::string_view kind);
+// processor and memory (all but cuda). `left_out` gets a line for each that is there and for which
+// there are no kernels, or that does not answer.
+std::vector<ListedDevice> ListDevices(std::string_view kind,
+                                      std::vector<std::string>* left_out = nullptr);
 
 // Three quarters of the machine's memory; the rest is for the system and other processes.
 int64_t DefaultMemoryBytesMax();

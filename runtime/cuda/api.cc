@@ -100,22 +100,43 @@ absl::StatusOr<DriverApi> LoadApiFrom(const std::string& library) {
     return absl::UnimplementedError(absl::StrCat("CUDA: the driver ", library, ", of CUDA ",
                                                  VersionText(api.version),
                                                  ", does not start: ", Describe(api, code)));
+  // A machine may have old GPUs beside new ones: one that will do is enough.
+  if (const auto first = FindFirstGpu(api); !first.ok()) return first.status();
+  return api;
+}
+
+absl::StatusOr<CUdevice> FindFirstGpu(const DriverApi& api) {
+  const absl::StatusOr<CUdevice> first = FindGpu(api, 0);
+  int count = 0;
+  if (api.cuDeviceGetCount(&count) != CUDA_SUCCESS) count = 0;
+  for (int ordinal = 1; ordinal < count && !first.ok(); ++ordinal)
+    if (const absl::StatusOr<CUdevice> next = FindGpu(api, ordinal); next.ok()) return next;
+  return first;
+}
+
+absl::StatusOr<CUdevice> FindGpu(const DriverApi& api, int ordinal) {
   // Kernels are written for sm_80 and later ones (compiler/render/ptx/ptx_renderer.h).
   constexpr int kMajorMin = 8;
-  CUdevice first = 0;
+  CUdevice device = 0;
   int major = 0, minor = 0;
-  code = api.cuDeviceGet(&first, 0);
+  CUresult code = api.cuDeviceGet(&device, ordinal);
   if (code == CUDA_SUCCESS)
     code =
-        api.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, first);
+        api.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
   if (code == CUDA_SUCCESS)
     code =
-        api.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, first);
-  if (code != CUDA_SUCCESS || major < kMajorMin)
+        api.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  if (code != CUDA_SUCCESS)
     return absl::UnimplementedError(
-        absl::StrCat("CUDA: the first GPU has compute capability ", major, ".", minor,
-                     "; needed: ", kMajorMin, ".0 or newer (Ampere)"));
-  return api;
+        absl::StrCat("CUDA: GPU ", ordinal, " does not answer: ", Describe(api, code)));
+  if (major >= kMajorMin) return device;
+  char name[256] = "";
+  if (api.cuDeviceGetName(name, sizeof(name), device) != CUDA_SUCCESS) name[0] = '\0';
+  name[sizeof(name) - 1] = '\0';
+  return absl::UnimplementedError(
+      absl::StrCat("CUDA: GPU ", ordinal, name[0] != '\0' ? ", " : "", name,
+                   ", has compute capability ", major, ".", minor, "; needed: ", kMajorMin,
+                   ".0 or newer (Ampere)"));
 }
 
 const absl::StatusOr<DriverApi>& LoadApi() {

@@ -282,8 +282,16 @@ std::string DriverLibrary();
 
 // Loads `library`, which stays loaded, and initialises the driver.
 // Errors: UNIMPLEMENTED  one line: no such library, one that is too old (with its version and the
-//                        one needed) or lacks a function (named), or no device
+//                        one needed) or lacks a function (named), no device, or none
+//                        where our kernels run (what FindGpu says of the first)
 absl::StatusOr<DriverApi> LoadApiFrom(const std::string& library);
+
+// The driver's GPU of this ordinal, if kernels of ours run there.
+// Errors: UNIMPLEMENTED  one line: it does not answer (the driver's words), or its compute
+//                        capability and the one needed
+absl::StatusOr<CUdevice> FindGpu(const DriverApi& api, int ordinal);
+// The first one where they do. Errors: UNIMPLEMENTED  none; what FindGpu says of the first
+absl::StatusOr<CUdevice> FindFirstGpu(const DriverApi& api);
 
 // LoadApiFrom(DriverLibrary()), once per process: the same answer for ever. Threads: any.
 const absl::StatusOr<DriverApi>& LoadApi();

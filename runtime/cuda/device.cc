@@ -468,12 +468,13 @@ class CudaDevice final : public runtime::Device {
 
 absl::Status CheckThere() { return LoadApi().status(); }
 
-std::vector<runtime::ListedDevice> ListDevices() {
+std::vector<runtime::ListedDevice> ListDevices(std::vector<std::string>* left_out) {
   const absl::StatusOr<DriverApi>& api = LoadApi();
-  return api.ok() ? ListDevicesOf(*api) : std::vector<runtime::ListedDevice>();
+  return api.ok() ? ListDevicesOf(*api, left_out) : std::vector<runtime::ListedDevice>();
 }
 
-std::vector<runtime::ListedDevice> ListDevicesOf(const DriverApi& api) {
+std::vector<runtime::ListedDevice> ListDevicesOf(const DriverApi& api,
+                                                 std::vector<std::string>* left_out) {
   std::vector<runtime::ListedDevice> devices;
   int count = 0;
   if (api.cuDeviceGetCount(&count) != CUDA_SUCCESS) return devices;
@@ -482,12 +483,17 @@ std::vector<runtime::ListedDevice> ListDevicesOf(const DriverApi& api) {
   std::vector<std::string> names;
   if (visible != nullptr) names = absl::StrSplit(visible, ',');
   for (int ordinal = 0; ordinal < count; ++ordinal) {
-    CUdevice device = 0;
     size_t bytes = 0;
-    if (api.cuDeviceGet(&device, ordinal) != CUDA_SUCCESS ||
-        api.cuDeviceTotalMem(&bytes, device) != CUDA_SUCCESS)
+    absl::StatusOr<CUdevice> gpu = FindGpu(api, ordinal);
+    if (gpu.ok())
+      if (const CUresult code = api.cuDeviceTotalMem(&bytes, *gpu); code != CUDA_SUCCESS)
+        gpu = absl::UnimplementedError(absl::StrCat(
+            "CUDA: GPU ", ordinal, " does not tell its memory: ", Describe(api, code)));
+    if (!gpu.ok()) {
+      if (left_out != nullptr) left_out->emplace_back(gpu.status().message());
       continue;
-    DriverContext named(api, device);
+    }
+    DriverContext named(api, *gpu);
     named.FindName();
     const auto place = static_cast<size_t>(ordinal);
     const std::string shown = place < names.size() ? names[place] : absl::StrCat(place);
@@ -506,11 +512,10 @@ absl::StatusOr<std::unique_ptr<runtime::Device>> MakeCudaDevice(
 
 absl::StatusOr<std::unique_ptr<runtime::Device>> MakeCudaDeviceOf(
     const DriverApi& api, const runtime::DeviceOptions& options) {
-  CUdevice device = 0;
-  if (const CUresult code = api.cuDeviceGet(&device, 0); code != CUDA_SUCCESS)
-    return absl::InternalError(absl::StrCat("CUDA: cuDeviceGet: ", Describe(api, code)));
-  auto made = std::make_unique<CudaDevice>(api, device, options.warn);
-  if (absl::Status status = made->Open(device, options.memory_bytes_max); !status.ok())
+  const absl::StatusOr<CUdevice> gpu = FindFirstGpu(api);
+  if (!gpu.ok()) return gpu.status();
+  auto made = std::make_unique<CudaDevice>(api, *gpu, options.warn);
+  if (absl::Status status = made->Open(*gpu, options.memory_bytes_max); !status.ok())
     return status;
   return made;
 }

@@ -1,5 +1,5 @@
 // The CUDA device: the first GPU that NVIDIA's driver shows this process (CUDA_VISIBLE_DEVICES
-// chooses which). Kernels are PTX (CompiledKernel::Form::kPtx). There is one in-order stream for
+// chooses which) and that is new enough. Kernels are PTX (CompiledKernel::Form::kPtx). There is one in-order stream for
 // work, and one for each download at a time.
 //
 // A process has one such device. Memory that comes from the driver is overwritten before its first
@@ -21,10 +21,12 @@ namespace outboard::cuda {
 // and what is needed.
 absl::Status CheckThere();
 
-// The GPUs that the driver shows this process, without touching their memory; each with the
-// variable by which another process sees it alone. Empty: CheckThere says why.
-std::vector<runtime::ListedDevice> ListDevices();
-std::vector<runtime::ListedDevice> ListDevicesOf(const DriverApi& api);
+// The GPUs that the driver shows this process and where our kernels run, without touching their
+// memory; each with the variable by which another process sees it alone. Of the others `left_out`
+// gets a line each. Empty: CheckThere says why.
+std::vector<runtime::ListedDevice> ListDevices(std::vector<std::string>* left_out = nullptr);
+std::vector<runtime::ListedDevice> ListDevicesOf(const DriverApi& api,
+                                                 std::vector<std::string>* left_out = nullptr);
 
 // Errors: UNIMPLEMENTED       as CheckThere
 //         RESOURCE_EXHAUSTED  no room on the device for the context. Without pinned memory for

@@ -71,10 +71,9 @@ class CudaNcclStream final : public collective::NcclStream {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<collective::NcclStream>> MakeNcclStreamOf(const DriverApi& api) {
-  CUdevice device = 0;
-  if (const CUresult code = api.cuDeviceGet(&device, 0); code != CUDA_SUCCESS)
-    return absl::InternalError(absl::StrCat("CUDA: cuDeviceGet: ", Describe(api, code)));
-  auto made = std::make_unique<CudaNcclStream>(api, device);
+  const absl::StatusOr<CUdevice> gpu = FindFirstGpu(api);
+  if (!gpu.ok()) return gpu.status();
+  auto made = std::make_unique<CudaNcclStream>(api, *gpu);
   if (absl::Status status = made->Open(); !status.ok()) return status;
   return std::unique_ptr<collective::NcclStream>(std::move(made));
 }

@@ -215,6 +215,15 @@ TEST_F(CudaTest, EqualTexts_AreLinkedOnce) {
   EXPECT_EQ(Get("modules"), before + 3);
 }
 
+TEST_F(CudaTest, SeveralTexts_AreLinkedOnSeveralThreads) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "this machine has one core";
+  const auto device = Make();
+  Set("meet links", 2);  // each waits within the driver for another one
+  const CompiledKernel four[] = {Kernel("one"), Kernel("two"), Kernel("three"), Kernel("four")};
+  for (const auto& loaded : device->LoadAll(four)) EXPECT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_GE(Get("links met"), 1);
+}
+
 class MemoryLinkedCode final : public runtime::LinkedCodeStore {
  public:
   std::vector<std::string> Find(std::span<const std::string> keys) override {
@@ -438,6 +447,27 @@ TEST_F(CudaTest, ListedDevices_NameTheVariableByWhichAProcessHasOneAlone) {
   EXPECT_EQ(listed[1].properties.compute_capability, 90);
   listed = ListDevicesOf(*api);
   EXPECT_EQ(listed[2].environment, std::vector<std::string>{"CUDA_VISIBLE_DEVICES=2"});
+}
+
+// One line names each that cannot be served; the rest is.
+TEST_F(CudaTest, AnOldGpuOrASilentOneBesideANewOne_IsNamedAndLeftOut) {
+  Set("devices", 4);
+  Set("old devices", 2);
+  Set("silent device", 3);
+  const auto api = LoadApiFrom(FAKE_DRIVER);
+  ASSERT_TRUE(api.ok()) << api.status();
+  std::vector<std::string> left_out;
+  const auto listed = ListDevicesOf(*api, &left_out);
+  ASSERT_EQ(listed.size(), 1u);
+  EXPECT_EQ(listed[0].environment, std::vector<std::string>{"CUDA_VISIBLE_DEVICES=3"});
+  ASSERT_EQ(left_out.size(), 3u);
+  EXPECT_EQ(left_out[1],
+            "CUDA: GPU 1, Fake GPU, has compute capability 7.0; needed: 8.0 or newer (Ampere)");
+  EXPECT_EQ(left_out[2].find("CUDA: GPU 2 does not answer: CUDA error (46)"), 0u) << left_out[2];
+  EXPECT_EQ(Make()->properties().compute_capability, 90);
+  Set("old devices", 4);
+  EXPECT_TRUE(Has(LoadApiFrom(FAKE_DRIVER).status(), absl::StatusCode::kUnimplemented,
+                  {"GPU 0", "7.0", "8.0"}));
 }
 
 // ---- a stream for transfers ---------------------------------------------------------------------

@@ -7,6 +7,8 @@
 // What a program must not do (a copy that is not from pinned memory, a module that goes while a
 // launch of it is queued) counts as a "fault".
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -251,10 +253,13 @@ FAKE CUresult cuDeviceGetName(char* name, int bytes, CUdevice) {
   std::strncpy(name, "Fake GPU", static_cast<size_t>(bytes));
   return CUDA_SUCCESS;
 }
-FAKE CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute what, CUdevice) {
+FAKE CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute what, CUdevice device) {
+  if (device == outboard_fake_get("silent device") - 1) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   switch (what) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      *value = static_cast<int>(outboard_fake_get("major"));
+      *value = device < outboard_fake_get("old devices")
+                   ? 7
+                   : static_cast<int>(outboard_fake_get("major"));
       break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *value = 48 << 10; break;
@@ -441,7 +446,27 @@ FAKE CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* dat
   state->code = kCodeMark + text;
   return CUDA_SUCCESS;
 }
+// As long as the real one's work: the next comes when `meet links` of them are here at once, each
+// on a thread of its own, or after ten seconds.
+void MeetOtherLinks() {
+  static std::mutex mutex;
+  static std::condition_variable changed;
+  static int64_t here = 0, met = 0;
+  const int64_t wanted = outboard_fake_get("meet links");
+  if (wanted == 0) return;
+  std::unique_lock<std::mutex> lock(mutex);
+  const int64_t mine = met;
+  if (++here == wanted) {
+    here = 0;
+    ++met;
+    outboard_fake_set("links met", met);
+    changed.notify_all();
+  } else if (!changed.wait_for(lock, std::chrono::seconds(10), [&] { return met != mine; })) {
+    --here;
+  }
+}
 FAKE CUresult cuLinkComplete(CUlinkState state, void** cubin, size_t* bytes) {
+  MeetOtherLinks();
   FAKE_READY();
   *cubin = state->code.data();
   *bytes = state->code.size();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/exec_arguments.h"
+#include "worker/sandbox/boxed_environment.h"
 
 namespace outboard::worker {
 namespace {
@@ -66,6 +67,24 @@ TEST(ExecArguments, PointersEndWithNull) {
   EXPECT_STREQ(pointers[1], "");
   EXPECT_STREQ(pointers[2], "bc");
   EXPECT_EQ(pointers[3], nullptr);
+}
+
+// What CUDA's driver would keep under HOME is code that the accounts of a machine would share.
+TEST(BoxedEnvironment, OfAnExecutorWithAGpu_HasTheDriversOwnCacheOff) {
+  const auto has = [](SandboxProfile profile, const char* variable) {
+    const std::vector<std::string> all = BoxedEnvironment(profile);
+    return std::ranges::count(all, variable);
+  };
+  setenv("HOME", "/h", 1);
+  setenv("CUDA_CACHE_DISABLE", "0", 1);  // whoever started the worker is not asked
+  setenv("OUTBOARD_DEVICE", "cuda", 1);
+  EXPECT_EQ(has(SandboxProfile::kExecutor, "HOME=/h"), 1);
+  EXPECT_EQ(has(SandboxProfile::kExecutor, "CUDA_CACHE_DISABLE=1"), 1);
+  EXPECT_EQ(has(SandboxProfile::kExecutor, "CUDA_CACHE_DISABLE=0"), 0);
+  EXPECT_EQ(has(SandboxProfile::kCompiler, "HOME=/h"), 0);
+  setenv("OUTBOARD_DEVICE", "cpu", 1);
+  EXPECT_EQ(has(SandboxProfile::kExecutor, "HOME=/h"), 0) << "no driver, and no cache of its own";
+  for (const char* const name : {"HOME", "CUDA_CACHE_DISABLE", "OUTBOARD_DEVICE"}) unsetenv(name);
 }
 
 }  // namespace

@@ -18,11 +18,20 @@ int64_t ShareOfMemory(uint64_t reserved, int count) {
   return std::max(all / 8, all - static_cast<int64_t>(less)) / count;
 }
 
+std::vector<runtime::ListedDevice> GpusOf(const std::string& kind) {
+  std::vector<std::string> left_out;
+  std::vector<runtime::ListedDevice> gpus = runtime::ListDevices(kind, &left_out);
+  for (const std::string& why : left_out)
+    telemetry::LogWarning("gpu_left_out",
+                          {{"message", why}, {"effect", "the other GPUs are served"}});
+  return gpus;
+}
+
 }  // namespace
 
 WorkerDevices::WorkerDevices(const WorkerDevicesOptions& options)
     : options_(options),
-      gpus_(runtime::ListDevices(options.kind)),
+      gpus_(GpusOf(options.kind)),
       count_(gpus_.empty() ? options.count_max
                            : std::min(options.count_max, static_cast<int>(gpus_.size()))),
       host_memory_bytes_(options.memory_bytes_max > 0

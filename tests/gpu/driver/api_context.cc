@@ -75,9 +75,8 @@ constexpr NamedError kErrors[] = {
     {kGraphUpdateFailure, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", "the graph's update failed"},
     {kUnknown, "CUDA_ERROR_UNKNOWN", "unknown error"}};
 
-// An H100 SXM, by the numbers of CUdevice_attribute.
-int AttributeOf(int attribute, bool* known) {
-  const int arch = FakeDevice::Get().arch();
+// An H100 SXM, or an older device, by the numbers of CUdevice_attribute.
+int AttributeOf(int attribute, int arch, bool* known) {
   const bool hopper = arch >= 90;
   *known = true;
   switch (attribute) {
@@ -151,6 +150,9 @@ std::vector<int> Visible() {
 bool IsThere(DeviceOrdinal device) {
   return device >= 0 && device < static_cast<int>(Visible().size());
 }
+int ArchOf(DeviceOrdinal device) {
+  return FakeDevice::Get().arch_of(Visible()[static_cast<size_t>(device)]);
+}
 
 }  // namespace
 
@@ -186,7 +188,7 @@ FAKE_API cuDeviceGet(DeviceOrdinal* device, int ordinal) {
 }
 FAKE_API cuDeviceGetName(char* name, int bytes, DeviceOrdinal device) {
   if (!IsThere(device)) return kInvalidDevice;
-  const std::string text = "Outboard PTX machine sm_" + std::to_string(FakeDevice::Get().arch());
+  const std::string text = "Outboard PTX machine sm_" + std::to_string(ArchOf(device));
   if (bytes <= 0) return kInvalidValue;
   std::strncpy(name, text.c_str(), static_cast<size_t>(bytes));
   name[bytes - 1] = 0;
@@ -210,7 +212,7 @@ FAKE_API cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal device) {
   if (!Initialised()) return kNotInitialized;
   if (!IsThere(device)) return kInvalidDevice;
   bool known = false;
-  *value = AttributeOf(attribute, &known);
+  *value = AttributeOf(attribute, ArchOf(device), &known);
   return known ? kSuccess : kInvalidValue;
 }
 FAKE_API cuDeviceTotalMem_v2(size_t* bytes, DeviceOrdinal device) {
@@ -220,8 +222,8 @@ FAKE_API cuDeviceTotalMem_v2(size_t* bytes, DeviceOrdinal device) {
 }
 FAKE_API cuDeviceComputeCapability(int* major, int* minor, DeviceOrdinal device) {
   if (!IsThere(device)) return kInvalidDevice;
-  *major = FakeDevice::Get().arch() / 10;
-  *minor = FakeDevice::Get().arch() % 10;
+  *major = ArchOf(device) / 10;
+  *minor = ArchOf(device) % 10;
   return kSuccess;
 }
 

@@ -45,7 +45,7 @@ FakeDevice::FakeDevice()
       memory_(MemoryBytes()),
       machine_(&memory_, Options()) {
   if (const char* delay = std::getenv("OUTBOARD_FAKE_CUDA_DELAY_US")) delay_us_ = std::atoi(delay);
-  if (const char* arch = std::getenv("OUTBOARD_FAKE_CUDA_ARCH")) arch_ = std::atoi(arch);
+  arch_ = arch_of(0);
   if (const char* version = std::getenv("OUTBOARD_FAKE_CUDA_VERSION"))
     driver_version_ = std::atoi(version);
   fill_aa_ = std::getenv("OUTBOARD_FAKE_CUDA_AA") != nullptr;
@@ -268,10 +268,11 @@ Result FakeDevice::Free(uint64_t address) {
 }
 
 Result FakeDevice::RunKernel(GraphNode* work) {
-  if (Due("ecc")) return kEccUncorrectable;
-  if (Due("sticky")) return kIllegalAddress;
-  if (Due("gone")) return kDeviceUnavailable;
-  if (Due("endless"))
+  const std::string& name = work->function->code->name;
+  if (DueAt("ecc", name)) return kEccUncorrectable;
+  if (DueAt("sticky", name)) return kIllegalAddress;
+  if (DueAt("gone", name)) return kDeviceUnavailable;
+  if (DueAt("endless", name))
     while (true) std::this_thread::sleep_for(kPause * 100);
   std::lock_guard<std::mutex> lock(memory_mutex_);
   const size_t before = machine_.reports().size();
@@ -284,11 +285,10 @@ Result FakeDevice::RunKernel(GraphNode* work) {
   const int resident = machine_.options().resident_blocks;
   if (launch.shared_bytes > kHalfOfShared && blocks <= kMultiprocessors)
     machine_.options().resident_blocks = static_cast<int>(blocks);
-  const std::string& name = work->function->code->name;
   absl::Status status;
-  if (Due("trap"))
+  if (DueAt("trap", name))
     status = absl::AbortedError("kernel " + name + " trapped on demand");
-  else if (Due("timeout"))
+  else if (DueAt("timeout", name))
     status = absl::DeadlineExceededError("kernel " + name + " does not end on demand");
   else
     status = machine_.Launch(*work->function->module->loaded, name, work->launch);

@@ -157,8 +157,11 @@ class FakeDevice {
   // ---- faults and reports (faults.cc)
   // Counts an occasion ("alloc", "launch", ...) and says whether the fault of that name is due.
   bool Due(const std::string& name);
-  // The machine's device of that number is the one that runs: faults are of one device, if
-  // OUTBOARD_FAKE_CUDA_FAULT_DEVICE names it.
+  // Likewise, for a kernel: OUTBOARD_FAKE_CUDA_FAULT_KERNEL says whose launches are occasions.
+  // Notes what it does to it.
+  bool DueAt(const std::string& name, const std::string& kernel);
+  // The machine's device of that number is the one that runs, and modules are for its
+  // architecture. Faults are of one device, if OUTBOARD_FAKE_CUDA_FAULT_DEVICE names it.
   void Use(int ordinal);
   bool SetFault(const std::string& name, int nth);
   void Report(const std::string& text);
@@ -170,7 +173,9 @@ class FakeDevice {
   uint64_t links() const { return links_; }
   uint64_t filled_bytes() const { return filled_bytes_; }
   bool fill_aa() const { return fill_aa_; }
+  // Of the device that runs, and of one of the machine's.
   int arch() const { return arch_; }
+  int arch_of(int ordinal) const;
   int driver_version() const { return driver_version_; }
 
  private:
@@ -211,7 +216,7 @@ class FakeDevice {
   int report_file_ = -1, note_file_ = -1;
   std::atomic<uint64_t> links_{0}, filled_bytes_{0};
   bool fill_aa_ = false;
-  int arch_ = 90;
+  std::atomic<int> arch_{90};
   int driver_version_ = 12040;
 };
 

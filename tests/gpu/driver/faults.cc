@@ -61,7 +61,24 @@ bool FakeDevice::Due(const std::string& name) {
   return --it->second == 0;
 }
 
+bool FakeDevice::DueAt(const std::string& name, const std::string& kernel) {
+  const char* only = std::getenv("OUTBOARD_FAKE_CUDA_FAULT_KERNEL");
+  if ((only != nullptr && kernel != only) || !Due(name)) return false;
+  Note("fault " + name + " kernel " + kernel);
+  return true;
+}
+
+// "90", or "75,90": a number for each device, the last one also for those that follow.
+int FakeDevice::arch_of(int ordinal) const {
+  const char* at = std::getenv("OUTBOARD_FAKE_CUDA_ARCH");
+  if (at == nullptr) return 90;
+  for (const char* next = nullptr; ordinal > 0 && (next = std::strchr(at, ',')); --ordinal)
+    at = next + 1;
+  return std::atoi(at);
+}
+
 void FakeDevice::Use(int ordinal) {
+  arch_ = arch_of(ordinal);
   const char* faulty = std::getenv("OUTBOARD_FAKE_CUDA_FAULT_DEVICE");
   if (faulty == nullptr || std::atoi(faulty) == ordinal) return;
   std::lock_guard<std::mutex> lock(fault_mutex_);
