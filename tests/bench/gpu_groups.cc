@@ -382,7 +382,7 @@ void GpuTestsGroup() {
     group.Skip("cuda_sanitizer_errors", sanitizer.lacks);
   else  // what was found counts, also where a tool did not end well
     group.Add("cuda_sanitizer_errors", static_cast<double>(sanitizer.errors), "count", "",
-              absl::StrCat("device_test under compute-sanitizer, memcheck and racecheck; ",
+              absl::StrCat("device_test under compute-sanitizer's four tools; ",
                            sanitizer.lacks, sanitizer.lacks.empty() ? "" : "; ",
                            "0 are wanted"));
   const TestsOnDevice tests = RunTestsOnDevice();
