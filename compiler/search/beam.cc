@@ -163,8 +163,7 @@ class Search {
   bool Try(const Opts& opts) {
     // What an earlier, narrower search gave up on or did not verify may be worth it now.
     if (const Trial* known = Known(opts);
-        known != nullptr &&
-        (IsDone(*known) || !known->works() || !HasRoomFor(known->time_ns))) {
+        known != nullptr && (IsDone(*known) || !known->works() || !HasRoomFor(known->time_ns))) {
       Enter(*known);
       return true;
     }
@@ -185,8 +184,8 @@ class Search {
     const int64_t most_ns = IsFull() ? beam_.back().time_ns / 10 * kGiveUpTenths : kForever;
     if (!TakeTime(kernel, most_ns, trial).ok()) return Trial{opts};
     trial.exact = trial.time_ns <= most_ns;
-    const bool compared = target_.block_threads > 1 &&
-                          verifier_->buffers().written_bytes() <= kComparedBytesMax;
+    const bool compared =
+        target_.block_threads > 1 && verifier_->buffers().written_bytes() <= kComparedBytesMax;
     if (!compared && !Enters(trial)) return trial;
     trial.verified = verifier_->Check(kernel).ok();
     if (!trial.verified) trial.time_ns = 0;

@@ -5,8 +5,8 @@
 // when a round improves little, or when `stop` returns true. The device and the clock are injected
 // (Measurer below). A candidate whose results differ from those of plain loops can never become one
 // of the best, and on a GPU it counts as one that does not work; where plain threads of a GPU would
-// take too long, from those of the compiler's own choice. Where the device tells its clocks, a time taken at much slower ones than the search
-// has seen is taken once more.
+// take too long, from those of the compiler's own choice. Where the device tells its clocks, a time
+// taken at much slower ones than the search has seen is taken once more.
 //
 // The search is a function of the kernel, the options and the measured times: trials passed in as
 // `known` are not repeated, so a search that was stopped, or whose process ended, resumes and ends

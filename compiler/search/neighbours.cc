@@ -238,8 +238,8 @@ class Moves {
         Offer(std::move(more));
       }
     if (kept == opts_.end()) return;
-    for (const int64_t count : {kept->amount / 2, kept->amount - 1, kept->amount + 1,
-                                kept->amount * 2}) {
+    for (const int64_t count :
+         {kept->amount / 2, kept->amount - 1, kept->amount + 1, kept->amount * 2}) {
       Opts changed = opts_;
       for (Opt& opt : changed)
         if (is_keep(opt)) opt.amount = count;

@@ -271,14 +271,13 @@ void GpuShapesGroup(GroupSize size) {
     if (bits.steps == 0) return group.Skip(figure, "no step was searched");
     group.Add(figure, static_cast<double>(bits.equal) / static_cast<double>(bits.steps), "", "",
               absl::StrCat("steps whose results are the same bits in ", kEqualRuns, " runs, of ",
-                           bits.steps, "; others:",
-                           bits.unequal.empty() ? " none" : bits.unequal));
+                           bits.steps, "; others:", bits.unequal.empty() ? " none" : bits.unequal));
   };
-  const auto measured = MeasureModelShapes(*device, TrialOf(size, group.search_seconds()),
-                                           DivisorOf(size), [&](const ShapesMeasured& so_far) {
-                                             report_bits("cuda_attention_backward_equal_bits",
-                                                         so_far.as_chosen);
-                                           });
+  const auto measured =
+      MeasureModelShapes(*device, TrialOf(size, group.search_seconds()), DivisorOf(size),
+                         [&](const ShapesMeasured& so_far) {
+                           report_bits("cuda_attention_backward_equal_bits", so_far.as_chosen);
+                         });
   if (!measured.ok()) return group.Failed(measured.status());
   report_bits("cuda_attention_backward_equal_bits_beam", measured->after_beam);
   device.reset();
@@ -301,8 +300,8 @@ void GpuProgramsGroup(GroupSize size) {
   const auto times = MeasureGpuPrograms(*device, TrialOf(size, search * 2 / 3), DivisorOf(size));
   device.reset();
   const MnistSizes mnist_sizes = size == GroupSize::kSmall ? MnistSizes{4, 1} : MnistSizes{};
-  const auto mnist = MeasureMnistStep(
-      mnist_sizes, size == GroupSize::kSmall ? 1 : kMnistSteps, search / 3);
+  const auto mnist =
+      MeasureMnistStep(mnist_sizes, size == GroupSize::kSmall ? 1 : kMnistSteps, search / 3);
   DecodeModel model;
   if (size == GroupSize::kSmall)
     model = {.layers = 1, .width = 32, .heads = 2, .vocabulary = 64, .context = 16, .tokens = 3};
@@ -330,8 +329,9 @@ void GpuProgramsGroup(GroupSize size) {
          {std::tuple("cuda_mnist_step_vs_torch", "mnist_step", "torch.compile with CUDA graphs"),
           {"cuda_mnist_step_vs_torch_eager", "mnist_step_eager", "eager"}})
       group.AddRatio(figure, mnist->seconds, torch, peer,
-                     absl::StrCat(how, "; 512 pictures, in one process, medians of whole steps with "
-                                       "their host; ours with ",
+                     absl::StrCat(how,
+                                  "; 512 pictures, in one process, medians of whole steps with "
+                                  "their host; ours with ",
                                   mnist->searched, " kernels after BEAM, ",
                                   mnist->seconds_nobeam * 1e3, " ms without"));
   if (!times.ok()) return;
@@ -339,9 +339,10 @@ void GpuProgramsGroup(GroupSize size) {
        {std::tuple("cuda_conv_resnet50_vs_torch", "conv_step_", "forward and both gradients"),
         {"cuda_conv_resnet50_forward_vs_torch", "conv_forward_", "forward"}})
     group.AddMean(figure, ConvolutionsRatio, *times, torch, prefix,
-                  absl::StrCat(what, " of all 53, medians by the device's clock of recorded "
-                                     "launches on both sides; theirs by cuDNN's own search, in the "
-                                     "faster of both layouts"));
+                  absl::StrCat(what,
+                               " of all 53, medians by the device's clock of recorded "
+                               "launches on both sides; theirs by cuDNN's own search, in the "
+                               "faster of both layouts"));
 }
 
 void GpuStepsGroup(GroupSize size) {
@@ -396,9 +397,8 @@ void GpuTestsGroup() {
     group.Skip("cuda_sanitizer_errors", sanitizer.lacks);
   else  // what was found counts, also where a tool did not end well
     group.Add("cuda_sanitizer_errors", static_cast<double>(sanitizer.errors), "count", "",
-              absl::StrCat("device_test under compute-sanitizer's four tools; ",
-                           sanitizer.lacks, sanitizer.lacks.empty() ? "" : "; ",
-                           "0 are wanted"));
+              absl::StrCat("device_test under compute-sanitizer's four tools; ", sanitizer.lacks,
+                           sanitizer.lacks.empty() ? "" : "; ", "0 are wanted"));
   const TestsOnDevice tests = RunTestsOnDevice();
   if (tests.ran == 0) return group.Lacks("there are no tests in this build (OUTBOARD_TESTS)");
   group.Add("cuda_device_tests_ratio",

@@ -37,10 +37,11 @@ void ProductsByWarpgroups() {
              absl::StrCat("in the main loop, the most of all products by warpgroups but of f32 and "
                           "8-bit floats, which have names of their own, as attention has; at most ",
                           code_bounds::kHgmma, "; 16 are wanted"));
-  ReportCode(figures, "ptx_instructions_per_hgmma_f32", product->instructions_per_hgmma_f32,
-             absl::StrCat("in the main loop of products of f32 by three of TF32, with the additions "
-                          "of sums in f32; at most ",
-                          code_bounds::kHgmmaOfF32));
+  ReportCode(
+      figures, "ptx_instructions_per_hgmma_f32", product->instructions_per_hgmma_f32,
+      absl::StrCat("in the main loop of products of f32 by three of TF32, with the additions "
+                   "of sums in f32; at most ",
+                   code_bounds::kHgmmaOfF32));
   ReportCode(figures, "ptx_instructions_per_hgmma_f32_across",
              product->instructions_per_hgmma_f32_across,
              absl::StrCat("the same of a left side that is stored across the steps; at most ",
@@ -70,13 +71,12 @@ void Attention() {
                               attention->bank_ways_of));
   figures.Report("cuda_attention_causal_part", attention->causal_part, "", "",
                  "of the matrix instructions, with four tiles of rows; 0.625 is the least");
-  ReportCode(figures, "ptx_attention_instructions_per_hmma_64",
-             attention->instructions_per_hmma_64,
-             absl::StrCat("in the main loop, heads of 64; at most ", code_bounds::kAttentionHmma64));
-  ReportCode(figures, "ptx_attention_instructions_per_hmma_128",
-             attention->instructions_per_hmma_128,
-             absl::StrCat("in the main loop, heads of 128; at most ",
-                          code_bounds::kAttentionHmma128));
+  ReportCode(
+      figures, "ptx_attention_instructions_per_hmma_64", attention->instructions_per_hmma_64,
+      absl::StrCat("in the main loop, heads of 64; at most ", code_bounds::kAttentionHmma64));
+  ReportCode(
+      figures, "ptx_attention_instructions_per_hmma_128", attention->instructions_per_hmma_128,
+      absl::StrCat("in the main loop, heads of 128; at most ", code_bounds::kAttentionHmma128));
   ReportCode(figures, "ptx_attention_instructions_per_hgmma_64",
              attention->instructions_per_hgmma_64,
              absl::StrCat("in the main loop by warpgroups, heads of 64; at most ",
@@ -112,10 +112,11 @@ void Products() {
   ReportCode(figures, "ptx_instructions_per_hmma", product->instructions_per_hmma,
              absl::StrCat("in the main loop of a product of bf16 matrices of 8,192; at most ",
                           code_bounds::kHmma, " are wanted"));
-  ReportCode(figures, "ptx_instructions_per_hmma_conv", product->conv_instructions_per_hmma,
-             "the same of a convolution of 64 by 64 channels, 3 x 3: half as many products a step, "
-             "and 16 instructions for the place and the borders of each of six copies; no bound, as "
-             "products alone have one");
+  ReportCode(
+      figures, "ptx_instructions_per_hmma_conv", product->conv_instructions_per_hmma,
+      "the same of a convolution of 64 by 64 channels, 3 x 3: half as many products a step, "
+      "and 16 instructions for the place and the borders of each of six copies; no bound, as "
+      "products alone have one");
 }
 
 // By warpgroups, which sm_90a takes where that is faster.
@@ -128,10 +129,11 @@ void Convolutions() {
   for (const ConvFigure& way : *ways)
     if (way.by_warpgroups && way.instructions_per_product)
       most = std::max(most.value_or(0), *way.instructions_per_product);
-  ReportCode(figures, kFigure, most,
-             absl::StrCat("in the main loop of a convolution by warpgroups, the most of forward and "
-                          "both gradients; a loop of its own gathers; at most ",
-                          code_bounds::kHgmmaOfConvolutions, " are wanted"));
+  ReportCode(
+      figures, kFigure, most,
+      absl::StrCat("in the main loop of a convolution by warpgroups, the most of forward and "
+                   "both gradients; a loop of its own gathers; at most ",
+                   code_bounds::kHgmmaOfConvolutions, " are wanted"));
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ struct AttentionCase {
 // Heads of 64 and 128, 1,024 to 16,384 rows, causal and not, bf16.
 std::vector<AttentionCase> ModelAttention();
 
-// Of steps with gradients those whose results are the same bits in every one of kEqualRuns runs, and
-// the names of the others.
+// Of steps with gradients those whose results are the same bits in every one of kEqualRuns runs,
+// and the names of the others.
 struct EqualBits {
   size_t steps = 0, equal = 0;
   std::string unequal;

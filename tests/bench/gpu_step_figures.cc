@@ -68,8 +68,7 @@ absl::StatusOr<SessionTimes> Train(const std::string& name, int steps, double se
     Training training(name, begin());
     OB_ASSIGN_OR_RETURN(const double nobeam, training.Seconds(steps));
     SessionTimes times = {nobeam, nobeam};
-    session->SearchAndMeasure(name, search_seconds, times,
-                              [&] { return training.Seconds(steps); });
+    session->SearchAndMeasure(name, search_seconds, times, [&] { return training.Seconds(steps); });
     return times;
   } catch (const Error& error) {
     return absl::InternalError(absl::StrCat(name, ": ", error.what()));
@@ -101,8 +100,8 @@ GptStep SmallStep(GptStep step) {
 
 absl::StatusOr<SessionTimes> MeasureGptStep(const GptStep& step, int steps, double search_seconds) {
   return Train(step.name, steps, search_seconds, [&] {
-    const auto trainer = std::make_shared<examples::GptTrainer>(Text(step), step.options,
-                                                                step.batch, kLearningRate);
+    const auto trainer =
+        std::make_shared<examples::GptTrainer>(Text(step), step.options, step.batch, kLearningRate);
     return [trainer] { return trainer->Step(); };
   });
 }

@@ -1,6 +1,6 @@
-// Training steps on the CUDA device that is there, as worker's engine runs them, but in this process,
-// with their host on both sides (torch_gpu.py in the same run). Of GPT-2 124M (Radford et al., 2019),
-// bf16 products, weights of f32, AdamW: cuda_gpt2_124m_step_vs_torch_compile,
+// Training steps on the CUDA device that is there, as worker's engine runs them, but in this
+// process, with their host on both sides (torch_gpu.py in the same run). Of GPT-2 124M (Radford et
+// al., 2019), bf16 products, weights of f32, AdamW: cuda_gpt2_124m_step_vs_torch_compile,
 // cuda_gpt2_124m_step_vs_torch_eager and cuda_gpt2_124m_mfu. Of MNIST's network in f32:
 // cuda_mnist_step_vs_torch and cuda_mnist_step_vs_torch_eager.
 #pragma once

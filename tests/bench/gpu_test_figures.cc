@@ -231,13 +231,12 @@ TestsOnDevice RunTestsOnDevice(const std::string& only) {
       continue;
     }
     const std::string file = absl::StrCat(results_folder / test, ".json");
-    RunBounded(
-        absl::StrCat("OUTBOARD_DEVICE=cuda OUTBOARD_KERNEL_STORE= OUTBOARD_IDLE_SEARCH=0 "
-                     "OUTBOARD_TEST_CLOUD=1 CLOUD=0 OUTBOARD_ROWS_TOGETHER=8 "
-                     "OUTBOARD_RANDOM_GRAPHS=200 OUTBOARD_BIN=",
-                     Beside("outboard"), " GTEST_OUTPUT=json:", file, " ", program,
-                     " '--gtest_filter=", filter, "' >/dev/null 2>&1"),
-        seconds);
+    RunBounded(absl::StrCat("OUTBOARD_DEVICE=cuda OUTBOARD_KERNEL_STORE= OUTBOARD_IDLE_SEARCH=0 "
+                            "OUTBOARD_TEST_CLOUD=1 CLOUD=0 OUTBOARD_ROWS_TOGETHER=8 "
+                            "OUTBOARD_RANDOM_GRAPHS=200 OUTBOARD_BIN=",
+                            Beside("outboard"), " GTEST_OUTPUT=json:", file, " ", program,
+                            " '--gtest_filter=", filter, "' >/dev/null 2>&1"),
+               seconds);
     TestResults results;
     AddTests(file, results);
     all.passed += results.passed;

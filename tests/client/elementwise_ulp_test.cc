@@ -1,7 +1,7 @@
 // How far the elementwise functions of a Tensor are from the exact ones in f32, in units in the
 // last place: the table of docs/semantics.md, for the reference's arithmetic and, on_the_compiler,
-// for that of kernels, on a GPU those of the PTX machine. Every OUTBOARD_ULP_STEP-th float between the
-// ends of a row is tried, 9973 unless told.
+// for that of kernels, on a GPU those of the PTX machine. Every OUTBOARD_ULP_STEP-th float between
+// the ends of a row is tried, 9973 unless told.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -235,8 +235,8 @@ TEST_F(SearchTest, WrongResultsNeverWin) {
   EXPECT_GT(refused, 0);
 }
 
-// What is slow and was given up on is compared where the target is a GPU, so that a wrong one is struck;
-// and a wider search does not take its time for a whole one.
+// What is slow and was given up on is compared where the target is a GPU, so that a wrong one is
+// struck; and a wider search does not take its time for a whole one.
 TEST_F(SearchTest, OnAGpu_SlowOnesAreComparedToo) {
   options_.width = 1;
   options_.target = CudaTarget("sm_90", 1);

@@ -1,5 +1,6 @@
-// Moves of the search over lists of Opts for blocks of threads: those that a list of rows needs to come
-// to what the compiler would choose, one at a time. Each is offered, and computes what rows are.
+// Moves of the search over lists of Opts for blocks of threads: those that a list of rows needs to
+// come to what the compiler would choose, one at a time. Each is offered, and computes what rows
+// are.
 #include <gtest/gtest.h>
 
 #include <algorithm>

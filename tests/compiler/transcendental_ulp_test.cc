@@ -1,9 +1,9 @@
 // How far EXP, EXP2, LOG, LOG2, SIN, COS and TANH of compiled kernels are from the exact values, in
 // units in the last place (ulp) of their type; docs/semantics.md promises what is checked here.
 //
-// Every OUTBOARD_ULP_STEP-th float is tried: 1021 unless told, 1 for all of them (ten minutes). With
-// OUTBOARD_CHECK_PTX, a kind of GPU, the kernels are PTX and run on the PTX machine. The C library's
-// functions of wider numbers stand for the exact ones.
+// Every OUTBOARD_ULP_STEP-th float is tried: 1021 unless told, 1 for all of them (ten minutes).
+// With OUTBOARD_CHECK_PTX, a kind of GPU, the kernels are PTX and run on the PTX machine. The C
+// library's functions of wider numbers stand for the exact ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -57,8 +57,8 @@ int Steps(int otherwise) {
 }
 
 // What docs/semantics.md says of trainings ("Between devices"): of the loss in the first step, and
-// more in each that follows. Both compute one thing in f32, in other orders; a step's differences of
-// some units in the last place go into the next one's weights, and grow there.
+// more in each that follows. Both compute one thing in f32, in other orders; a step's differences
+// of some units in the last place go into the next one's weights, and grow there.
 struct Bound {
   double first_step = 1e-5, each_step = 1e-4;
 };

@@ -285,14 +285,13 @@ TEST(Faults, EachIsFoundAtItsLine) {
   RecordFaults(std::size(kFaults), found);
 }
 
-// Where a report names them: bytes of an array or of shared memory, from its start; and of a race or of
-// a copy, who the other one is.
+// Where a report names them: bytes of an array or of shared memory, from its start; and of a race
+// or of a copy, who the other one is.
 TEST(Faults, AReportSaysWhere_AndWhoElse) {
   const auto report_of = [](const char* name) {
     const auto fault = std::find_if(std::begin(kFaults), std::end(kFaults),
                                     [&](const Fault& f) { return f.name == std::string(name); });
-    Bench bench =
-        RunOf(absl::StrReplaceAll(TextOf(fault->kernel), {{fault->from, fault->to}}));
+    Bench bench = RunOf(absl::StrReplaceAll(TextOf(fault->kernel), {{fault->from, fault->to}}));
     return bench.machine.reports().empty() ? Report{} : bench.machine.reports()[0];
   };
   const auto in_array = [](const Report& report) {
