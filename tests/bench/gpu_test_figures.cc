@@ -197,12 +197,13 @@ void GpuTestFigures() {
                     faults = RunTests(kFaultTests);
   if (!tests.ran || !on_demand.ran || !faults.ran)
     return figures.Lacks("there are no tests in this build (OUTBOARD_TESTS)");
-  const int64_t passed = tests.passed + on_demand.passed, failed = Failed(tests) + Failed(on_demand);
+  const int64_t passed = tests.passed + on_demand.passed,
+                failed = Failed(tests) + Failed(on_demand);
   figures.Report("cuda_operators_ratio",
                  static_cast<double>(passed) / static_cast<double>(passed + failed), "", "",
                  absl::StrCat(passed + failed, " tests of ", tests.entries + on_demand.entries,
-                              " entries on the PTX machine, ", failed, " failed; ", tests.skipped + on_demand.skipped,
-                              " more are skipped by name"));
+                              " entries on the PTX machine, ", failed, " failed; ",
+                              tests.skipped + on_demand.skipped, " more are skipped by name"));
   figures.Report("cuda_random_kernels", static_cast<double>(tests.Sum("random_kernels")), "count",
                  "",
                  absl::StrCat("with random Opts, on the PTX machine in this run; at least 500 are "
