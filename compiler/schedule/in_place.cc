@@ -310,8 +310,8 @@ WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
 
 WrittenOver WriteTemporariesInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
                                     const absl::flat_hash_set<const UOp*>& fixed,
-                                    int64_t bytes_least, const WrittenOver& over,
-                                    bool divided_sums, const SentBefore& sent) {
+                                    int64_t bytes_least, const WrittenOver& over, bool divided_sums,
+                                    const SentBefore& sent) {
   std::vector<const UOp*> values;
   absl::flat_hash_set<const UOp*> may;
   int64_t nodes = 0;

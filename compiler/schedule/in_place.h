@@ -63,7 +63,7 @@ WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
 // Deterministic. Does nothing where `graph` is close to its limit of nodes.
 WrittenOver WriteTemporariesInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
                                     const absl::flat_hash_set<const UOp*>& fixed,
-                                    int64_t bytes_least, const WrittenOver& over,
-                                    bool divided_sums, const SentBefore& sent = {});
+                                    int64_t bytes_least, const WrittenOver& over, bool divided_sums,
+                                    const SentBefore& sent = {});
 
 }  // namespace outboard::schedule

@@ -65,8 +65,8 @@ class Assembler {
     const bool large = overwrites == OverwritePolicy::kLarge;
     const int64_t bytes_least =
         large ? std::max(kLargeBytes, apart.arena_bytes / kLargePart) : 1;
-    over_ = WriteTemporariesInPlace(graph, kernels_, Fixed(), bytes_least, over_, divided_sums,
-                                    sent_);
+    over_ =
+        WriteTemporariesInPlace(graph, kernels_, Fixed(), bytes_least, over_, divided_sums, sent_);
     Schedule in_place = PlacedInLaunches();
     const int64_t gain = apart.arena_bytes - in_place.arena_bytes;
     return large && gain <= apart.arena_bytes / kGainPart ? apart : in_place;
