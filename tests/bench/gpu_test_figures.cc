@@ -26,8 +26,8 @@ namespace {
 
 // ctest's entries by label (cmake/PtxMachine.cmake): operators and whole graphs on the CUDA device
 // over the tests' own driver, and kernels alone on its machine. Tests of figures run some of these
-// again; planted faults are a figure of their own. Where the driver is told to fail, what it reports
-// is wanted.
+// again; planted faults are a figure of their own. Of a driver that is told to fail reports are
+// wanted.
 constexpr char kOnTheMachine[] =
     "-L '^ptx_machine$' -LE '^(bench|planted_faults|faults_on_demand)$'";
 constexpr char kOnDemand[] = "-L '^faults_on_demand$'";
@@ -54,7 +54,7 @@ constexpr OnADevice kOnADevice[] = {
     {"nn_test", "*Gradients*:*Formulas:*BatchNorm*:*StartAlike"},
     {"operator_table_test"},
 };
-// scripts/gpu-checks ends a group after 590 s, of which the forms of instructions take half a minute.
+// scripts/gpu-checks ends a group after 590 s; the forms of instructions take half a minute.
 constexpr int kSecondsOfAProgram = 150, kSecondsOfAll = 390;
 constexpr int kSecondsOfATool = 40;  // of compute-sanitizer, which has four
 // Tests of device_test that have to pass under it on the device, of eleven: fewer errors of fewer
