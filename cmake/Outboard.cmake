@@ -1,4 +1,5 @@
 include(Precompile)
+include(PtxMachine)
 
 # ob_library(NAME SRCS a.cc b.cc DEPS x y): a static library; includes are written from the repository's root.
 function(ob_library name)
@@ -25,14 +26,6 @@ function(ob_test_on_opencl name test)
   add_test(NAME ${name} COMMAND on_opencl $<TARGET_FILE:${test}> ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS opencl TIMEOUT 300 SKIP_RETURN_CODE 77
     ENVIRONMENT_MODIFICATION "OUTBOARD_KERNEL_STORE=set:;OUTBOARD_IDLE_SEARCH=set:0")
-endfunction()
-
-# ob_test_on_cuda(NAME TEST ARGS...): likewise, on the CUDA device, whose driver is the tests' own (tests/gpu/driver).
-function(ob_test_on_cuda name test)
-  add_dependencies(${test} fake_cuda)
-  add_test(NAME ${name} COMMAND ${test} ${ARGN})
-  set_tests_properties(${name} PROPERTIES LABELS cuda TIMEOUT 600 ENVIRONMENT_MODIFICATION
-    "OUTBOARD_KERNEL_STORE=set:;OUTBOARD_IDLE_SEARCH=set:0;OUTBOARD_DEVICE=set:cuda;OUTBOARD_CUDA_DRIVER=set:${PROJECT_BINARY_DIR}/tests/fake_cuda/libcuda.so.1")
 endfunction()
 
 # ob_weigh_tests(): at the end of the folder each of its tests counts as what it uses of a core, in quarters: 4, but 1 for
@@ -66,6 +59,7 @@ set(ob_weights
 set(ob_numbers_of_tests ob_weights ob_long_tests)
 set(ob_properties_of_tests PROCESSORS COST)
 function(ob_weigh_tests_now)
+  ob_label_ptx_machine()
   get_property(tests DIRECTORY PROPERTY TESTS)
   foreach(test IN LISTS tests)
     foreach(numbers property IN ZIP_LISTS ob_numbers_of_tests ob_properties_of_tests)
@@ -94,6 +88,7 @@ function(ob_test name)
   target_link_libraries(${name} PRIVATE ${A_DEPS} GTest::gtest_main GTest::gmock)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${A_LAYER}.${name} COMMAND ${name} ${A_ARGS})
+  set_target_properties(${name} PROPERTIES ob_entry ${A_LAYER}.${name})
   ob_weigh_tests()
   if(A_WAITS)
     set_tests_properties(${A_LAYER}.${name} PROPERTIES PROCESSORS 1)

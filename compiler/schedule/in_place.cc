@@ -42,9 +42,23 @@ const UOp* PlaceOfEachPoint(const FusedKernel& kernel, int64_t slot) {
   return points == elements ? place : nullptr;
 }
 
+// Whether a reduction of the kernel reads the slot for each of its steps.
+bool IsReadInASum(const FusedKernel& kernel, int64_t slot) {
+  const std::vector<const UOp*> nodes = PostOrder(kernel.ast);
+  absl::flat_hash_set<const UOp*> inside;  // of sums; users come first from behind
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    const bool in_sum = inside.contains(*node);
+    if (in_sum && (*node)->op == Op::kLoad && GlobalOfAccess(*node).slot() == slot) return true;
+    if ((*node)->op == Op::kReduce) inside.insert((*node)->src[0]);
+    if (in_sum) inside.insert((*node)->src.begin(), (*node)->src.end());
+  }
+  return false;
+}
+
 // Whether the kernel may store `result` over `input`, which it reads, as far as it alone is
 // concerned: it loads the element that it stores or, with `rows`, the row before.
-bool MayUpdate(const FusedKernel& kernel, const UOp* result, const UOp* input, bool rows) {
+bool MayUpdate(const FusedKernel& kernel, const UOp* result, const UOp* input, bool rows,
+               bool divided_sums) {
   if (input->dtype != result->dtype || Bytes(input) != Bytes(result)) return false;
   // A kernel with sums over rows reads nothing that it stores (kernel/row_sums.h).
   if (std::any_of(kernel.ast->src.begin(), kernel.ast->src.end(), SumsPoints)) return false;
@@ -61,14 +75,17 @@ bool MayUpdate(const FusedKernel& kernel, const UOp* result, const UOp* input, b
     if (slot == to) return false;
     elsewhere = elsewhere || (slot == from && node->src[0]->src[1] != place);
   }
-  return !elsewhere || (rows && ReadsRowsBefore(kernel.ast, to, from));
+  if (elsewhere) return rows && ReadsRowsBefore(kernel.ast, to, from);
+  return !divided_sums || !IsReadInASum(kernel, from);
 }
 
 class Placer {
  public:
   // `over`: what is decided already, of kernels that have one slot for both.
-  Placer(const std::vector<FusedKernel>& kernels, const SentBefore& sent, WrittenOver over)
+  Placer(const std::vector<FusedKernel>& kernels, const SentBefore& sent, WrittenOver over,
+         bool divided_sums)
       : kernels_(kernels),
+        divided_sums_(divided_sums),
         after_(kernels.size()),
         position_(kernels.size()),
         over_(std::move(over)) {
@@ -145,7 +162,8 @@ class Placer {
     if (writers.size() != 1 ||
         std::find(readers.begin(), readers.end(), writer) == readers.end())
       return false;
-    return MayUpdate(kernels_[writer], result, input, rows) && MoveBehind(writer, readers);
+    return MayUpdate(kernels_[writer], result, input, rows, divided_sums_) &&
+           MoveBehind(writer, readers);
   }
 
   // All that read the input are done before the result is begun.
@@ -182,6 +200,7 @@ class Placer {
   }
 
   const std::vector<FusedKernel>& kernels_;
+  const bool divided_sums_;
   absl::flat_hash_map<const UOp*, std::vector<size_t>> writers_, readers_;  // kernels, by number
   std::vector<std::vector<size_t>> after_;  // kernels that must come after one
   std::vector<size_t> order_, position_;    // numbers by place, places by number
@@ -238,7 +257,8 @@ bool Contains(const std::vector<const UOp*>& nodes, const UOp* node) {
 // Kernels that read few elements of `value` and wait for the one that could write over it get these
 // from a kernel before it. Leaves `kernels` as they are where that does not help.
 void PickBeforeWriter(Graph& graph, std::vector<FusedKernel>& kernels,
-                      const absl::flat_hash_set<const UOp*>& may, const UOp* value) {
+                      const absl::flat_hash_set<const UOp*>& may, const UOp* value,
+                      bool divided_sums) {
   absl::flat_hash_set<const UOp*> made_later;
   for (size_t k = kernels.size(); k-- > 0;) {
     const FusedKernel& writer = kernels[k];
@@ -246,7 +266,8 @@ void PickBeforeWriter(Graph& graph, std::vector<FusedKernel>& kernels,
     made_later.insert(writer.buffers.begin(), stores);
     if (!Contains(writer.buffers, value)) continue;
     if (std::none_of(writer.buffers.begin(), stores, [&](const UOp* next) {
-          return next != value && may.contains(next) && MayUpdate(writer, next, value, true);
+          return next != value && may.contains(next) &&
+                 MayUpdate(writer, next, value, true, divided_sums);
         }))
       continue;
     std::vector<FusedKernel> picks;
@@ -279,9 +300,9 @@ constexpr int64_t kCopies = 3;
 
 WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
                          std::span<const UOp* const> results, std::span<const int64_t> donated,
-                         const SentBefore& sent) {
+                         bool divided_sums, const SentBefore& sent) {
   if (donated.empty()) return {};
-  Placer placer(kernels, sent, {});
+  Placer placer(kernels, sent, {}, divided_sums);
   placer.PlaceResults(results, donated);
   kernels = Ordered(graph, kernels, placer);
   return placer.over();
@@ -289,7 +310,7 @@ WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
 
 WrittenOver WriteTemporariesInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
                                     const absl::flat_hash_set<const UOp*>& fixed,
-                                    int64_t bytes_least, const WrittenOver& over,
+                                    int64_t bytes_least, const WrittenOver& over, bool divided_sums,
                                     const SentBefore& sent) {
   std::vector<const UOp*> values;
   absl::flat_hash_set<const UOp*> may;
@@ -305,8 +326,8 @@ WrittenOver WriteTemporariesInPlace(Graph& graph, std::vector<FusedKernel>& kern
   for (const FusedKernel& kernel : kernels)
     nodes += static_cast<int64_t>(PostOrder(kernel.ast).size());
   if (graph.node_count() + kCopies * nodes > limits::kGraphNodesMax) return over;
-  for (const UOp* value : values) PickBeforeWriter(graph, kernels, may, value);
-  Placer placer(kernels, sent, over);
+  for (const UOp* value : values) PickBeforeWriter(graph, kernels, may, value, divided_sums);
+  Placer placer(kernels, sent, over, divided_sums);
   placer.PlaceTemporaries(values);
   kernels = Ordered(graph, kernels, placer);
   return placer.over();

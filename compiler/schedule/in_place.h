@@ -16,6 +16,9 @@
 //     that kernel; if that kernel depends on the writer, the result gets memory of its own;
 //   - the writer also reads other elements of the input (permuted, windowed, gathered, reduced) or
 //     computes an element more than once: memory of its own;
+//   - threads of a GPU may divide a sum, each step of which reads the input: one of them would store
+//     what others still read, and a kernel in which they may not adds in another order: memory of
+//     its own, so that a Run has the same bits whether an input is donated or not;
 //   - two results want one input: the first in the SINK gets it;
 //   - a dimension made of VARs, a gated store, or a move past more kernels than pays off: memory of
 //     its own.
@@ -48,10 +51,11 @@ inline const UOp* MemoryOf(const WrittenOver& over, const UOp* node) {
 // Decides for each of `results`, in order. May reorder `kernels`; their order is valid before and
 // after. A kernel that reads an input and overwrites it has one GLOBAL for both. `donated` are
 // PARAM slots, without those that a transfer sends. A kernel that waits for a transfer comes after
-// those in `sent` in any order. Deterministic.
+// those in `sent` in any order. `divided_sums`: threads of the target may divide a sum.
+// Deterministic.
 WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
                          std::span<const UOp* const> results, std::span<const int64_t> donated,
-                         const SentBefore& sent = {});
+                         bool divided_sums, const SentBefore& sent = {});
 
 // Returns `over` with those temporaries of at least `bytes_least` bytes that are written over
 // others, neither of which is in `fixed` (results, what transfers send and receive). May reorder
@@ -59,7 +63,7 @@ WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
 // Deterministic. Does nothing where `graph` is close to its limit of nodes.
 WrittenOver WriteTemporariesInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
                                     const absl::flat_hash_set<const UOp*>& fixed,
-                                    int64_t bytes_least, const WrittenOver& over,
+                                    int64_t bytes_least, const WrittenOver& over, bool divided_sums,
                                     const SentBefore& sent = {});
 
 }  // namespace outboard::schedule

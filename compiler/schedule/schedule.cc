@@ -55,7 +55,8 @@ class Assembler {
   Schedule Run(Graph& graph, std::span<const int64_t> donated, OverwritePolicy overwrites) {
     DropCopies();
     const std::vector<int64_t> free = NotSent(donated);
-    over_ = WriteInPlace(graph, kernels_, results_, free, sent_);
+    const bool divided_sums = target_.block_threads > 1;
+    over_ = WriteInPlace(graph, kernels_, results_, free, divided_sums, sent_);
     Schedule apart = PlacedInLaunches();
     if (overwrites == OverwritePolicy::kNever) return apart;
     // Less would not be worth the kernels that are like no others then, and a step of few bytes is
@@ -64,7 +65,8 @@ class Assembler {
     const bool large = overwrites == OverwritePolicy::kLarge;
     const int64_t bytes_least =
         large ? std::max(kLargeBytes, apart.arena_bytes / kLargePart) : 1;
-    over_ = WriteTemporariesInPlace(graph, kernels_, Fixed(), bytes_least, over_, sent_);
+    over_ =
+        WriteTemporariesInPlace(graph, kernels_, Fixed(), bytes_least, over_, divided_sums, sent_);
     Schedule in_place = PlacedInLaunches();
     const int64_t gain = apart.arena_bytes - in_place.arena_bytes;
     return large && gain <= apart.arena_bytes / kGainPart ? apart : in_place;

@@ -28,6 +28,10 @@ constexpr int64_t kForever = INT64_MAX;
 // On a GPU plain loops are one thread for each result: of more work than this they would take
 // longer than the whole search.
 constexpr int64_t kPlainFlopsMax = 300'000'000'000;
+// On a GPU the results of every candidate are compared, also of one that is too slow to go on: a
+// wrong one is struck, not stored as slow. Of more bytes than these that would take as long as the
+// measurement, some 20 ms, and only those are compared that go on.
+constexpr int64_t kComparedBytesMax = 16 << 20;
 
 class Search {
  public:
@@ -95,7 +99,7 @@ class Search {
   absl::Status TryStart(const Opts& opts) {
     if (absl::Status status = device_.health(); !status.ok()) return status;
     const Trial* const known = Known(opts);
-    if (known != nullptr && known->verified) {
+    if (known != nullptr && IsDone(*known)) {
       beam_ = {*known};
     } else if (known != nullptr && !known->works() && options_.may_end_process) {
       return absl::DataLossError(absl::StrCat("search: the compiler's own choice, ",
@@ -159,7 +163,7 @@ class Search {
   bool Try(const Opts& opts) {
     // What an earlier, narrower search gave up on or did not verify may be worth it now.
     if (const Trial* known = Known(opts);
-        known != nullptr && (known->verified || !known->works() || !HasRoomFor(known->time_ns))) {
+        known != nullptr && (IsDone(*known) || !known->works() || !HasRoomFor(known->time_ns))) {
       Enter(*known);
       return true;
     }
@@ -180,7 +184,9 @@ class Search {
     const int64_t most_ns = IsFull() ? beam_.back().time_ns / 10 * kGiveUpTenths : kForever;
     if (!TakeTime(kernel, most_ns, trial).ok()) return Trial{opts};
     trial.exact = trial.time_ns <= most_ns;
-    if (!Enters(trial)) return trial;
+    const bool compared =
+        target_.block_threads > 1 && verifier_->buffers().written_bytes() <= kComparedBytesMax;
+    if (!compared && !Enters(trial)) return trial;
     trial.verified = verifier_->Check(kernel).ok();
     if (!trial.verified) trial.time_ns = 0;
     return trial;
@@ -205,6 +211,7 @@ class Search {
     return absl::OkStatus();
   }
 
+  static bool IsDone(const Trial& trial) { return trial.verified && trial.exact; }
   bool IsFull() const { return beam_.size() >= static_cast<size_t>(options_.width); }
   bool HasRoomFor(int64_t time_ns) const { return !IsFull() || time_ns < beam_.back().time_ns; }
   bool Enters(const Trial& trial) const {

@@ -4,9 +4,9 @@
 // neighbour of the best few candidates, and selects the best few of all so far; the search ends
 // when a round improves little, or when `stop` returns true. The device and the clock are injected
 // (Measurer below). A candidate whose results differ from those of plain loops can never become one
-// of the best; where plain threads of a GPU would take too long, from those of the compiler's own
-// choice. Where the device tells its clocks, a time taken at much slower ones than the search
-// has seen is taken once more.
+// of the best, and on a GPU it counts as one that does not work; where plain threads of a GPU would
+// take too long, from those of the compiler's own choice. Where the device tells its clocks, a time
+// taken at much slower ones than the search has seen is taken once more.
 //
 // The search is a function of the kernel, the options and the measured times: trials passed in as
 // `known` are not repeated, so a search that was stopped, or whose process ended, resumes and ends

@@ -125,7 +125,7 @@ class Moves {
   void ThreadMoves(int64_t loads) {
     for (size_t i = 0; i < opts_.size(); ++i) {
       if (opts_[i].kind == OptKind::kGrid || opts_[i].kind == OptKind::kLocal ||
-          opts_[i].kind == OptKind::kAlign)
+          opts_[i].kind == OptKind::kAlign || opts_[i].kind == OptKind::kKeep)
         continue;
       OfferAmount(i, opts_[i].amount * 2);
       OfferAmount(i, opts_[i].amount / 2);
@@ -169,7 +169,82 @@ class Moves {
     }
     for (int64_t load = 0; load < loads; ++load) add({OptKind::kLocal, load, 0});
     for (int64_t count = 1; count <= outputs_; ++count) add({OptKind::kGrid, 0, count});
+    Vectors();
+    Alignments();
+    KeptRows(loads);
     Clusters();
+  }
+
+  static bool IsOfThreads(const Opt& opt) {
+    return opt.kind == OptKind::kLane || opt.kind == OptKind::kWarp || opt.kind == OptKind::kShare;
+  }
+  // The Opt that writes out what a thread has of the axis, or the end.
+  static Opts::iterator RepeatOf(Opts& opts, int64_t axis) {
+    return std::find_if(opts.begin(), opts.end(), [&](const Opt& opt) {
+      return opt.axis == axis && (opt.kind == OptKind::kUpcast || opt.kind == OptKind::kUnroll);
+    });
+  }
+
+  // A vector of an axis, inside of all that the axis has: of as many values as before or, where
+  // these are written out, in the place of some of them.
+  void Vectors() {
+    for (int64_t axis = 0; axis < axes_; ++axis)
+      for (const int64_t lanes : {2, 4, 8, 16}) {
+        Opts more = opts_;
+        const auto first = std::find_if(more.begin(), more.end(), [](const Opt& opt) {
+          return opt.kind != OptKind::kFlatten && opt.kind != OptKind::kCluster;
+        });
+        more.insert(first, {OptKind::kVector, axis, lanes});
+        Offer(more);
+        const auto repeat = RepeatOf(more, axis);
+        if (repeat == more.end() || repeat->amount % lanes != 0) continue;
+        repeat->amount /= lanes;
+        if (repeat->amount == 1) more.erase(repeat);
+        Offer(std::move(more));
+      }
+  }
+
+  // Threads of an axis that begin at a sector, behind those that divide it, with as much written
+  // out as before, or once more for what begins earlier. The same for all axes that threads divide:
+  // those along a row go together.
+  void Alignments() {
+    for (const int64_t count : {4, 8, 16})
+      for (const int64_t repeated : {0, 1})
+        for (int64_t axis = 0; axis <= axes_; ++axis) {
+          Opts changed = opts_;
+          for (int64_t each = 0; each < axes_; ++each)
+            if (axis == axes_ || axis == each) AddAlign(changed, each, count, repeated);
+          Offer(std::move(changed));
+        }
+  }
+  static void AddAlign(Opts& opts, int64_t axis, int64_t count, int64_t repeated) {
+    const auto last = std::find_if(opts.rbegin(), opts.rend(), [&](const Opt& opt) {
+      return opt.axis == axis && IsOfThreads(opt);
+    });
+    if (last == opts.rend()) return;
+    opts.insert(last.base(), {OptKind::kAlign, axis, count});
+    if (const auto repeat = RepeatOf(opts, axis); repeat != opts.end()) repeat->amount += repeated;
+  }
+
+  // A row that threads keep, or all of those that they keep with other registers.
+  void KeptRows(int64_t loads) {
+    const auto is_keep = [](const Opt& opt) { return opt.kind == OptKind::kKeep; };
+    const auto kept = std::find_if(opts_.begin(), opts_.end(), is_keep);
+    for (int64_t load = 0; load < loads; ++load)
+      for (const int64_t count : {1, 2, 4, 8, 16}) {
+        if (kept != opts_.end() && kept->amount != count) continue;
+        Opts more = opts_;
+        more.push_back({OptKind::kKeep, load, count});
+        Offer(std::move(more));
+      }
+    if (kept == opts_.end()) return;
+    for (const int64_t count :
+         {kept->amount / 2, kept->amount - 1, kept->amount + 1, kept->amount * 2}) {
+      Opts changed = opts_;
+      for (Opt& opt : changed)
+        if (is_keep(opt)) opt.amount = count;
+      Offer(std::move(changed));
+    }
   }
 
   // Twice as many blocks for a task, and half as many: with all threads that divide its reductions,

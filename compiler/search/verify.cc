@@ -93,6 +93,13 @@ void SlotBuffers::FillOutputs(char byte) {
       std::memset(pointers_[s], byte, slots_[s].elements * ByteWidth(slots_[s].dtype));
 }
 
+int64_t SlotBuffers::written_bytes() const {
+  int64_t bytes = 0;
+  for (const Slot& slot : slots_)
+    if (slot.written) bytes += slot.elements * ByteWidth(slot.dtype);
+  return bytes;
+}
+
 absl::StatusOr<Verifier> Verifier::Make(const UOp* sink, const CompiledKernel& plain,
                                         const RunTasks& run) {
   Verifier verifier;

@@ -29,6 +29,8 @@ class SlotBuffers {
   void FillOutputs(char byte);
 
   std::span<void* const> pointers() const { return pointers_; }
+  // Of the slots that the kernel writes: what a comparison reads.
+  int64_t written_bytes() const;
 
  private:
   friend class Verifier;

@@ -5,6 +5,8 @@
 
 #include <cstdio>
 
+#include "tests/bench/gpu_code_bounds.h"
+
 namespace outboard::bench {
 namespace {
 
@@ -33,11 +35,11 @@ TEST(GpuAttentionFigures, AreWithinTheirBounds) {
   std::printf("; with a causal mask %.2f where it hides nothing, else %.2f\n",
               *figures->instructions_per_hgmma_whole, *figures->instructions_per_hgmma_cut);
   EXPECT_FALSE(figures->serialised);
-  EXPECT_LE(*figures->instructions_per_hmma_64, 8.0);
-  EXPECT_LE(*figures->instructions_per_hmma_128, 7.0);
-  EXPECT_LE(*figures->instructions_per_hgmma_64, 44.0);
-  EXPECT_LE(*figures->instructions_per_hgmma_128, 36.0);
-  EXPECT_LE(*figures->instructions_per_hgmma_whole, 44.0);
+  EXPECT_LE(*figures->instructions_per_hmma_64, code_bounds::kAttentionHmma64);
+  EXPECT_LE(*figures->instructions_per_hmma_128, code_bounds::kAttentionHmma128);
+  EXPECT_LE(*figures->instructions_per_hgmma_64, code_bounds::kAttentionHgmma64);
+  EXPECT_LE(*figures->instructions_per_hgmma_128, code_bounds::kAttentionHgmma128);
+  EXPECT_LE(*figures->instructions_per_hgmma_whole, code_bounds::kAttentionHgmma64);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <cstdio>
 
+#include "tests/bench/gpu_code_bounds.h"
+
 namespace outboard::bench {
 namespace {
 
@@ -28,8 +30,7 @@ TEST(GpuConvFigures, AreWithinTheirBounds) {
     EXPECT_FALSE(figure.serialised);
     EXPECT_EQ(figure.bank_ways, 1.0);
     EXPECT_LE(figure.sectors_ratio, 1.05);
-    // Of four, as without gathers.
-    EXPECT_LE(figure.instructions_per_product.value_or(0), 16);
+    EXPECT_LE(figure.instructions_per_product.value_or(0), code_bounds::kHgmmaOfConvolutions);
   }
 }
 

@@ -5,6 +5,8 @@
 
 #include <cstdio>
 
+#include "tests/bench/gpu_code_bounds.h"
+
 namespace outboard::bench {
 namespace {
 
@@ -19,19 +21,16 @@ TEST(GpuHopperFigures, AreWithinTheirBounds) {
   if (!figures->instructions_per_hgmma)
     GTEST_SKIP() << "no nvdisasm (OUTBOARD_NVDISASM, or in PATH)";
   std::printf(", %.2f instructions an HGMMA\n", *figures->instructions_per_hgmma);
-  EXPECT_LE(*figures->instructions_per_hgmma, 13);
-  // Of twelve in a stage of 128 columns: 64 additions in f32, 48 that take A apart.
+  EXPECT_LE(*figures->instructions_per_hgmma, code_bounds::kHgmma);
   ASSERT_TRUE(figures->instructions_per_hgmma_f32.has_value());
   std::printf("%.2f instructions an HGMMA of f32\n", *figures->instructions_per_hgmma_f32);
-  EXPECT_LE(*figures->instructions_per_hgmma_f32, 15);
-  // And 12 loads and 16 exchanges more.
+  EXPECT_LE(*figures->instructions_per_hgmma_f32, code_bounds::kHgmmaOfF32);
   ASSERT_TRUE(figures->instructions_per_hgmma_f32_across.has_value());
   std::printf("%.2f where it lies across the steps\n", *figures->instructions_per_hgmma_f32_across);
-  EXPECT_LE(*figures->instructions_per_hgmma_f32_across, 18);
-  // Of four in a stage of 128 columns 16 each are the additions in f32.
+  EXPECT_LE(*figures->instructions_per_hgmma_f32_across, code_bounds::kHgmmaOfF32Across);
   ASSERT_TRUE(figures->instructions_per_qgmma.has_value());
   std::printf("%.2f instructions a QGMMA\n", *figures->instructions_per_qgmma);
-  EXPECT_LE(*figures->instructions_per_qgmma, 12 + 16);
+  EXPECT_LE(*figures->instructions_per_qgmma, code_bounds::kQgmma);
 }
 
 }  // namespace

@@ -141,8 +141,9 @@ void GpuCompileFigures() {
 }
 
 void GpuAssemblerFigures() {
-  FigureList figures(
-      {"ptx_assembled_ratio", "ptx_spill_bytes", "ptx_local_bytes", "ptx_wgmma_kernels"});
+  FigureList figures({"ptx_assembled_ratio", "ptx_spill_bytes", "ptx_local_bytes",
+                      "ptx_registers_most", "ptx_warnings", "ptx_wgmma_kernels",
+                      "ptx_wgmma_serialised"});
   const std::string ptxas = test::FindPtxas();
   if (ptxas.empty())
     return figures.Lacks("there is no ptxas; scripts/setup --assembler fetches it");
@@ -156,14 +157,20 @@ void GpuAssemblerFigures() {
   figures.Report("ptx_assembled_ratio", static_cast<double>(all.assembled) / all.kernels, "", "",
                  absl::StrFormat("%d kernels of the goldens, attention and its gradients, "
                                  "convolutions and theirs, and products of f32, for sm_80, sm_89, "
-                                 "sm_90 and sm_90a; %d warnings, at most %d registers",
-                                 all.kernels, all.warnings, all.registers_max));
+                                 "sm_90 and sm_90a",
+                                 all.kernels));
   figures.Report("ptx_spill_bytes", static_cast<double>(all.spill_bytes), "bytes", "",
                  absl::StrFormat("of all of these, in %d of them", all.spills.size()));
   figures.Report("ptx_local_bytes", static_cast<double>(all.local_bytes), "bytes", "",
                  "of all of these");
   figures.Report("ptx_wgmma_kernels", all.by_warpgroups, "count", "",
                  "of all of these those that multiply by warpgroups");
+  figures.Report("ptx_wgmma_serialised", static_cast<double>(all.serialised), "count", "",
+                 "of these, whose products the assembler lets wait for each other; 0 are wanted");
+  figures.Report("ptx_registers_most", static_cast<double>(all.registers_max), "count", "",
+                 "of a thread, of all of these; there are 255");
+  figures.Report("ptx_warnings", static_cast<double>(all.warnings), "count", "",
+                 "of the assembler, of all of these");
 }
 
 }  // namespace outboard::bench

@@ -7,7 +7,8 @@ namespace outboard::bench {
 // cuda_compile_ms_p50, cuda_compile_s_gpt2_124m, cuda_launches_gpt2_124m,
 // cuda_wgmma_kernels_gpt2_124m.
 void GpuCompileFigures();
-// ptx_assembled_ratio, ptx_spill_bytes, ptx_local_bytes, ptx_wgmma_kernels.
+// ptx_assembled_ratio, ptx_spill_bytes, ptx_local_bytes, ptx_registers_most, ptx_warnings,
+// ptx_wgmma_kernels, ptx_wgmma_serialised.
 void GpuAssemblerFigures();
 
 }  // namespace outboard::bench

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/bench/figure_list.h"
 #include "tests/bench/gpu_attention_figures.h"
+#include "tests/bench/gpu_code_bounds.h"
 #include "tests/bench/gpu_conv_figures.h"
 #include "tests/bench/gpu_hopper_figures.h"
 #include "tests/bench/gpu_matmul_figures.h"
@@ -29,25 +30,29 @@ void ReportCode(FigureList& figures, const std::string& name, const std::optiona
 void ProductsByWarpgroups() {
   FigureList figures({"ptx_instructions_per_hgmma", "ptx_instructions_per_hgmma_f32",
                       "ptx_instructions_per_hgmma_f32_across", "ptx_instructions_per_qgmma",
-                      "ptx_wgmma_serialised"});
+                      "ptx_wgmma_serialised_products"});
   const auto product = MeasureGpuHopper();
   if (!product.ok()) return figures.Lacks(std::string(product.status().message()));
   ReportCode(figures, "ptx_instructions_per_hgmma", product->instructions_per_hgmma,
-             "in the main loop, the most of all products by warpgroups but of f32 and 8-bit "
-             "floats, which have 18, 21 and 32 by names of their own, as attention has; at most "
-             "16 are wanted");
-  ReportCode(figures, "ptx_instructions_per_hgmma_f32", product->instructions_per_hgmma_f32,
-             "in the main loop of products of f32 by three of TF32, with the additions of sums in "
-             "f32; at most 18");
+             absl::StrCat("in the main loop, the most of all products by warpgroups but of f32 and "
+                          "8-bit floats, which have names of their own, as attention has; at most ",
+                          code_bounds::kHgmma, "; 16 are wanted"));
+  ReportCode(
+      figures, "ptx_instructions_per_hgmma_f32", product->instructions_per_hgmma_f32,
+      absl::StrCat("in the main loop of products of f32 by three of TF32, with the additions "
+                   "of sums in f32; at most ",
+                   code_bounds::kHgmmaOfF32));
   ReportCode(figures, "ptx_instructions_per_hgmma_f32_across",
              product->instructions_per_hgmma_f32_across,
-             "the same of a left side that is stored across the steps; at most 21");
+             absl::StrCat("the same of a left side that is stored across the steps; at most ",
+                          code_bounds::kHgmmaOfF32Across));
   ReportCode(figures, "ptx_instructions_per_qgmma", product->instructions_per_qgmma,
-             "in the main loop of products of 8-bit floats by warpgroups, 16 of which add in f32; "
-             "at most 32");
+             absl::StrCat("in the main loop of products of 8-bit floats by warpgroups, 16 of which "
+                          "add in f32; at most ",
+                          code_bounds::kQgmma));
   if (product->serialised)
-    figures.Report("ptx_wgmma_serialised", static_cast<double>(*product->serialised), "count", "",
-                   "of these products; 0 are wanted");
+    figures.Report("ptx_wgmma_serialised_products", static_cast<double>(*product->serialised),
+                   "count", "", "of these products; 0 are wanted");
   figures.Lacks(kNoTools);
 }
 
@@ -66,16 +71,20 @@ void Attention() {
                               attention->bank_ways_of));
   figures.Report("cuda_attention_causal_part", attention->causal_part, "", "",
                  "of the matrix instructions, with four tiles of rows; 0.625 is the least");
-  ReportCode(figures, "ptx_attention_instructions_per_hmma_64",
-             attention->instructions_per_hmma_64, "in the main loop, heads of 64; at most 8");
-  ReportCode(figures, "ptx_attention_instructions_per_hmma_128",
-             attention->instructions_per_hmma_128, "in the main loop, heads of 128; at most 7");
+  ReportCode(
+      figures, "ptx_attention_instructions_per_hmma_64", attention->instructions_per_hmma_64,
+      absl::StrCat("in the main loop, heads of 64; at most ", code_bounds::kAttentionHmma64));
+  ReportCode(
+      figures, "ptx_attention_instructions_per_hmma_128", attention->instructions_per_hmma_128,
+      absl::StrCat("in the main loop, heads of 128; at most ", code_bounds::kAttentionHmma128));
   ReportCode(figures, "ptx_attention_instructions_per_hgmma_64",
              attention->instructions_per_hgmma_64,
-             "in the main loop by warpgroups, heads of 64; at most 44");
+             absl::StrCat("in the main loop by warpgroups, heads of 64; at most ",
+                          code_bounds::kAttentionHgmma64));
   ReportCode(figures, "ptx_attention_instructions_per_hgmma_128",
              attention->instructions_per_hgmma_128,
-             "in the main loop by warpgroups, heads of 128; at most 36");
+             absl::StrCat("in the main loop by warpgroups, heads of 128; at most ",
+                          code_bounds::kAttentionHgmma128));
 }
 
 void Sectors() {
@@ -101,11 +110,13 @@ void Products() {
   figures.Report("cuda_sectors_ratio_conv", product->conv_sectors_ratio, "", "", kSectors);
   figures.Report("cuda_bank_ways_conv", product->conv_bank_ways, "", "", kWays);
   ReportCode(figures, "ptx_instructions_per_hmma", product->instructions_per_hmma,
-             "in the main loop of a product of bf16 matrices of 8,192; at most 3.0 are wanted");
-  ReportCode(figures, "ptx_instructions_per_hmma_conv", product->conv_instructions_per_hmma,
-             "the same of a convolution of 64 by 64 channels, 3 x 3: half as many products a step, "
-             "and 16 instructions for the place and the borders of each of six copies; 3.0 is "
-             "wanted of products alone");
+             absl::StrCat("in the main loop of a product of bf16 matrices of 8,192; at most ",
+                          code_bounds::kHmma, " are wanted"));
+  ReportCode(
+      figures, "ptx_instructions_per_hmma_conv", product->conv_instructions_per_hmma,
+      "the same of a convolution of 64 by 64 channels, 3 x 3: half as many products a step, "
+      "and 16 instructions for the place and the borders of each of six copies; no bound, as "
+      "products alone have one");
 }
 
 // By warpgroups, which sm_90a takes where that is faster.
@@ -118,9 +129,11 @@ void Convolutions() {
   for (const ConvFigure& way : *ways)
     if (way.by_warpgroups && way.instructions_per_product)
       most = std::max(most.value_or(0), *way.instructions_per_product);
-  ReportCode(figures, kFigure, most,
-             "in the main loop of a convolution by warpgroups, the most of forward and both "
-             "gradients; a loop of its own gathers; at most 16 are wanted");
+  ReportCode(
+      figures, kFigure, most,
+      absl::StrCat("in the main loop of a convolution by warpgroups, the most of forward and "
+                   "both gradients; a loop of its own gathers; at most ",
+                   code_bounds::kHgmmaOfConvolutions, " are wanted"));
 }
 
 }  // namespace

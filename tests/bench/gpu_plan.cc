@@ -305,6 +305,7 @@ absl::StatusOr<std::vector<DeviceTimes>> MeasurePrograms(runtime::Device& device
       left -= Now() - begin;
       OB_RETURN_IF_ERROR(done.status());
       if (done->searched == 0) return absl::DeadlineExceededError("too little time to search");
+      if (programs[i].check != nullptr) OB_RETURN_IF_ERROR(programs[i].check(*plan));
       return plan->Seconds(trial.repeats);
     };
     const absl::StatusOr<double> seconds = search();

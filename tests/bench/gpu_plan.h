@@ -123,7 +123,7 @@ struct GpuProgram {
   std::string name;
   GraphMaker graph;
   double weight = 1;  // its part of the seconds of the search, beside those of the others
-  // Called before the search, unless it is null.
+  // Called before the search, unless it is null, and with what the search has found.
   std::function<absl::Status(GpuPlan&)> check = nullptr;
 };
 // Writes to stderr what is known before a search, which may never end.
@@ -133,7 +133,7 @@ void TellBeforeSearch(std::span<const DeviceTimes> times);
 // the device of no use: what is not searched then keeps the first time, and `searched` says so.
 // Plans are kept for the search, since a driver takes as long to link a kernel as we to compile it,
 // while they have no more than half of the memory.
-// Errors: those of the first times and of the checks
+// Errors: those of the first times and of the checks before the search
 absl::StatusOr<std::vector<DeviceTimes>> MeasurePrograms(runtime::Device& device,
                                                          const Target& target,
                                                          std::span<const GpuProgram> programs,

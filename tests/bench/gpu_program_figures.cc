@@ -6,17 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "client/examples/mnist.h"
 #include "tests/compiler/schedule_programs.h"
 #include "worker/engine/device_target.h"
 
 namespace outboard::bench {
 namespace {
 
-constexpr int64_t kMnistBatch = 512, kMnistPictures = 60000;
 constexpr int64_t kConvPictures = 32;
-// A step has some twenty kernels, a layer one to three.
-constexpr double kMnistWeight = 20;
 
 int64_t Part(int64_t size, int64_t divisor, int64_t least) {
   return std::max(least, size / divisor);
@@ -91,13 +87,7 @@ std::vector<ConvShape> ResNetConvolutions() {
 absl::StatusOr<std::vector<DeviceTimes>> MeasureGpuPrograms(runtime::Device& device,
                                                             const GpuTrial& trial,
                                                             int64_t divisor) {
-  std::vector<GpuProgram> programs = {Program("mnist_step", [=] {
-    const int64_t pictures = Part(kMnistPictures, divisor, 4);
-    examples::MnistTrainer trainer(Held({pictures, 1, 28, 28}, DType::kU8),
-                                   Held({pictures}, DType::kU8), Part(kMnistBatch, divisor, 1));
-    trainer.Step();
-  })};
-  programs[0].weight = kMnistWeight;
+  std::vector<GpuProgram> programs;
   for (const ConvShape& shape : ResNetConvolutions())
     for (const bool gradients : {false, true})
       programs.push_back(

@@ -1,6 +1,5 @@
-// Programs on the CUDA device that is there, against PyTorch's in the same run (torch_gpu.py):
-// cuda_mnist_step_vs_torch and cuda_conv_resnet50_vs_torch. Kernels alone, with neither gateway nor
-// worker.
+// Convolutions on the CUDA device that is there, against PyTorch's in the same run (torch_gpu.py):
+// cuda_conv_resnet50_vs_torch. Kernels alone on both sides, as recorded launches.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +23,8 @@ struct ConvShape {
 // 23 kinds. 32 pictures, bf16.
 std::vector<ConvShape> ResNetConvolutions();
 
-// Times: "mnist_step" (512 pictures, f32), and of each of ResNetConvolutions "conv_forward_" and
-// "conv_step_", which is with both gradients. Sizes are divided by `divisor`, for tests; names are
-// those of the whole sizes.
+// Times: of each of ResNetConvolutions "conv_forward_" and "conv_step_", which is with both
+// gradients. Sizes are divided by `divisor`, for tests; names are those of the whole sizes.
 // Errors: those of the device
 absl::StatusOr<std::vector<DeviceTimes>> MeasureGpuPrograms(runtime::Device& device,
                                                             const GpuTrial& trial,

@@ -32,7 +32,7 @@ const UOp* Product(Graph& g, int64_t m, int64_t k, int64_t n) {
 }
 
 // Runs the plan kEqualRuns times and compares all results.
-absl::Status CompareRuns(GpuPlan& plan, const std::string& name, ShapesMeasured& measured) {
+absl::Status CompareRuns(GpuPlan& plan, const std::string& name, EqualBits& measured) {
   std::vector<std::string> first;
   bool equal = true;
   for (int run = 0; run < kEqualRuns; ++run) {
@@ -78,6 +78,7 @@ absl::StatusOr<ShapesMeasured> MeasureModelShapes(
     const std::function<void(const ShapesMeasured&)>& report) {
   const Target target = worker::TargetOfDevice(device.properties());
   ShapesMeasured measured;
+  bool searching = false;
   std::vector<GpuProgram> programs;
   for (const ProductShape& shape : ModelProducts())
     programs.push_back({shape.Name(), [=](Graph& g) {
@@ -99,12 +100,15 @@ absl::StatusOr<ShapesMeasured> MeasureModelShapes(
                             return SentProgram{test::AttentionGraph(g, shape)};
                           }});
       if (backward)
-        programs.back().check = [&measured, name = one.Name(true)](GpuPlan& plan) {
-          return CompareRuns(plan, name, measured);
+        programs.back().check = [&, name = one.Name(true)](GpuPlan& plan) {
+          return CompareRuns(plan, name, searching ? measured.after_beam : measured.as_chosen);
         };
     }
   GpuTrial reported = trial;
-  if (report != nullptr) reported.before_search = [&] { report(measured); };
+  reported.before_search = [&] {
+    if (report != nullptr) report(measured);
+    searching = true;
+  };
   OB_ASSIGN_OR_RETURN(measured.times, MeasurePrograms(device, target, programs, reported));
   return measured;
 }

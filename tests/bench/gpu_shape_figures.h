@@ -31,16 +31,20 @@ struct AttentionCase {
 // Heads of 64 and 128, 1,024 to 16,384 rows, causal and not, bf16.
 std::vector<AttentionCase> ModelAttention();
 
-// Times of all shapes, and whether gradients are the same each time.
-struct ShapesMeasured {
-  // Of attention_backward_* the time is that of a whole step: forward, and all three gradients.
-  std::vector<DeviceTimes> times;
-  // Of such steps those whose results are the same bits in every one of kEqualRuns runs, and the
-  // names of the others.
+// Of steps with gradients those whose results are the same bits in every one of kEqualRuns runs,
+// and the names of the others.
+struct EqualBits {
   size_t steps = 0, equal = 0;
   std::string unequal;
 };
 inline constexpr int kEqualRuns = 4;
+
+// Times of all shapes, and whether gradients are the same each time.
+struct ShapesMeasured {
+  // Of attention_backward_* the time is that of a whole step: forward, and all three gradients.
+  std::vector<DeviceTimes> times;
+  EqualBits as_chosen, after_beam;  // with the compiler's own Opts, and with those that BEAM found
+};
 
 // Each size is divided by `divisor` (at least 1): for tests. Names are those of the whole sizes.
 // `report` is called before the search, with all but its times.

@@ -32,11 +32,13 @@ TEST(GpuShapeFigures, EachIsMeasured) {
   size_t told = 0;
   const auto measured =
       MeasureModelShapes(*device, {.repeats = 1}, /*divisor=*/1 << 20,
-                         [&](const ShapesMeasured& so_far) { told = so_far.steps; });
+                         [&](const ShapesMeasured& so_far) { told = so_far.as_chosen.steps; });
   ASSERT_TRUE(measured.ok()) << measured.status();
-  EXPECT_EQ(told, measured->steps);
-  EXPECT_EQ(measured->steps, ModelAttention().size());
-  EXPECT_EQ(measured->equal, measured->steps) << measured->unequal;
+  const EqualBits& bits = measured->as_chosen;
+  EXPECT_EQ(told, bits.steps);
+  EXPECT_EQ(bits.steps, ModelAttention().size());
+  EXPECT_EQ(bits.equal, bits.steps) << bits.unequal;
+  EXPECT_EQ(measured->after_beam.steps, 0u) << "nothing was searched";
   std::set<std::string> names;
   for (const DeviceTimes& time : measured->times) {
     EXPECT_GT(time.seconds, 0) << time.name;

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "client/examples/mnist.h"
 #include "client/session/current_session.h"
 #include "client/tensor/error.h"
 #include "tests/bench/gpu_engine_session.h"
@@ -29,17 +33,18 @@ Tensor Text(const GptStep& step) {
 
 class Training {
  public:
-  explicit Training(const GptStep& step)
-      : name_(step.name), trainer_(Text(step), step.options, step.batch, kLearningRate) {}
+  // `step` returns its loss.
+  Training(std::string name, std::function<Tensor()> step)
+      : name_(std::move(name)), step_(std::move(step)) {}
 
   absl::StatusOr<double> Seconds(int steps) {
-    for (int i = 0; i < kWarmSteps; ++i) trainer_.Step();
+    for (int i = 0; i < kWarmSteps; ++i) step_();
     OB_RETURN_IF_ERROR(SessionIfConnected()->Sync());
     std::vector<double> rounds;
     for (int round = 0; round < kRounds; ++round) {
       const auto begin = std::chrono::steady_clock::now();
       Tensor loss;
-      for (int i = 0; i < steps; ++i) loss = trainer_.Step();
+      for (int i = 0; i < steps; ++i) loss = step_();
       const double value = loss.item();
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
       if (!std::isfinite(value))
@@ -51,21 +56,22 @@ class Training {
 
  private:
   const std::string name_;
-  examples::GptTrainer trainer_;
+  const std::function<Tensor()> step_;
 };
 
-absl::StatusOr<SessionTimes> Train(const GptStep& step, int steps, GpuEngineSession& session,
-                                double search_seconds) {
+// In a session of its own; `begin` makes what is trained, and returns its step.
+absl::StatusOr<SessionTimes> Train(const std::string& name, int steps, double search_seconds,
+                                   const std::function<std::function<Tensor()>()>& begin) {
+  OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuEngineSession> session, GpuEngineSession::Open());
   try {
     Tensor::manual_seed(1);
-    Training training(step);
+    Training training(name, begin());
     OB_ASSIGN_OR_RETURN(const double nobeam, training.Seconds(steps));
     SessionTimes times = {nobeam, nobeam};
-    session.SearchAndMeasure(step.name, search_seconds, times,
-                             [&] { return training.Seconds(steps); });
+    session->SearchAndMeasure(name, search_seconds, times, [&] { return training.Seconds(steps); });
     return times;
   } catch (const Error& error) {
-    return absl::InternalError(absl::StrCat(step.name, ": ", error.what()));
+    return absl::InternalError(absl::StrCat(name, ": ", error.what()));
   }
 }
 
@@ -93,8 +99,25 @@ GptStep SmallStep(GptStep step) {
 }
 
 absl::StatusOr<SessionTimes> MeasureGptStep(const GptStep& step, int steps, double search_seconds) {
-  OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuEngineSession> session, GpuEngineSession::Open());
-  return Train(step, steps, *session, search_seconds);
+  return Train(step.name, steps, search_seconds, [&] {
+    const auto trainer =
+        std::make_shared<examples::GptTrainer>(Text(step), step.options, step.batch, kLearningRate);
+    return [trainer] { return trainer->Step(); };
+  });
+}
+
+absl::StatusOr<SessionTimes> MeasureMnistStep(const MnistSizes& sizes, int steps,
+                                              double search_seconds) {
+  return Train("mnist_step", steps, search_seconds, [&] {
+    const auto drawn = [](const Dims& dims, int64_t end) {
+      Tensor values = Tensor::randint(dims, 0, end).cast(DType::kU8).state_();
+      values.realize();
+      return values;
+    };
+    const auto trainer = std::make_shared<examples::MnistTrainer>(
+        drawn({sizes.pictures, 1, 28, 28}, 256), drawn({sizes.pictures}, 10), sizes.batch);
+    return [trainer] { return trainer->Step(); };
+  });
 }
 
 double ModelFlops(const GptStep& step) {

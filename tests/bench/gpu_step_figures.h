@@ -1,7 +1,8 @@
-// Training steps of GPT-2 124M (Radford et al., 2019) on the CUDA device that is there: bf16
-// products, weights of f32, AdamW, as worker's engine runs them, but in this process:
-// cuda_gpt2_124m_step_vs_torch_compile, cuda_gpt2_124m_step_vs_torch_eager (torch_gpu.py in the
-// same run) and cuda_gpt2_124m_mfu.
+// Training steps on the CUDA device that is there, as worker's engine runs them, but in this
+// process, with their host on both sides (torch_gpu.py in the same run). Of GPT-2 124M (Radford et
+// al., 2019), bf16 products, weights of f32, AdamW: cuda_gpt2_124m_step_vs_torch_compile,
+// cuda_gpt2_124m_step_vs_torch_eager and cuda_gpt2_124m_mfu. Of MNIST's network in f32:
+// cuda_mnist_step_vs_torch and cuda_mnist_step_vs_torch_eager.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,13 @@ GptStep SmallStep(GptStep step);
 inline constexpr int kRounds = 5;
 absl::StatusOr<SessionTimes> MeasureGptStep(const GptStep& step, int steps,
                                             double search_seconds);
+
+// The same of client/examples/mnist.h.
+struct MnistSizes {
+  int64_t pictures = 60000, batch = 512;
+};
+absl::StatusOr<SessionTimes> MeasureMnistStep(const MnistSizes& sizes, int steps,
+                                              double search_seconds);
 
 // Floating-point operations that one step is counted as: 6 for each weight of a product and token
 // (forward and backward), and 12 x width x context for each layer and token for attention without

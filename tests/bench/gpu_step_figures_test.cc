@@ -26,6 +26,16 @@ TEST(GpuStepFigures, AStepIsMeasured) {
   EXPECT_GT(times->searched, 0u);
 }
 
+TEST(GpuStepFigures, MnistsStepIsMeasured) {
+  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
+  setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
+  const auto times = MeasureMnistStep({4, 1}, /*steps=*/1, /*search_seconds=*/0);
+  ASSERT_TRUE(times.ok()) << times.status();
+  EXPECT_GT(times->seconds, 0);
+  EXPECT_EQ(times->seconds, times->seconds_nobeam);
+}
+
 // 2 x 16 tokens of one layer of width 4 and 8 words: 12 x 16 + 32 weights in products.
 TEST(GpuStepFigures, OperationsAreCounted) {
   const GptStep step = {"", {.vocabulary = 8, .layers = 1, .width = 4, .context = 16}, 2};

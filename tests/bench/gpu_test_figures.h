@@ -26,7 +26,7 @@ struct SanitizerRuns {
   // Empty: it is.
   std::string lacks;
 };
-// device_test under NVIDIA's compute-sanitizer, as memcheck and as racecheck: the program that
+// device_test under the four tools of NVIDIA's compute-sanitizer: the program that
 // OUTBOARD_COMPUTE_SANITIZER names, else the one in PATH or in /usr/local/cuda/bin.
 SanitizerRuns RunTestsUnderSanitizer();
 

@@ -39,6 +39,7 @@ class MadeUpDevice : public search::Measurer {
     ++compiled;
     text_ = OptsToString(opts);
     if (refuses(text_)) return absl::DeadlineExceededError("too slow to compile");
+    if (compiles_for_the_host) return CompileKernel(sink_, {.cpu = "haswell"});
     return CompileKernel(sink_, {.cpu = "haswell", .opts = opts});
   }
   absl::Status Run(const CompiledKernel& kernel, std::span<void* const> buffers, int64_t begin,
@@ -65,6 +66,7 @@ class MadeUpDevice : public search::Measurer {
   std::function<bool(const std::string&)> wrong = [](const std::string&) { return false; };
   std::function<bool(const std::string&)> refuses = wrong;
   std::function<bool(const std::string&)> fails = wrong;  // when it is timed
+  bool compiles_for_the_host = false;  // whatever the Opts, which are a GPU's
   int compiled = 0;
   std::vector<std::string> expected;
 
@@ -231,6 +233,47 @@ TEST_F(SearchTest, WrongResultsNeverWin) {
   }
   EXPECT_GT(wrong, 0);
   EXPECT_GT(refused, 0);
+}
+
+// What is slow and was given up on is compared where the target is a GPU, so that a wrong one is
+// struck; and a wider search does not take its time for a whole one.
+TEST_F(SearchTest, OnAGpu_SlowOnesAreComparedToo) {
+  options_.width = 1;
+  options_.target = CudaTarget("sm_90", 1);
+  device_.compiles_for_the_host = true;
+  const auto right = Beam(sink_, device_, options_);
+  ASSERT_TRUE(right.ok()) << right.status();
+  const std::string start = OptsToString(right->trials[0].opts);
+  const auto bad = [&](const std::string& text) {
+    return !text.empty() && text != start && text.size() % 2 == 0;
+  };
+  device_.wrong = bad;
+  const auto honest = device_.seconds;
+  const auto slow = [&](const std::string& text) { return bad(text) ? 100 : honest(text); };
+  device_.seconds = slow;
+  const auto narrow = Beam(sink_, device_, options_);
+  ASSERT_TRUE(narrow.ok()) << narrow.status();
+  int wrong = 0, abandoned = 0;
+  for (const Trial& trial : narrow->trials) {
+    const std::string text = OptsToString(trial.opts);
+    EXPECT_EQ(trial.verified, trial.works()) << text;
+    EXPECT_EQ(trial.works(), !bad(text)) << text;
+    wrong += bad(text);
+    abandoned += trial.works() && !trial.exact;
+  }
+  EXPECT_GT(wrong, 0);
+  EXPECT_GT(abandoned, 0);
+  options_.width = 4;
+  MadeUpDevice fresh(sink_), again(sink_);
+  for (MadeUpDevice* device : {&fresh, &again}) {
+    device->compiles_for_the_host = true;
+    device->wrong = bad;
+    device->seconds = slow;
+  }
+  const auto whole = Beam(sink_, fresh, options_),
+             more = Beam(sink_, again, options_, narrow->trials);
+  ASSERT_TRUE(whole.ok() && more.ok());
+  EXPECT_EQ(OptsToString(more->best.opts), OptsToString(whole->best.opts));
 }
 
 TEST_F(SearchTest, AWrongStartIsAnError) {

@@ -106,6 +106,26 @@ TEST_F(InPlaceTest, NotWhereTheKernelReadsTheInputElsewhere) {
   EXPECT_EQ(Over({MatMul(x, F32(1, {4, 4}))}, {0}), Inputs{kNoInput}) << "a product";
 }
 
+// A sum whose steps read the input is the same on every device, though only one of a GPU's threads
+// that divide it could store over what all of them read.
+TEST_F(InPlaceTest, OnAGpu_NotWhereEachStepOfASumReadsTheInput) {
+  const UOp *const x = F32(0, {8}), *const w = F32(1, {8, 64});
+  const UOp* const spread = Expand(g, Reshape(g, x, {8, 1}), w->shape);
+  const UOp* const in_sum =
+      Reshape(g, Reduce(g, Op::kAdd, Alu(g, Op::kSin, Mul(g, spread, w)), {1}), {8});
+  const UOp* const beside = Add(g, x, Reshape(g, Reduce(g, Op::kAdd, w, {1}), {8}));
+  EXPECT_EQ(Over({in_sum}, {0}), Inputs{0});
+  EXPECT_EQ(Over({beside}, {0}), Inputs{0});
+  const auto on_a_gpu = [&](const UOp* result) {
+    const std::vector<int64_t> donated = {0};
+    return ValueOrDie(
+               schedule::MakeSchedule(g, Sink(g, {result}), CudaTarget("sm_90", 132), donated))
+        .over;
+  };
+  EXPECT_EQ(on_a_gpu(in_sum), Inputs{kNoInput});
+  EXPECT_EQ(on_a_gpu(beside), Inputs{0});
+}
+
 TEST_F(InPlaceTest, NotWhereBytesOrTypesDiffer) {
   const UOp* const x = F32(0, {6});
   EXPECT_EQ(Over({Cast(g, x, DType::kF64)}, {0}), Inputs{kNoInput});

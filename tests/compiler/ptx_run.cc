@@ -1,38 +1,16 @@
 #include "tests/compiler/ptx_run.h"
 
-#include <unistd.h>
-
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "tests/gpu/ptx/machine.h"
 #include "tests/gpu/ptx/tensor_map.h"
 
 namespace outboard::test {
-namespace {
-
-std::string FindTool(const char* name, const char* variable) {
-  if (const char* const named = std::getenv(variable); named != nullptr) return named;
-  const char* const path = std::getenv("PATH");
-  const std::string folders = absl::StrCat(OUTBOARD_ASSEMBLER ":", path == nullptr ? "" : path);
-  for (const absl::string_view folder : absl::StrSplit(folders, ':')) {
-    const std::string file = absl::StrCat(folder, "/", name);
-    if (access(file.c_str(), X_OK) == 0) return file;
-  }
-  return "";
-}
-
-}  // namespace
 namespace {
 
 // As the driver of the tests encodes it.
@@ -114,49 +92,6 @@ std::string BodyOf(const CompiledKernel& kernel) {
   return absl::StrCat(kernel.tasks, " tasks, blocks ", absl::StrJoin(kernel.blocks, " "),
                       ", threads ", absl::StrJoin(kernel.threads, " "), ", ", kernel.shared_bytes,
                       " bytes\n", kernel.object.substr(at));
-}
-
-std::string FindPtxas() { return FindTool("ptxas", "OUTBOARD_PTXAS"); }
-std::string FindNvdisasm() { return FindTool("nvdisasm", "OUTBOARD_NVDISASM"); }
-
-absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,
-                                         const std::string& arch) {
-  std::string folder = std::filesystem::temp_directory_path() / "outboard_ptx_XXXXXX";
-  OB_CHECK(mkdtemp(folder.data()) != nullptr);
-  std::ofstream(folder + "/kernel.ptx") << ptx;
-  const std::string command = absl::StrCat("'", ptxas, "' -v -arch=", arch, " '", folder,
-                                           "/kernel.ptx' -o '", folder, "/kernel.cubin' 2>&1");
-  std::string words;
-  std::FILE* const pipe = popen(command.c_str(), "r");
-  OB_CHECK(pipe != nullptr);
-  char piece[4096];
-  while (const size_t count = std::fread(piece, 1, sizeof piece, pipe)) words.append(piece, count);
-  const int code = pclose(pipe);
-  std::filesystem::remove_all(folder);
-  if (code != 0) return absl::InternalError(words);
-  // The number before `unit`, in the last line that has it.
-  const auto number = [&](const char* unit, int64_t* value) {
-    const size_t said = words.rfind(unit);
-    if (said == std::string::npos) return false;
-    const size_t first = words.find_last_not_of("0123456789", said - 1) + 1;
-    return absl::SimpleAtoi(words.substr(first, said - first), value);
-  };
-  Assembled out;
-  int64_t stored = 0, loaded = 0;
-  if (!number(" registers", &out.registers) || !number(" bytes stack frame", &out.stack_bytes) ||
-      !number(" bytes spill stores", &stored) || !number(" bytes spill loads", &loaded))
-    return absl::InternalError(words);
-  out.spill_bytes = stored + loaded;
-  out.serialised = absl::StrContains(words, "serialized");
-  for (const absl::string_view line : absl::StrSplit(words, '\n'))
-    out.warnings += absl::StrContains(line, "warning") ? 1 : 0;
-  return out;
-}
-
-absl::StatusOr<int64_t> StackBytesOf(const std::string& ptxas, const std::string& ptx,
-                                     const std::string& arch) {
-  OB_ASSIGN_OR_RETURN(const Assembled assembled, AssembleKernel(ptxas, ptx, arch));
-  return assembled.stack_bytes;
 }
 
 }  // namespace outboard::test

@@ -196,7 +196,7 @@ TEST(Ptx, RandomKernels_RunAsTheWalk) {
       ++programs;
     }
   }
-  RecordProperty("random_kernels", programs);  // tests/bench/gpu_test_figures.cc
+  RecordProperty("random_programs", programs);  // tests/bench/gpu_test_figures.cc
   std::printf("%d programs of %d kernels; private memory of %d plans was too large\n", programs,
               last - first, too_large);
   EXPECT_LE(too_large, (last - first) / 4);

@@ -434,12 +434,12 @@ TEST(ThreadPlan, RandomKernelsWithRandomOpts_RunAsTheWalk) {
   };
   const bool one = std::getenv("OUTBOARD_SEED") != nullptr;
   const int first = setting("OUTBOARD_SEED", 0);
-  // Of some kernels there is nothing to choose: those are not counted.
+  // Those with random Opts are counted; of some kernels there is nothing to choose.
   const int wanted = one ? 1 : setting("OUTBOARD_KERNELS", 500);
   const int last = one ? first + 1 : 2 * wanted;
   constexpr const char* kArchs[] = {"sm_80", "sm_89", "sm_90", "sm_90a"};
   int with_threads = 0, chosen = 0, aligned = 0, clusters = 0;
-  for (int number = first; number < last && with_threads + chosen < wanted; ++number) {
+  for (int number = first; number < last && with_threads < wanted; ++number) {
     const auto seed = static_cast<uint32_t>(number);
     SCOPED_TRACE("repeat with OUTBOARD_SEED=" + std::to_string(number));
     Graph g, guards;
@@ -462,13 +462,14 @@ TEST(ThreadPlan, RandomKernelsWithRandomOpts_RunAsTheWalk) {
     ExpectRuns(sink, opts, target, seed, /*each_pass=*/seed % 17 < 2);
     if (HasFatalFailure()) return;
   }
-  RecordProperty("random_kernels", with_threads + chosen);  // tests/bench/gpu_test_figures.cc
+  RecordProperty("random_kernels", with_threads);  // tests/bench/gpu_test_figures.cc
+  RecordProperty("chosen_kernels", chosen);
   std::printf(
       "%d kernels with random Opts, %d with those that are chosen, %d aligned, %d by "
       "clusters\n",
       with_threads, chosen, aligned, clusters);
   if (one) return;
-  EXPECT_EQ(with_threads + chosen, wanted);
+  EXPECT_EQ(with_threads, wanted);
   EXPECT_GT(aligned * 100, wanted);
   EXPECT_GT(clusters * 100, wanted);
 }

@@ -1,8 +1,9 @@
 // How far EXP, EXP2, LOG, LOG2, SIN, COS and TANH of compiled kernels are from the exact values, in
 // units in the last place (ulp) of their type; docs/semantics.md promises what is checked here.
 //
-// Every OUTBOARD_ULP_STEP-th float is tried: 1021 unless told, 1 for all of them (ten minutes). The
-// C library's functions of wider numbers stand for the exact ones.
+// Every OUTBOARD_ULP_STEP-th float is tried: 1021 unless told, 1 for all of them (ten minutes).
+// With OUTBOARD_CHECK_PTX, a kind of GPU, the kernels are PTX and run on the PTX machine. The C
+// library's functions of wider numbers stand for the exact ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <numbers>
 #include <random>
@@ -20,6 +22,7 @@
 #include "compiler/compile.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_run.h"
+#include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {
 namespace {
@@ -37,26 +40,54 @@ const Function kFunctions[] = {
 };
 constexpr DType kSmallFloats[] = {DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2};
 
-// Slot 1 is `op` of slot 0, for `count` elements.
-std::unique_ptr<LoadedKernel> KernelOf(Op op, DType dtype, int64_t count,
-                                       const CompileOptions& options = {}) {
-  Graph g;
-  const UOp* const i = Range(g, 0, count);
-  const UOp* const value = Alu(g, op, LoadAt(g, 0, dtype, count, i));
-  auto compiled = CompileKernel(Sink(g, {StoreAt(g, 1, count, i, value)}), options);
-  EXPECT_TRUE(compiled.ok()) << compiled.status();
-  auto loaded = LoadedKernel::Load(*std::move(compiled));
-  EXPECT_TRUE(loaded.ok()) << loaded.status();
-  return *std::move(loaded);
-}
+// The kind of GPU whose kernels are tried; null: this machine's.
+const char* Gpu() { return std::getenv("OUTBOARD_CHECK_PTX"); }
 
-template <typename T>
-std::vector<T> Results(const LoadedKernel& kernel, std::vector<T>& in) {
-  std::vector<T> out(in.size());
-  void* const buffers[] = {in.data(), out.data()};
-  kernel.Run(buffers, 0, kernel.kernel().tasks);
-  return out;
-}
+// Slot 1 is `op` of slot 0, for `count` elements.
+class FunctionKernel {
+ public:
+  FunctionKernel(Op op, DType dtype, int64_t count, CompileOptions options = {}) {
+    Graph g;
+    const UOp* const i = Range(g, 0, count);
+    const UOp* const value = Alu(g, op, LoadAt(g, 0, dtype, count, i));
+    if (Gpu() != nullptr) options.target = CudaTarget(Gpu(), /*multiprocessors=*/132);
+    auto compiled = CompileKernel(Sink(g, {StoreAt(g, 1, count, i, value)}), options);
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    if (Gpu() != nullptr) {
+      ptx_ = *std::move(compiled);
+      return;
+    }
+    auto loaded = LoadedKernel::Load(*std::move(compiled));
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    loaded_ = *std::move(loaded);
+  }
+
+  std::string Run(std::string in) const {
+    std::string out(in.size(), '\0');
+    if (loaded_ != nullptr) {
+      void* const buffers[] = {in.data(), out.data()};
+      loaded_->Run(buffers, 0, loaded_->kernel().tasks);
+      return out;
+    }
+    Buffers buffers = {std::move(in), std::move(out)};
+    const absl::Status ran = RunOnPtxMachine(ptx_, buffers);
+    EXPECT_TRUE(ran.ok()) << ran << "\n" << ptx_.object;
+    return std::move(buffers[1]);
+  }
+
+  template <typename T>
+  std::vector<T> Run(const std::vector<T>& in) const {
+    const std::string bytes =
+        Run(std::string(reinterpret_cast<const char*>(in.data()), in.size() * sizeof(T)));
+    std::vector<T> out(in.size());
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    return out;
+  }
+
+ private:
+  std::unique_ptr<LoadedKernel> loaded_;
+  CompiledKernel ptx_;  // of a GPU
+};
 
 // |got - exact| in ulps of a type of `digits` digits whose least normal number is 2^lowest. An
 // infinity counts as `beyond`, the number that would follow the largest one.
@@ -81,14 +112,14 @@ TEST(TranscendentalUlp, WithinTwoForEveryFloat) {
   constexpr size_t kCount = 1 << 16;
   const uint64_t step = Step();
   for (const Function& f : kFunctions) {
-    const auto kernel = KernelOf(f.op, DType::kF32, kCount);
+    const FunctionKernel kernel(f.op, DType::kF32, kCount);
     std::vector<float> in(kCount);
     double worst = 0;
     float where = 0;
     for (uint64_t first = 0; first < (uint64_t{1} << 32); first += kCount * step) {
       for (size_t k = 0; k < kCount; ++k)
         in[k] = std::bit_cast<float>(static_cast<uint32_t>(first + k * step));
-      const std::vector<float> out = Results(*kernel, in);
+      const std::vector<float> out = kernel.Run(in);
       for (size_t k = 0; k < kCount; ++k) {
         const double ulps = UlpsOfF32(out[k], f.exact(in[k]));
         if (ulps > worst) worst = ulps, where = in[k];
@@ -114,8 +145,8 @@ TEST(TranscendentalUlp, Corners) {
   for (int e = -149; e < 128; ++e) in.push_back(std::ldexp(1.3f, e));
   for (size_t k = 0, half = in.size(); k < half; ++k) in.push_back(-in[k]);
   for (const Function& f : kFunctions) {
-    const auto kernel = KernelOf(f.op, DType::kF32, static_cast<int64_t>(in.size()));
-    const std::vector<float> out = Results(*kernel, in);
+    const auto count = static_cast<int64_t>(in.size());
+    const std::vector<float> out = FunctionKernel(f.op, DType::kF32, count).Run(in);
     for (size_t k = 0; k < in.size(); ++k) {
       const double exact = f.exact(in[k]);
       EXPECT_LE(UlpsOfF32(out[k], exact), 2) << Name(f.op) << " of " << in[k] << " is " << out[k];
@@ -125,8 +156,7 @@ TEST(TranscendentalUlp, Corners) {
     }
     CompileOptions alone;
     alone.no_opt = true;
-    const std::vector<float> scalar =
-        Results(*KernelOf(f.op, DType::kF32, static_cast<int64_t>(in.size()), alone), in);
+    const std::vector<float> scalar = FunctionKernel(f.op, DType::kF32, count, alone).Run(in);
     for (size_t k = 0; k < in.size(); ++k)
       if (!std::isnan(out[k])) {
         EXPECT_EQ(out[k], scalar[k]) << Name(f.op) << " of " << in[k];
@@ -139,14 +169,12 @@ TEST(TranscendentalUlp, SmallFloatsAreRoundedOnce) {
   for (const DType dtype : kSmallFloats) {
     const int width = ByteWidth(dtype);
     const auto count = size_t{1} << (8 * width);
-    std::string in(count * width, '\0'), out(count * width, '\0');
+    std::string in(count * width, '\0');
     for (size_t k = 0; k < count; ++k)
       StoreInt(width == 2 ? DType::kU16 : DType::kU8, static_cast<int64_t>(k),
                in.data() + k * width);
     for (const Function& f : kFunctions) {
-      const auto kernel = KernelOf(f.op, dtype, static_cast<int64_t>(count));
-      void* const buffers[] = {in.data(), out.data()};
-      kernel->Run(buffers, 0, kernel->kernel().tasks);
+      const std::string out = FunctionKernel(f.op, dtype, static_cast<int64_t>(count)).Run(in);
       for (size_t k = 0; k < count; ++k) {
         const double x = LoadFloat(dtype, in.data() + k * width);
         const double got = LoadFloat(dtype, out.data() + k * width), exact = f.exact(x);
@@ -192,8 +220,8 @@ void ExpectDoublesWithinTwo(uint64_t count, const char* cpu) {
   }
   for (size_t k = 0, half = in.size(); k < half; ++k) in.push_back(-in[k]);
   for (const Function& f : kFunctions) {
-    const auto kernel = KernelOf(f.op, DType::kF64, static_cast<int64_t>(in.size()), options);
-    const std::vector<double> out = Results(*kernel, in);
+    const std::vector<double> out =
+        FunctionKernel(f.op, DType::kF64, static_cast<int64_t>(in.size()), options).Run(in);
     double worst = 0, where = 0;
     for (size_t k = 0; k < in.size(); ++k) {
       const long double exact = f.exact_long(in[k]);
@@ -210,7 +238,7 @@ void ExpectDoublesWithinTwo(uint64_t count, const char* cpu) {
 }
 
 TEST(TranscendentalUlp, DoublesWithinTwo) {
-  ExpectDoublesWithinTwo(20'000'000 / Step() + 20'000, "");
+  ExpectDoublesWithinTwo(Gpu() != nullptr ? 1'000 : 20'000'000 / Step() + 20'000, "");
 }
 
 TEST(TranscendentalUlp, DoublesWithinTwo_ByAvx2) {

@@ -56,8 +56,9 @@ int Steps(int otherwise) {
   return text != nullptr ? std::atoi(text) : otherwise;
 }
 
-// Both compute one thing in f32, in other orders (docs/semantics.md, "Tolerances"). A step's
-// differences of some units in the last place go into the next one's weights, and grow there.
+// What docs/semantics.md says of trainings ("Between devices"): of the loss in the first step, and
+// more in each that follows. Both compute one thing in f32, in other orders; a step's differences
+// of some units in the last place go into the next one's weights, and grow there.
 struct Bound {
   double first_step = 1e-5, each_step = 1e-4;
 };

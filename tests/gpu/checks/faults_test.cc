@@ -285,6 +285,53 @@ TEST(Faults, EachIsFoundAtItsLine) {
   RecordFaults(std::size(kFaults), found);
 }
 
+// Where a report names them: bytes of an array or of shared memory, from its start; and of a race
+// or of a copy, who the other one is.
+TEST(Faults, AReportSaysWhere_AndWhoElse) {
+  const auto report_of = [](const char* name) {
+    const auto fault = std::find_if(std::begin(kFaults), std::end(kFaults),
+                                    [&](const Fault& f) { return f.name == std::string(name); });
+    Bench bench = RunOf(absl::StrReplaceAll(TextOf(fault->kernel), {{fault->from, fault->to}}));
+    return bench.machine.reports().empty() ? Report{} : bench.machine.reports()[0];
+  };
+  const auto in_array = [](const Report& report) {
+    EXPECT_EQ(report.space, Space::kGlobal) << report.ToString();
+    return static_cast<int64_t>(report.address - DeviceMemory::kBase);
+  };
+  const auto in_shared = [](const Report& report) {
+    EXPECT_EQ(report.space, Space::kShared) << report.ToString();
+    return static_cast<int64_t>(report.address % 1024);  // as `tiles` is aligned
+  };
+  Report report = report_of("MissingBarrier");
+  EXPECT_EQ(report.other_thread, (report.thread + 1) % 64) << report.ToString();
+  EXPECT_EQ(report.other_block, 0) << report.ToString();
+  EXPECT_EQ(in_shared(report), 4 * report.other_thread) << report.ToString();
+  report = report_of("TwoThreadsWriteOneWord");
+  EXPECT_EQ(in_array(report), 0) << report.ToString();
+  EXPECT_NE(report.thread, report.other_thread) << report.ToString();
+  EXPECT_GE(report.other_thread, 0) << report.ToString();
+  report = report_of("BlocksWriteOneWord");
+  EXPECT_EQ(in_array(report), 20) << report.ToString();
+  EXPECT_NE(report.block, report.other_block) << report.ToString();
+  EXPECT_GE(report.other_block, 0) << report.ToString();
+  EXPECT_EQ(report.other_thread, 0) << report.ToString();
+  report = report_of("SharedNeverWritten");
+  EXPECT_EQ(in_shared(report), 4 * ((report.thread + 1) % 64)) << report.ToString();
+  EXPECT_EQ(report.other_thread, -1) << report.ToString();
+  report = report_of("BehindAnAllocation");
+  EXPECT_EQ(in_array(report), 256) << report.ToString();
+  EXPECT_EQ(report.thread, 63) << report.ToString();
+  report = report_of("Misaligned");
+  EXPECT_EQ(in_shared(report), report.thread) << report.ToString();
+  EXPECT_NE(report.thread % 4, 0) << report.ToString();
+  report = report_of("NoWaitForACopy");
+  EXPECT_EQ(in_shared(report), 4 * report.thread) << report.ToString();
+  // The copy engine is a thread behind all others.
+  report = report_of("OverwrittenDuringAStore");
+  EXPECT_GE(report.other_thread, 1024) << report.ToString();
+  EXPECT_EQ(in_shared(report), 4 * report.thread) << report.ToString();
+}
+
 // Results that follow from who was last, though the counter is the same in the end.
 TEST(Faults, RunsThatDiffer_AreReportedBesideIntegerAtomics) {
   const auto kinds = [](const char* from, const char* to) {
