@@ -100,7 +100,7 @@ int64_t GpuSchedule::KernelsWithScores() const {
 
 std::vector<std::string> GpuSchedule::Run(std::span<const HostTensor> params,
                                           std::span<const int64_t> vars, MachineCounts* counts,
-                                          int counted) const {
+                                          int counted, uint64_t seed) const {
   Buffers memory;
   for (const schedule::ScheduledBuffer& buffer : schedule_.buffers) {
     memory.emplace_back(static_cast<size_t>(buffer.bytes()), '\xff');
@@ -110,7 +110,7 @@ std::vector<std::string> GpuSchedule::Run(std::span<const HostTensor> params,
     Buffers own;
     for (const int i : schedule_.kernels[k].buffers) own.push_back(memory[i]);
     MachineCounts own_counts;
-    const absl::Status ran = RunOnPtxMachine(compiled_[k], own, vars, 1, nullptr, &own_counts);
+    const absl::Status ran = RunOnPtxMachine(compiled_[k], own, vars, seed, nullptr, &own_counts);
     if (counts != nullptr && (counted < 0 || static_cast<size_t>(counted) == k)) {
       counts->global_sectors += own_counts.global_sectors;
       counts->warp_instructions += own_counts.warp_instructions;

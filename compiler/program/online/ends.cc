@@ -1,5 +1,6 @@
 #include "compiler/program/online/ends.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -58,11 +59,6 @@ bool HasGate(const UOp* load) {
   return load->op == Op::kLoad && load->src.size() == 3 && IsZero(load->src[2]);
 }
 
-const UOp* LoadOf(const UOp* factor) {
-  while (factor->op == Op::kCast) factor = factor->src[0];
-  return HasGate(factor) ? factor : nullptr;
-}
-
 // Whether a factor is 0 where this gate is false.
 bool IsZeroBeyond(const UOp* factor, const UOp* gate) {
   absl::flat_hash_map<const UOp*, bool> zero;
@@ -78,7 +74,7 @@ bool IsZeroBeyond(const UOp* factor, const UOp* gate) {
     } else if (node->op == Op::kAdd) {
       is = source(0) && source(1);
     } else if (node->op == Op::kWhere) {
-      is = source(1) && source(2);
+      is = source(2) && (node->src[0] == gate || source(1));
     } else {
       is = IsZero(node);
     }
@@ -89,15 +85,35 @@ bool IsZeroBeyond(const UOp* factor, const UOp* gate) {
 }  // namespace
 
 const UOp* WithoutGatesOfRows(Graph& graph, const codegen::LoopNest& kernel, int range) {
+  const UOp* const steps = kernel.ranges[range].node;
   const auto varies = [&](const UOp* node) { return kernel.DepsOf(node) >> range & 1; };
+  // A factor of a row without the gates where `step` is 0; itself if it varies all the same.
+  const auto ungated = [&](const UOp* row, const UOp* step) {
+    absl::flat_hash_map<const UOp*, const UOp*> by;
+    for (const UOp* node : PostOrder(row)) {
+      const bool load = HasGate(node) && !varies(node->src[0]) && varies(node->src[1]);
+      const bool choice = node->op == Op::kWhere && IsZero(node->src[2]) && varies(node->src[0]);
+      if (node->op == Op::kReduceLoop) return row;
+      if (load && IsZeroBeyond(step, node->src[1]))
+        by[node] = graph.MakeChecked(Op::kLoad, DType::kVoid, {node->src[0]});
+      else if (choice && IsZeroBeyond(step, node->src[0]))
+        by[node] = Substitute(graph, node->src[1], by);
+    }
+    const UOp* const made = Substitute(graph, row, by);
+    const std::vector<const UOp*> left = PostOrder(made);
+    return std::find(left.begin(), left.end(), steps) == left.end() ? made : row;
+  };
   absl::flat_hash_map<const UOp*, const UOp*> by;
-  for (const UOp* node : kernel.nodes) {
+  for (const UOp* node : kernel.nodes) {  // sources first
     if (node->op != Op::kMul) continue;
     for (const int side : {0, 1}) {
-      const UOp *const row = LoadOf(node->src[side]), *const step = node->src[1 - side];
-      if (row != nullptr && varies(row->src[1]) && !varies(row->src[0]) && varies(step) &&
-          IsZeroBeyond(step, row->src[1]))
-        by[row] = graph.MakeChecked(Op::kLoad, DType::kVoid, {row->src[0]});
+      const UOp *const row = node->src[side], *const step = node->src[1 - side];
+      if (!varies(row) || !varies(step)) continue;
+      const UOp* const now = ungated(row, step);
+      if (now == row) continue;
+      const UOp* const other = Substitute(graph, step, by);
+      by[node] = Alu(graph, Op::kMul, side == 0 ? now : other, side == 0 ? other : now);
+      break;
     }
   }
   if (by.empty()) return nullptr;

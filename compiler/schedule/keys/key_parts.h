@@ -28,6 +28,10 @@ struct DividedKeys {
   const UOp* maxima = nullptr;
 };
 
+// What is exponentiated less the maxima; nullptr where they are a maximum no more.
+const UOp* ScoresOf(const DividedKeys& divided);
+absl::flat_hash_set<const UOp*> ScoresOfParts(const std::vector<DividedKeys>& all);
+
 // A graph, and which of its sums were divided.
 struct KeysInParts {
   const UOp* sink = nullptr;
