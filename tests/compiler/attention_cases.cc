@@ -127,6 +127,7 @@ void CheckCase(const AttentionCase& c, std::initializer_list<int64_t> lengths, s
     EXPECT_EQ(gpu.compiled().size(), launches) << gpu.ToString();
   }
   EXPECT_EQ(gpu.KernelsWithScores(), 1) << gpu.ToString();
+  EXPECT_FALSE(Stores(gpu, c.heads * c.keys * c.width)) << "unpacked steps\n" << gpu.ToString();
   EXPECT_TRUE(std::any_of(gpu.compiled().begin(), gpu.compiled().end(), [](const auto& kernel) {
     return absl::StrContains(kernel.object, "mma.sync") ||
            absl::StrContains(kernel.object, "wgmma.mma_async");

@@ -299,6 +299,7 @@ TEST_P(GradientsWithVars, KeepNoScores) {
   const Trained trained{.counts = counts, .dtype = dtype, .causal = counts != Counts::kKeys};
   Graph graph;
   const GpuSchedule gpu(RecordGradients(graph, trained, 1).sink, "sm_90a");
+  std::puts(gpu.ToString().c_str()); for (auto& c : gpu.compiled()) std::printf("DBG tasks %ld mma %d\n", long(c.tasks), int(c.object.find("mma.") != std::string::npos)); std::fflush(stdout);
   std::printf("%zu launches, %lld with scores, %lld bytes stored\n", gpu.compiled().size(),
               static_cast<long long>(gpu.KernelsWithScores()),
               static_cast<long long>(gpu.StoredBytes()));

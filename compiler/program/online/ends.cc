@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/proof/in_range.h"
@@ -74,7 +75,7 @@ bool IsZeroBeyond(const UOp* factor, const UOp* gate) {
     } else if (node->op == Op::kAdd) {
       is = source(0) && source(1);
     } else if (node->op == Op::kWhere) {
-      is = source(2) && (node->src[0] == gate || source(1));
+      is = source(1) && source(2);
     } else {
       is = IsZero(node);
     }
@@ -82,22 +83,41 @@ bool IsZeroBeyond(const UOp* factor, const UOp* gate) {
   return zero.at(factor);
 }
 
+// What a store may depend on where this gate is false: all but what is chosen only where it is true.
+absl::flat_hash_set<const UOp*> SeenBeyond(const codegen::LoopNest& kernel, const UOp* gate) {
+  absl::flat_hash_set<const UOp*> seen;
+  std::vector<const UOp*> open(kernel.stores.begin(), kernel.stores.end());
+  while (!open.empty()) {
+    const UOp* const node = open.back();
+    open.pop_back();
+    if (!seen.insert(node).second) continue;
+    const bool chosen = node->op == Op::kWhere && node->src[0] == gate;
+    for (const UOp* s : node->src)
+      if (!chosen || s != node->src[1]) open.push_back(s);
+  }
+  return seen;
+}
+
 }  // namespace
 
 const UOp* WithoutGatesOfRows(Graph& graph, const codegen::LoopNest& kernel, int range) {
   const UOp* const steps = kernel.ranges[range].node;
   const auto varies = [&](const UOp* node) { return kernel.DepsOf(node) >> range & 1; };
-  // A factor of a row without the gates where `step` is 0; itself if it varies all the same.
-  const auto ungated = [&](const UOp* row, const UOp* step) {
+  absl::flat_hash_map<const UOp*, absl::flat_hash_set<const UOp*>> seen;  // by gate
+  const auto is_seen = [&](const UOp* product, const UOp* gate) {
+    const auto [known, fresh] = seen.try_emplace(gate);
+    if (fresh) known->second = SeenBeyond(kernel, gate);
+    return known->second.contains(product);
+  };
+  // A factor of a row without gates where the product is 0, or not seen; itself if it varies all
+  // the same.
+  const auto ungated = [&](const UOp* product, const UOp* row, const UOp* step) {
     absl::flat_hash_map<const UOp*, const UOp*> by;
     for (const UOp* node : PostOrder(row)) {
-      const bool load = HasGate(node) && !varies(node->src[0]) && varies(node->src[1]);
-      const bool choice = node->op == Op::kWhere && IsZero(node->src[2]) && varies(node->src[0]);
       if (node->op == Op::kReduceLoop) return row;
-      if (load && IsZeroBeyond(step, node->src[1]))
+      if (HasGate(node) && !varies(node->src[0]) && varies(node->src[1]) &&
+          (IsZeroBeyond(step, node->src[1]) || !is_seen(product, node->src[1])))
         by[node] = graph.MakeChecked(Op::kLoad, DType::kVoid, {node->src[0]});
-      else if (choice && IsZeroBeyond(step, node->src[0]))
-        by[node] = Substitute(graph, node->src[1], by);
     }
     const UOp* const made = Substitute(graph, row, by);
     const std::vector<const UOp*> left = PostOrder(made);
@@ -109,7 +129,7 @@ const UOp* WithoutGatesOfRows(Graph& graph, const codegen::LoopNest& kernel, int
     for (const int side : {0, 1}) {
       const UOp *const row = node->src[side], *const step = node->src[1 - side];
       if (!varies(row) || !varies(step)) continue;
-      const UOp* const now = ungated(row, step);
+      const UOp* const now = ungated(node, row, step);
       if (now == row) continue;
       const UOp* const other = Substitute(graph, step, by);
       by[node] = Alu(graph, Op::kMul, side == 0 ? now : other, side == 0 ? other : now);

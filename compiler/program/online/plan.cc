@@ -533,6 +533,7 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kerne
   };
   absl::StatusOr<OnlineMmaPlan> plan = found();
   if (!plan.ok()) {
+    if (getenv("DBG")) { fprintf(stderr, "DBG refused %s\n", plan.status().ToString().c_str()); for (auto* n : kernel.nodes) if (n->op == Op::kWhere) fprintf(stderr, "W"); }
     if (asked) return plan.status();
     return std::nullopt;
   }
