@@ -34,14 +34,7 @@ double OpSize(Op op, DType dtype, const CostTable& costs) {
   }
 }
 
-double RecomputeForMemory(const Target& target, DType dtype) {
-  // The bytes of a number of f32, stored and loaded, take NVIDIA's GPUs as long as 50 (A100) to 70
-  // (H100) instructions of a thread, by their data sheets, those of bf16 half of that. Products
-  // whose results it is computed from wait for either.
-  constexpr double kTripOfF32 = 40;
-  const bool is_f32 = target.kind == TargetKind::kCuda && dtype == DType::kF32;
-  return is_f32 ? std::max(target.costs.memory_trip, kTripOfF32) : target.costs.memory_trip;
-}
+double RecomputeForMemory(const CostTable& costs) { return costs.memory_trip; }
 
 double RecomputeForKernel(const CostTable& costs) { return costs.memory_trip + costs.kernel_share; }
 

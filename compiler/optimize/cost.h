@@ -26,9 +26,8 @@ double OpSize(Op op, DType dtype, const CostTable& costs);
 inline constexpr double kKernelSizeMax = 4000;
 
 // The largest cost per element at which recomputing a value is better than materialising it: in a
-// kernel that exists anyway, of this type on this target, and in one that would be needed only for
-// this value.
-double RecomputeForMemory(const Target& target, DType dtype);
+// kernel that exists anyway, and in one that would be needed only for this value.
+double RecomputeForMemory(const CostTable& costs);
 double RecomputeForKernel(const CostTable& costs);
 
 // How many rows of a product share what it costs to unpack an element of the other operand from

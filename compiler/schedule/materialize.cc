@@ -311,16 +311,15 @@ class Chooser {
     // The kernel unpacks a factor of its products once for each panel of it that it copies.
     if (copies_unpacked_ && use.users == 1 && factors_.contains(node)) return false;
     double times = use.times_computed() / elements;
-    double trip = optimize::RecomputeForMemory(target_, node->dtype);
     if (IsUnpacked(node)) {
       times /= rows_of_unpacked_;
-      trip = costs_.memory_trip;  // larger tiles copy what is in memory
       // Scores are computed once by their kernel, whatever reads them.
       if (const auto found = terms_of_scores_.find(node);
           found != terms_of_scores_.end() && use.users == 1)
         times = found->second / elements / rows_of_unpacked_;
     }
-    return (times - 1) * (work_.at(node) - 1) > trip;  // one load is needed either way
+    return (times - 1) * (work_.at(node) - 1) >
+           optimize::RecomputeForMemory(costs_);  // one load is needed either way
   }
 
   // The inputs that a value is made of element by element, by their indices; `few` is false where

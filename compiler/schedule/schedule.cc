@@ -433,7 +433,6 @@ class Maker {
                                ScoresOfParts(prepared.divided));
     // Parts that kept their scores would save nothing.
     const size_t before = undivided.size();
-    if (getenv("DBG")) { fprintf(stderr, "DBG divided %zu scores %zu\n", prepared.divided.size(), scores.attention_of.size()); for (const DividedKeys& d : prepared.divided) fprintf(stderr, "%s\n", d.maxima->src.empty() ? "?" : GraphToString(prepared.cut.sink).c_str()); }
     absl::flat_hash_map<const UOp*, int> attention_of_sum;
     for (const DividedKeys& divided : prepared.divided) {
       const auto attention = scores.attention_of.find(ScoresOf(divided));

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "client/tensor/tensor.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/dtype.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
@@ -299,7 +300,6 @@ TEST_P(GradientsWithVars, KeepNoScores) {
   const Trained trained{.counts = counts, .dtype = dtype, .causal = counts != Counts::kKeys};
   Graph graph;
   const GpuSchedule gpu(RecordGradients(graph, trained, 1).sink, "sm_90a");
-  std::puts(gpu.ToString().c_str()); for (auto& c : gpu.compiled()) std::printf("DBG tasks %ld mma %d\n", long(c.tasks), int(c.object.find("mma.") != std::string::npos)); std::fflush(stdout);
   std::printf("%zu launches, %lld with scores, %lld bytes stored\n", gpu.compiled().size(),
               static_cast<long long>(gpu.KernelsWithScores()),
               static_cast<long long>(gpu.StoredBytes()));
@@ -341,6 +341,59 @@ TEST(AttentionCases, GradientsOfNoKeys) {
     gpu.ExpectAsInterpreted(bound.sink, bound.bindings, 2 * kAttentionTolerance);
   }
 }
+
+// ---- biases
+
+// Queries, keys and values with a bias each, and gradients of all of these.
+RecordedProgram RecordBiases(Graph& graph, DType dtype, int64_t tokens) {
+  return RecordProgram(graph, [&]() -> std::vector<Tensor> {
+    constexpr int64_t kBatch = 2, kWidth = 64;
+    std::vector<Tensor> leaves, made;
+    for (int i = 0; i < 3; ++i) {
+      const Tensor rows = Input({kBatch, tokens, kWidth}, dtype), bias = Input({kWidth}, dtype);
+      leaves.insert(leaves.end(), {rows, bias});
+      made.push_back(rows + bias);
+    }
+    const Tensor scores =
+        (Tensor::arange(tokens) > Tensor::arange(tokens).reshape({tokens, 1}))
+            .where(-kInfinity, made[0].matmul(made[1].transpose()).cast(DType::kF32) * (1.0 / 8));
+    const Tensor out = scores.softmax().cast(dtype).matmul(made[2]);
+    std::vector<Tensor> results = {out};
+    for (const Tensor& gradient :
+         out.gradient(leaves, Input({kBatch, tokens, kWidth}, dtype)))
+      results.push_back(gradient);
+    // A row's weights add up to 1 whatever is added to all keys: that gradient is 0, but for errors.
+    results[4] = results[4] + 1;
+    return results;
+  });
+}
+
+int64_t StoresOfSums(const GpuSchedule& gpu) {
+  int64_t count = 0;
+  for (const schedule::ScheduledKernel& kernel : gpu.schedule().kernels)
+    count += std::count_if(kernel.ast->src.begin(), kernel.ast->src.end(), SumsPoints);
+  return count;
+}
+
+class GradientsOfBiases : public testing::TestWithParam<std::tuple<DType, const char*>> {};
+
+// A bias' gradient is the sum over rows of what a kernel with scores stores, which adds 16 each.
+TEST_P(GradientsOfBiases, AreAddedBesideThoseOfRows) {
+  const auto [dtype, arch] = GetParam();
+  Graph graph, other;
+  const RecordedProgram recorded = RecordBiases(graph, dtype, 144);
+  const GpuSchedule gpu(recorded.sink, arch);
+  EXPECT_EQ(StoresOfSums(gpu), 3) << gpu.ToString();
+  gpu.ExpectAsInterpreted(recorded.sink, {},
+                          dtype == DType::kF32 ? 0x1p-14 : 2 * kAttentionTolerance);
+  // Blocks of 16 rows that are of two passages.
+  EXPECT_EQ(StoresOfSums(GpuSchedule(RecordBiases(other, dtype, 136).sink, arch)), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Units, GradientsOfBiases,
+                         testing::Values(std::tuple{DType::kBF16, "sm_90a"},
+                                         std::tuple{DType::kBF16, "sm_80"},
+                                         std::tuple{DType::kF32, "sm_90a"}));
 
 TEST(AttentionCases, GradientsOfLengthsThatVarsCount_OnProcessors) {
   for (const Counts counts : {Counts::kKeys, Counts::kPrompt, Counts::kBatch})

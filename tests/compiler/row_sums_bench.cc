@@ -41,7 +41,8 @@ schedule::Schedule ScheduleOf(Graph& g, const UOp* sink, std::span<const int64_t
   };
   if (divides)
     options.computes_sums = [&](const UOp* kernel) {
-      return program::ComputesRowSums(kernel, target);
+      return program::ComputesRowSums(kernel, target) ||
+             program::ComputesSumsOfOnline(kernel, target);
     };
   return ValueOrDie(schedule::MakeSchedule(g, sink, target, donated, options));
 }

@@ -124,6 +124,9 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const codegen::LoopNe
 // target: else each element of its results would compute them again.
 bool ComputesScores(const UOp* kernel, const Target& target);
 
+// Returns whether a kernel with stores of sums (compiler/kernel/row_sums.h) has such a plan.
+bool ComputesSumsOfOnline(const UOp* kernel, const Target& target);
+
 absl::StatusOr<Program> LowerOnlineMma(const OnlineMmaPlan& plan);
 // The same for tiles of warpgroups.
 absl::StatusOr<Program> LowerOnlineHopper(const OnlineMmaPlan& plan);
