@@ -14,6 +14,9 @@
 // element by element, is any expression: nothing here knows of a softmax or a mask. A matrix is in
 // memory, or is unpacked from there, element by element, as keys of 8 bits with a scale are.
 //
+// Rows of results may be added beside them (compiler/kernel/row_sums.h): 16 at a time, as one warp
+// has them.
+//
 // Results with more columns than a thread has registers for are divided: a block has a part of the
 // columns, and each computes the scores of its rows.
 #pragma once
