@@ -30,8 +30,8 @@ using PartsOfSum = std::function<int64_t(const UOp* reduce)>;
 // graph (prepare.h). Sums of exponentials of `scores_of_parts` (keys/key_parts.h), which are of a
 // part already, stay whole.
 // Errors: RESOURCE_EXHAUSTED  a limit of the graph
-absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const Target& target,
-                                           const PartsOfSum& parts_of_sum = nullptr,
-                                           const absl::flat_hash_set<const UOp*>& scores_of_parts = {});
+absl::StatusOr<const UOp*> SplitReductions(
+    Graph& graph, const UOp* sink, const Target& target, const PartsOfSum& parts_of_sum = nullptr,
+    const absl::flat_hash_set<const UOp*>& scores_of_parts = {});
 
 }  // namespace outboard::schedule

@@ -59,7 +59,8 @@ Tensor AttentionOf(const AttentionCase& c, const Tensor& q, const SymInt& n);
 RecordedProgram RecordCase(Graph& graph, const AttentionCase& c, int64_t length);
 
 // Checks by EXPECT: one kernel with scores, by matrix units, without spills; keys and values are
-// not stored again; and the interpreter's results at all lengths. `launches`: how many there are; 0: any number.
+// not stored again; and the interpreter's results at all lengths. `launches`: how many there
+// are; 0: any number.
 void CheckCase(const AttentionCase& c, std::initializer_list<int64_t> lengths, size_t launches,
                const char* arch = "sm_90a");
 

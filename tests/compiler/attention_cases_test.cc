@@ -362,7 +362,7 @@ RecordedProgram RecordBiases(Graph& graph, DType dtype, int64_t tokens) {
     for (const Tensor& gradient :
          out.gradient(leaves, Input({kBatch, tokens, kWidth}, dtype)))
       results.push_back(gradient);
-    // A row's weights add up to 1 whatever is added to all keys: that gradient is 0, but for errors.
+    // Weights add up to 1 whatever is added to all keys: this gradient is 0, but for errors.
     results[4] = results[4] + 1;
     return results;
   });

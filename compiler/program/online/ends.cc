@@ -83,7 +83,7 @@ bool IsZeroBeyond(const UOp* factor, const UOp* gate) {
   return zero.at(factor);
 }
 
-// What a store may depend on where this gate is false: all but what is chosen only where it is true.
+// What a store may depend on where this gate is false: all but what is chosen where it is true.
 absl::flat_hash_set<const UOp*> SeenBeyond(const codegen::LoopNest& kernel, const UOp* gate) {
   absl::flat_hash_set<const UOp*> seen;
   std::vector<const UOp*> open(kernel.stores.begin(), kernel.stores.end());
