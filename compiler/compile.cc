@@ -77,7 +77,6 @@ absl::StatusOr<std::optional<program::Program>> LowerProduct(const codegen::Loop
     absl::StatusOr<program::Program> program = program::ExpandOnlineMma(*online);
     absl::StrAppend(dump, "ONLINE ", program::OnlineAmount(online->tile), ": ",
                     program.status().ToString(), "\n");
-    if (!program.ok()) fprintf(stderr, "DBG online %s\n", program.status().ToString().c_str());
     if (program.ok() || asked) return program;
   }
   OB_ASSIGN_OR_RETURN(const std::optional<codegen::MmaPlan> plan,

@@ -8,7 +8,6 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "base/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
@@ -128,10 +127,7 @@ void CheckCase(const AttentionCase& c, std::initializer_list<int64_t> lengths, s
   }
   EXPECT_EQ(gpu.KernelsWithScores(), 1) << gpu.ToString();
   EXPECT_FALSE(Stores(gpu, c.heads * c.keys * c.width)) << "unpacked steps\n" << gpu.ToString();
-  EXPECT_TRUE(std::any_of(gpu.compiled().begin(), gpu.compiled().end(), [](const auto& kernel) {
-    return absl::StrContains(kernel.object, "mma.sync") ||
-           absl::StrContains(kernel.object, "wgmma.mma_async");
-  }));
+  EXPECT_TRUE(gpu.ScoresAreByUnits()) << gpu.ToString();
   ExpectNoSpills(gpu, arch);
   const double tolerance = c.dtype == DType::kF32 ? 0x1p-14 : kAttentionTolerance;
   for (const int64_t length : lengths) {

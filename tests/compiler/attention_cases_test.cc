@@ -304,6 +304,7 @@ TEST_P(GradientsWithVars, KeepNoScores) {
               static_cast<long long>(gpu.KernelsWithScores()),
               static_cast<long long>(gpu.StoredBytes()));
   EXPECT_GT(gpu.KernelsWithScores(), 0);
+  EXPECT_TRUE(gpu.ScoresAreByUnits()) << gpu.ToString();
   EXPECT_FALSE(Stores(gpu, 2 * 72 * 160) || Stores(gpu, 2 * 160 * 160) ||
                Stores(gpu, 3 * 2 * 72 * 160))
       << gpu.ToString();
@@ -324,7 +325,6 @@ INSTANTIATE_TEST_SUITE_P(Cases, GradientsWithVars,
                                          std::tuple{Counts::kKeys, DType::kF32},
                                          std::tuple{Counts::kPrompt, DType::kBF16},
                                          std::tuple{Counts::kPrompt, DType::kF32},
-                                         // A minute of the machine each; the counted axis differs.
                                          std::tuple{Counts::kBatch, DType::kBF16}));
 
 TEST(AttentionCases, GradientsOfNoKeys) {
@@ -384,6 +384,7 @@ TEST_P(GradientsOfBiases, AreAddedBesideThoseOfRows) {
   const RecordedProgram recorded = RecordBiases(graph, dtype, 144);
   const GpuSchedule gpu(recorded.sink, arch);
   EXPECT_EQ(StoresOfSums(gpu), 3) << gpu.ToString();
+  EXPECT_TRUE(gpu.ScoresAreByUnits()) << gpu.ToString();
   gpu.ExpectAsInterpreted(recorded.sink, {},
                           dtype == DType::kF32 ? 0x1p-14 : 2 * kAttentionTolerance);
   // Blocks of 16 rows that are of two passages.

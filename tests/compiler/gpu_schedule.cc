@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/ir/spec.h"
@@ -91,11 +92,27 @@ int64_t GpuSchedule::StoredBytes() const {
   return bytes;
 }
 
+namespace {
+
+bool HasScores(const schedule::ScheduledKernel& kernel) {
+  const auto nest = ValueOrDie(codegen::AnalyzeKernel(kernel.ast));
+  return !codegen::PanelsOf(nest, /*ends=*/true).empty();
+}
+
+}  // namespace
+
 int64_t GpuSchedule::KernelsWithScores() const {
-  return std::count_if(schedule_.kernels.begin(), schedule_.kernels.end(), [](const auto& kernel) {
-    return !codegen::PanelsOf(ValueOrDie(codegen::AnalyzeKernel(kernel.ast)), /*ends=*/true)
-                .empty();
-  });
+  return std::count_if(schedule_.kernels.begin(), schedule_.kernels.end(), HasScores);
+}
+
+bool GpuSchedule::ScoresAreByUnits() const {
+  for (size_t k = 0; k < compiled_.size(); ++k) {
+    const std::string& ptx = compiled_[k].object;
+    if (HasScores(schedule_.kernels[k]) && !absl::StrContains(ptx, "mma.sync") &&
+        !absl::StrContains(ptx, "wgmma.mma_async"))
+      return false;
+  }
+  return true;
 }
 
 std::vector<std::string> GpuSchedule::Run(std::span<const HostTensor> params,

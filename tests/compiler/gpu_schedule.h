@@ -40,8 +40,10 @@ class GpuSchedule {
   // Of temporaries.
   int64_t LargestElements() const;
   int64_t StoredBytes() const;
-  // Kernels that compute reductions inside of others.
+  // Kernels that compute reductions inside of others; whether all of them do by matrix units. Plain
+  // threads would compute scores again for each column of a result.
   int64_t KernelsWithScores() const;
+  bool ScoresAreByUnits() const;
 
   // Memory is 0xFF before: numbers that are none. Checks by EXPECT that kernels run. Adds the
   // sectors and instructions of kernel `counted` (-1: of all) to `counts`. `seed`: of the order of

@@ -70,6 +70,8 @@ void OnlineElements::SetWarp(ValueId warp) {
 }
 
 ValueId OnlineElements::IfBelowEnds() {
+  if (!plan_.visible.guards.empty())
+    guards_ = b_.Alloc(Space::kShared, DType::kF32, tile_.threads() / kWarpThreads);
   low_.BindAll(plan_.batch, batch_);
   ValueId all = low_.ReachesBelowEnds(plan_.rows, origin_, tile_.rows());
   for (const int r : plan_.batch)
@@ -154,8 +156,6 @@ void OnlineElements::OpenWindow() {
 // look at different steps, and tell each other.
 ValueId OnlineElements::GuardsFail(ValueId first, ValueId end) {
   const int64_t threads = tile_.threads();
-  // By warp, whether a guard fails.
-  const ValueId guards = b_.Alloc(Space::kShared, DType::kF32, threads / kWarpThreads);
   const ValueId one = b_.Const(DType::kF32, 1), zero = b_.Const(DType::kF32, 0);
   const ValueId found = b_.Alloc(Space::kPrivate, DType::kF32, 1);
   b_.Store(found, b_.Int(0), zero);
@@ -183,12 +183,12 @@ ValueId OnlineElements::GuardsFail(ValueId first, ValueId end) {
     any = b_.Alu(Op::kMax, DType::kF32, {any, other});
   }
   const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {lane_, b_.Int(0)}));
-  b_.Store(guards, b_.Divide(thread_, kWarpThreads), any);
+  b_.Store(guards_, b_.Divide(thread_, kWarpThreads), any);
   b_.EndIf(branch);
   b_.Barrier();
   ValueId fails = zero;
   for (int64_t warp = 0; warp < threads / kWarpThreads; ++warp)
-    fails = b_.Alu(Op::kMax, DType::kF32, {fails, b_.Load(guards, b_.Int(warp))});
+    fails = b_.Alu(Op::kMax, DType::kF32, {fails, b_.Load(guards_, b_.Int(warp))});
   return b_.Less(zero, fails);
 }
 

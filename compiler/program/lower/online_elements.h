@@ -38,7 +38,7 @@ class OnlineElements {
 
   // The block's batch and first row, and this thread's place. Outside of all scopes.
   void Place();
-  // Binds the batch, and opens a branch around the code that follows for blocks that have rows
+  // Outside of all scopes. Binds the batch, and opens a branch around the code that follows for blocks that have rows
   // below the ends of their ranges; -1: no range ends early.
   ValueId IfBelowEnds();
   // The warp's number among those that have rows; known before anything below is called.
@@ -121,6 +121,7 @@ class OnlineElements {
 
   const codegen::MmaProduct sides_;  // rows and columns of the results alone
   RowSums row_sums_;
+  ValueId guards_ = -1;  // memory of the block: by warp, whether a guard of the masks fails
   ValueId inside_ = -1;  // whether the step that is bound exists
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_rows_;  // by reduction, for each row
   // By maximum, for each row: what exponentials subtract.
