@@ -28,26 +28,26 @@ Tensor Scaled(const Dims& dims, const Dims& of_scale, DType dtype) {
 }
 
 // A matrix of keys or values as it lies in memory: [heads][keys][width], or turned.
-Tensor StepsOf(const AttentionCase& c) {
+Tensor StepsOf(const AttentionProgram& c) {
   const Dims dims = c.turned ? Dims{c.heads, c.width, c.keys} : Dims{c.heads, c.keys, c.width},
              of_scale = c.turned ? Dims{c.heads, 1, c.keys} : Dims{c.heads, c.keys, 1};
   const auto from_zero = [&] { return Input(dims, DType::kU8).cast(DType::kF32) - 128; };
-  switch (c.kept) {
-    case Kept::kAsTheyAre: return Input(dims, c.of_keys);
-    case Kept::kScaledInF32: return Scaled(dims, of_scale, c.of_keys);
-    case Kept::kScaledIn16:
+  switch (c.form) {
+    case KeysForm::kAsTheyAre: return Input(dims, c.of_keys);
+    case KeysForm::kScaledInF32: return Scaled(dims, of_scale, c.of_keys);
+    case KeysForm::kScaledIn16:
       return Input(dims, DType::kI8).cast(c.of_keys) * kSmall * Input(of_scale, c.of_keys);
-    case Kept::kByBlocks: {
+    case KeysForm::kByBlocks: {
       const Tensor blocks =
           Input({c.heads, c.keys, c.width / 32, 32}, DType::kI8).cast(DType::kF32) *
           Input({c.heads, c.keys, c.width / 32, 1}, DType::kF32);
       return (blocks * kSmall).reshape(dims).cast(c.of_keys);
     }
-    case Kept::kFromZero:
+    case KeysForm::kFromZero:
       return (from_zero() * kSmall * Input(of_scale, DType::kF32)).cast(c.of_keys);
-    case Kept::kFromZeroAlone: return from_zero().cast(c.of_keys);
-    case Kept::kScaledAfter:
-    case Kept::kScaledWeights: return Input(dims, DType::kI8).cast(c.of_keys);
+    case KeysForm::kFromZeroAlone: return from_zero().cast(c.of_keys);
+    case KeysForm::kScaledAfter:
+    case KeysForm::kScaledWeights: return Input(dims, DType::kI8).cast(c.of_keys);
   }
   return {};
 }
@@ -64,12 +64,12 @@ void ExpectNoSpills(const GpuSchedule& gpu, const char* arch) {
 
 }  // namespace
 
-RecordedProgram RecordProgram(Graph& graph, const std::function<std::vector<Tensor>()>& program) {
+RecordedResults RecordResults(Graph& graph, const std::function<std::vector<Tensor>()>& program) {
   const auto session = std::make_shared<FakeSession>();
   session->evaluate = false;
   SetSession(session);
   realize(program());
-  const RecordedProgram recorded{ValueOrDie(DecodeGraph(graph, *session->last.graph)),
+  const RecordedResults recorded{ValueOrDie(DecodeGraph(graph, *session->last.graph)),
                                  session->last.bindings};
   SetSession(nullptr);
   return recorded;
@@ -77,7 +77,7 @@ RecordedProgram RecordProgram(Graph& graph, const std::function<std::vector<Tens
 
 Tensor Input(const Dims& dims, DType dtype) { return Tensor::zeros(dims, dtype).state_(); }
 
-Tensor AttentionOf(const AttentionCase& c, const Tensor& q, const SymInt& n) {
+Tensor AttentionOf(const AttentionProgram& c, const Tensor& q, const SymInt& n) {
   const bool ends = c.least >= 0;
   const auto steps = [&] {
     Tensor matrix = StepsOf(c);
@@ -92,18 +92,19 @@ Tensor AttentionOf(const AttentionCase& c, const Tensor& q, const SymInt& n) {
   const Tensor k = steps(), v = steps();
   Tensor scores = q.matmul(k.transpose(), DType::kF32) *
                   (1 / std::sqrt(static_cast<double>(c.width)));
-  if (c.kept == Kept::kScaledAfter || c.kept == Kept::kScaledWeights) scores = scores * scale();
-  if (c.kept == Kept::kFromZeroAlone) scores = scores * kSmall;
+  if (c.form == KeysForm::kScaledAfter || c.form == KeysForm::kScaledWeights)
+    scores = scores * scale();
+  if (c.form == KeysForm::kFromZeroAlone) scores = scores * kSmall;
   if (c.causal)
     scores = (Tensor::arange(n) > Tensor::arange(c.queries).reshape({c.queries, 1}) + n - c.queries)
                  .where(-std::numeric_limits<double>::infinity(), scores);
   Tensor weights = scores.softmax();
-  if (c.kept == Kept::kScaledWeights) weights = weights * scale();
+  if (c.form == KeysForm::kScaledWeights) weights = weights * scale();
   return weights.cast(c.dtype).matmul(v, DType::kF32);
 }
 
-RecordedProgram RecordCase(Graph& graph, const AttentionCase& c, int64_t length) {
-  return RecordProgram(graph, [&]() -> std::vector<Tensor> {
+RecordedResults RecordCase(Graph& graph, const AttentionProgram& c, int64_t length) {
+  return RecordResults(graph, [&]() -> std::vector<Tensor> {
     const SymInt n = Variable("n", std::max<int64_t>(c.least, 0), c.keys).bind(length);
     const Dims dims = {c.heads, c.queries, c.width};
     return {AttentionOf(c,
@@ -113,14 +114,14 @@ RecordedProgram RecordCase(Graph& graph, const AttentionCase& c, int64_t length)
   });
 }
 
-void CheckCase(const AttentionCase& c, std::initializer_list<int64_t> lengths, size_t launches,
+void CheckCase(const AttentionProgram& c, std::initializer_list<int64_t> lengths, size_t launches,
                const char* arch) {
   SCOPED_TRACE(testing::Message() << c.heads << " heads, " << c.queries << " queries, " << c.keys
-                                  << " keys, width " << c.width << ", kept "
-                                  << static_cast<int>(c.kept) << (c.turned ? ", turned" : "")
+                                  << " keys, width " << c.width << ", form "
+                                  << static_cast<int>(c.form) << (c.turned ? ", turned" : "")
                                   << (c.packed_queries ? ", packed queries " : " ") << arch);
   Graph graph;
-  const RecordedProgram recorded = RecordCase(graph, c, c.keys);
+  const RecordedResults recorded = RecordCase(graph, c, c.keys);
   const GpuSchedule gpu(recorded.sink, arch);
   if (launches > 0) {
     EXPECT_EQ(gpu.compiled().size(), launches) << gpu.ToString();
@@ -133,7 +134,7 @@ void CheckCase(const AttentionCase& c, std::initializer_list<int64_t> lengths, s
   for (const int64_t length : lengths) {
     SCOPED_TRACE(testing::Message() << length << " bound");
     Graph own;
-    const RecordedProgram bound = RecordCase(own, c, length);
+    const RecordedResults bound = RecordCase(own, c, length);
     gpu.ExpectAsInterpreted(bound.sink, bound.bindings, tolerance);
     if (testing::Test::HasFailure()) return;
   }

@@ -19,19 +19,19 @@ namespace outboard::test {
 // Of the largest number of a result: weights of 16 bits are rounded to 2^-9 of themselves.
 inline constexpr double kAttentionTolerance = 0x1p-6;
 
-struct RecordedProgram {
+struct RecordedResults {
   const UOp* sink = nullptr;
   std::vector<Binding> bindings;
 };
 
 // Records what `program` returns.
-RecordedProgram RecordProgram(Graph& graph, const std::function<std::vector<Tensor>()>& program);
+RecordedResults RecordResults(Graph& graph, const std::function<std::vector<Tensor>()>& program);
 
 // A matrix that a program is given.
 Tensor Input(const Dims& dims, DType dtype);
 
 // How keys and values lie in memory, and become numbers of the type that they are multiplied in.
-enum class Kept {
+enum class KeysForm {
   kAsTheyAre,
   kScaledInF32,    // int8, times a scale of f32 for each key, rounded
   kScaledIn16,     // the same in 16 bits
@@ -42,10 +42,10 @@ enum class Kept {
   kScaledWeights,  // the same, and values' scales multiply weights
 };
 
-struct AttentionCase {
+struct AttentionProgram {
   int64_t heads = 2, queries = 1, keys = 512, width = 64;
   DType dtype = DType::kBF16, of_keys = DType::kBF16;
-  Kept kept = Kept::kAsTheyAre;
+  KeysForm form = KeysForm::kAsTheyAre;
   bool causal = false;
   int64_t least = 1;            // that the VAR may be; -1: there is none
   bool turned = false;          // keys and values lie with their keys side by side
@@ -53,15 +53,15 @@ struct AttentionCase {
 };
 
 // The result, of f32, of queries of `c.heads`, `c.queries` and `c.width`; `n` keys.
-Tensor AttentionOf(const AttentionCase& c, const Tensor& q, const SymInt& n);
+Tensor AttentionOf(const AttentionProgram& c, const Tensor& q, const SymInt& n);
 
 // With queries that are inputs, the VAR bound to `length`.
-RecordedProgram RecordCase(Graph& graph, const AttentionCase& c, int64_t length);
+RecordedResults RecordCase(Graph& graph, const AttentionProgram& c, int64_t length);
 
 // Checks by EXPECT: one kernel with scores, by matrix units, without spills; keys and values are
 // not stored again; and the interpreter's results at all lengths. `launches`: how many there
 // are; 0: any number.
-void CheckCase(const AttentionCase& c, std::initializer_list<int64_t> lengths, size_t launches,
+void CheckCase(const AttentionProgram& c, std::initializer_list<int64_t> lengths, size_t launches,
                const char* arch = "sm_90a");
 
 // Whether a temporary has so many elements.

@@ -28,26 +28,26 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // ---- of several attentions, one that has no plan
 
 // Keys of another float than queries: no matrix unit takes both.
-constexpr AttentionCase kWithPlan{.heads = 2, .keys = 512};
-constexpr AttentionCase kWithout{.heads = 3, .keys = 500, .of_keys = DType::kF16};
+constexpr AttentionProgram kWithPlan{.heads = 2, .keys = 512};
+constexpr AttentionProgram kWithout{.heads = 3, .keys = 500, .of_keys = DType::kF16};
 // Prompts, whose scores are more than their matrices.
-constexpr AttentionCase kPromptWithPlan{.heads = 1, .queries = 72, .keys = 140};
-constexpr AttentionCase kPromptWithout{
+constexpr AttentionProgram kPromptWithPlan{.heads = 1, .queries = 72, .keys = 140};
+constexpr AttentionProgram kPromptWithout{
     .heads = 2, .queries = 72, .keys = 140, .of_keys = DType::kF16};
 
-Tensor AttentionOfInputs(const AttentionCase& c, const SymInt& n) {
+Tensor AttentionOfInputs(const AttentionProgram& c, const SymInt& n) {
   return AttentionOf(c, Input({c.heads, c.queries, c.width}, c.dtype), n);
 }
 
-RecordedProgram RecordTwo(Graph& graph, const AttentionCase& a, const AttentionCase& b,
+RecordedResults RecordTwo(Graph& graph, const AttentionProgram& a, const AttentionProgram& b,
                           int64_t length) {
-  return RecordProgram(graph, [&]() -> std::vector<Tensor> {
+  return RecordResults(graph, [&]() -> std::vector<Tensor> {
     const SymInt n = Variable("n", 1, std::min(a.keys, b.keys)).bind(length);
     return {AttentionOfInputs(a, n), AttentionOfInputs(b, n)};
   });
 }
 
-void CheckTwo(const AttentionCase& a, const AttentionCase& b,
+void CheckTwo(const AttentionProgram& a, const AttentionProgram& b,
               std::initializer_list<int64_t> lengths) {
   Graph graph;
   const GpuSchedule gpu(RecordTwo(graph, a, b, 1).sink, "sm_90a");
@@ -62,7 +62,7 @@ void CheckTwo(const AttentionCase& a, const AttentionCase& b,
   for (const int64_t length : lengths) {
     SCOPED_TRACE(length);
     Graph own;
-    const RecordedProgram bound = RecordTwo(own, a, b, length);
+    const RecordedResults bound = RecordTwo(own, a, b, length);
     gpu.ExpectAsInterpreted(bound.sink, bound.bindings, kAttentionTolerance);
     if (testing::Test::HasFailure()) return;
   }
@@ -77,7 +77,7 @@ TEST(AttentionCases, APromptWithoutAPlan_LeavesAnotherWithoutScores) {
 }
 
 TEST(AttentionCases, APromptWithoutAPlan_LeavesATokenInParts) {
-  AttentionCase token = kWithPlan;
+  AttentionProgram token = kWithPlan;
   token.keys = kPromptWithout.keys;
   CheckTwo(token, kPromptWithout, {1, 77});
 }
@@ -96,7 +96,7 @@ TEST(AttentionCases, ATokenThatIsNotInParts_IsAsItIsAlone) {
       return e.cast(DType::kBF16).matmul(v, DType::kF32) / e.sum(-1, true);
     };
     const auto record = [&](Graph& graph, bool in_parts, bool has_other) {
-      return RecordProgram(graph, [&]() -> std::vector<Tensor> {
+      return RecordResults(graph, [&]() -> std::vector<Tensor> {
         const SymInt n = Variable("n", 1, 512).bind(300);
         std::vector<Tensor> results;
         if (in_parts) results.push_back(AttentionOfInputs(kWithPlan, n));
@@ -105,7 +105,7 @@ TEST(AttentionCases, ATokenThatIsNotInParts_IsAsItIsAlone) {
       });
     };
     Graph graph, of_parts, of_other;
-    const RecordedProgram both = record(graph, true, true);
+    const RecordedResults both = record(graph, true, true);
     const GpuSchedule gpu(both.sink, "sm_90a"), parts(record(of_parts, true, false).sink, "sm_90a"),
         alone(record(of_other, false, true).sink, "sm_90a");
     EXPECT_EQ(parts.compiled().size(), 2u) << parts.ToString();
@@ -121,7 +121,7 @@ TEST(AttentionCases, ATokenThatIsNotInParts_IsAsItIsAlone) {
 // What reads a result twice is fused with the kernel that makes it, which then stores that alone.
 TEST(AttentionCases, APromptWithoutAPlanUnderAnActivation_LeavesAnotherWithoutScores) {
   const auto record = [&](Graph& graph, int64_t length) {
-    return RecordProgram(graph, [&]() -> std::vector<Tensor> {
+    return RecordResults(graph, [&]() -> std::vector<Tensor> {
       const SymInt n = Variable("n", 1, 140).bind(length);
       const Tensor without = AttentionOfInputs(kPromptWithout, n);
       return {AttentionOfInputs(kPromptWithPlan, n), without * without.sigmoid()};
@@ -133,7 +133,7 @@ TEST(AttentionCases, APromptWithoutAPlanUnderAnActivation_LeavesAnotherWithoutSc
   EXPECT_FALSE(Stores(gpu, 72 * 140)) << gpu.ToString();
   for (const int64_t length : {3, 140}) {
     Graph own;
-    const RecordedProgram bound = record(own, length);
+    const RecordedResults bound = record(own, length);
     gpu.ExpectAsInterpreted(bound.sink, bound.bindings, kAttentionTolerance);
   }
 }
@@ -142,7 +142,7 @@ TEST(AttentionCases, APromptWithoutAPlanUnderAnActivation_LeavesAnotherWithoutSc
 // it fetches them.
 TEST(AttentionCases, ValuesThatScoresHide_AreAsInterpreted) {
   Graph graph;
-  const RecordedProgram recorded = RecordProgram(graph, [&]() -> std::vector<Tensor> {
+  const RecordedResults recorded = RecordResults(graph, [&]() -> std::vector<Tensor> {
     const Tensor q = Input({4, 1, 64}, DType::kBF16), k = Input({4, 256, 64}, DType::kBF16),
                  v = Input({4, 256, 64}, DType::kBF16),
                  scores = q.matmul(k.transpose(), DType::kF32) * (1.0 / 8);
@@ -158,9 +158,9 @@ TEST(AttentionCases, LayersAreAskedOneByOne) {
   for (const bool first_without : {false, true}) {
     SCOPED_TRACE(first_without ? "the first has none" : "the second has none");
     const auto record = [&](Graph& graph, int64_t length) {
-      return RecordProgram(graph, [&]() -> std::vector<Tensor> {
+      return RecordResults(graph, [&]() -> std::vector<Tensor> {
         const SymInt n = Variable("n", 1, 500).bind(length);
-        AttentionCase one = first_without ? kWithout : kWithPlan,
+        AttentionProgram one = first_without ? kWithout : kWithPlan,
                       two = first_without ? kWithPlan : kWithout;
         one.heads = two.heads = 2;
         const Tensor q = AttentionOfInputs(one, n);
@@ -172,7 +172,7 @@ TEST(AttentionCases, LayersAreAskedOneByOne) {
     EXPECT_EQ(gpu.KernelsWithScores(), 1) << gpu.ToString();
     for (const int64_t length : {5, 500}) {
       Graph own;
-      const RecordedProgram bound = record(own, length);
+      const RecordedResults bound = record(own, length);
       gpu.ExpectAsInterpreted(bound.sink, bound.bindings, kAttentionTolerance);
     }
   }
@@ -182,11 +182,11 @@ TEST(AttentionCases, LayersAreAskedOneByOne) {
 // those that a VAR counts are kept.
 TEST(AttentionCases, OnProcessorsALengthThatAVarCounts_LeavesAnotherWithoutScores) {
   const auto record = [&](Graph& graph, int64_t length) {
-    return RecordProgram(graph, [&]() -> std::vector<Tensor> {
+    return RecordResults(graph, [&]() -> std::vector<Tensor> {
       const SymInt n = Variable("n", 1, 136).bind(length);
-      AttentionCase a{.heads = 1, .queries = 136, .keys = 136, .width = 4};
+      AttentionProgram a{.heads = 1, .queries = 136, .keys = 136, .width = 4};
       a.dtype = a.of_keys = DType::kF32;
-      AttentionCase b = a;
+      AttentionProgram b = a;
       b.heads = 2;
       a.least = -1;
       return {AttentionOfInputs(a, n), AttentionOfInputs(b, n)};
@@ -205,7 +205,7 @@ TEST(AttentionCases, OnProcessorsALengthThatAVarCounts_LeavesAnotherWithoutScore
   EXPECT_TRUE(stores_b) << ScheduleToString(made);
   for (const int64_t length : {1, 37}) {
     Graph own;
-    const RecordedProgram bound = record(own, length);
+    const RecordedResults bound = record(own, length);
     ExpectSame(bound.sink, SmallInputs(bound.sink), bound.bindings);
   }
 }
@@ -223,7 +223,7 @@ int64_t Products(const GpuSchedule& gpu, size_t kernel) {
 // A kernel of parts whose keys a VAR counts has its products twice: in times that are whole, where
 // nothing is masked, and in those that the end cuts.
 TEST(AttentionCases, PartsOfKeys_HaveWholeTimes) {
-  const auto products = [](const AttentionCase& c) {
+  const auto products = [](const AttentionProgram& c) {
     Graph graph;
     const GpuSchedule gpu(RecordCase(graph, c, c.keys).sink, "sm_90a");
     EXPECT_EQ(gpu.compiled().size(), 2u) << gpu.ToString();
@@ -261,8 +261,8 @@ struct Trained {
   int64_t queries = 72, keys = 160, width = 64, least = 1;
 };
 
-RecordedProgram RecordGradients(Graph& graph, const Trained& trained, int64_t length) {
-  return RecordProgram(graph, [&]() -> std::vector<Tensor> {
+RecordedResults RecordGradients(Graph& graph, const Trained& trained, int64_t length) {
+  return RecordResults(graph, [&]() -> std::vector<Tensor> {
     constexpr int64_t kHeads = 2, kBatch = 3;
     const auto [counts, dtype, causal, queries, keys, width, least] = trained;
     const SymInt n = Variable("n", least, counts == Counts::kBatch ? kBatch : keys).bind(length);
@@ -313,7 +313,7 @@ TEST_P(GradientsWithVars, KeepNoScores) {
   for (const int64_t length : lengths) {
     SCOPED_TRACE(length);
     Graph own;
-    const RecordedProgram bound = RecordGradients(own, trained, length);
+    const RecordedResults bound = RecordGradients(own, trained, length);
     gpu.ExpectAsInterpreted(bound.sink, bound.bindings,
                             dtype == DType::kF32 ? 0x1p-14 : 2 * kAttentionTolerance);
     if (HasFailure()) return;
@@ -337,7 +337,7 @@ TEST(AttentionCases, GradientsOfNoKeys) {
   for (const int64_t length : {0, 1, 130}) {
     SCOPED_TRACE(length);
     Graph own;
-    const RecordedProgram bound = record(own, length);
+    const RecordedResults bound = record(own, length);
     gpu.ExpectAsInterpreted(bound.sink, bound.bindings, 2 * kAttentionTolerance);
   }
 }
@@ -345,8 +345,8 @@ TEST(AttentionCases, GradientsOfNoKeys) {
 // ---- biases
 
 // Queries, keys and values with a bias each, and gradients of all of these.
-RecordedProgram RecordBiases(Graph& graph, DType dtype, int64_t tokens) {
-  return RecordProgram(graph, [&]() -> std::vector<Tensor> {
+RecordedResults RecordBiases(Graph& graph, DType dtype, int64_t tokens) {
+  return RecordResults(graph, [&]() -> std::vector<Tensor> {
     constexpr int64_t kBatch = 2, kWidth = 64;
     std::vector<Tensor> leaves, made;
     for (int i = 0; i < 3; ++i) {
@@ -381,7 +381,7 @@ class GradientsOfBiases : public testing::TestWithParam<std::tuple<DType, const 
 TEST_P(GradientsOfBiases, AreAddedBesideThoseOfRows) {
   const auto [dtype, arch] = GetParam();
   Graph graph, other;
-  const RecordedProgram recorded = RecordBiases(graph, dtype, 144);
+  const RecordedResults recorded = RecordBiases(graph, dtype, 144);
   const GpuSchedule gpu(recorded.sink, arch);
   EXPECT_EQ(StoresOfSums(gpu), 3) << gpu.ToString();
   EXPECT_TRUE(gpu.ScoresAreByUnits()) << gpu.ToString();
@@ -401,7 +401,7 @@ TEST(AttentionCases, GradientsOfLengthsThatVarsCount_OnProcessors) {
     for (const int64_t length : {1, 3}) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(counts) << " " << length);
       Graph graph;
-      const RecordedProgram bound = RecordGradients(graph,
+      const RecordedResults bound = RecordGradients(graph,
                                              {.counts = counts,
                                               .dtype = DType::kF32,
                                               .causal = true,

@@ -16,42 +16,43 @@
 namespace outboard::test {
 namespace {
 
-class PackedAttention : public testing::TestWithParam<Kept> {};
+class PackedAttention : public testing::TestWithParam<KeysForm> {};
 
 TEST_P(PackedAttention, AToken) {
-  CheckCase({.heads = 1, .kept = GetParam()}, {1, 17, 300, 512}, 2);
+  CheckCase({.heads = 1, .form = GetParam()}, {1, 17, 300, 512}, 2);
 }
 
 TEST_P(PackedAttention, APrompt) {
-  CheckCase({.heads = 1, .queries = 72, .keys = 200, .kept = GetParam(), .causal = true}, {72, 200},
+  CheckCase({.heads = 1, .queries = 72, .keys = 200, .form = GetParam(), .causal = true}, {72, 200},
             0);
 }
 
 // Heads that share keys: what is unpacked is not stored for them, either.
 TEST_P(PackedAttention, AGroup) {
-  CheckCase({.heads = 1, .queries = 8, .keys = 256, .kept = GetParam()}, {200}, 0);
+  CheckCase({.heads = 1, .queries = 8, .keys = 256, .form = GetParam()}, {200}, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PackedAttention,
-                         testing::Values(Kept::kScaledInF32, Kept::kScaledIn16, Kept::kByBlocks,
-                                         Kept::kFromZero, Kept::kFromZeroAlone, Kept::kScaledAfter,
-                                         Kept::kScaledWeights));
+                         testing::Values(KeysForm::kScaledInF32, KeysForm::kScaledIn16,
+                                         KeysForm::kByBlocks, KeysForm::kFromZero,
+                                         KeysForm::kFromZeroAlone, KeysForm::kScaledAfter,
+                                         KeysForm::kScaledWeights));
 
 TEST(PackedAttentionOf, F16) {
-  AttentionCase c{.keys = 300,
+  AttentionProgram c{.keys = 300,
                   .width = 128,
                   .dtype = DType::kF16,
                   .of_keys = DType::kF16,
-                  .kept = Kept::kScaledInF32,
+                  .form = KeysForm::kScaledInF32,
                   .least = -1};
   CheckCase(c, {300}, 2, "sm_80");
   // Weights times scales may be larger than any f16 before they are divided: no parts, two passes.
-  c.kept = Kept::kScaledWeights;
+  c.form = KeysForm::kScaledWeights;
   c.heads = 1;
   c.queries = 72;
   c.width = 64;
   Graph graph;
-  const RecordedProgram recorded = RecordCase(graph, c, c.keys);
+  const RecordedResults recorded = RecordCase(graph, c, c.keys);
   const GpuSchedule gpu(recorded.sink, "sm_80");
   EXPECT_EQ(gpu.KernelsWithScores(), 1) << gpu.ToString();
   gpu.ExpectAsInterpreted(recorded.sink, recorded.bindings, kAttentionTolerance);
@@ -59,17 +60,18 @@ TEST(PackedAttentionOf, F16) {
 
 // Three products of TF32.
 TEST(PackedAttentionOf, F32) {
-  AttentionCase c{.heads = 1, .keys = 200, .dtype = DType::kF32, .of_keys = DType::kF32};
-  for (const Kept kept : {Kept::kScaledInF32, Kept::kFromZeroAlone, Kept::kScaledWeights}) {
-    c.kept = kept;
+  AttentionProgram c{.heads = 1, .keys = 200, .dtype = DType::kF32, .of_keys = DType::kF32};
+  for (const KeysForm form :
+       {KeysForm::kScaledInF32, KeysForm::kFromZeroAlone, KeysForm::kScaledWeights}) {
+    c.form = form;
     CheckCase(c, {1, 200}, 0);
     if (HasFailure()) return;
   }
   c.queries = 72;
   c.keys = 130;
   c.causal = true;
-  for (const Kept kept : {Kept::kFromZero, Kept::kScaledAfter}) {
-    c.kept = kept;
+  for (const KeysForm form : {KeysForm::kFromZero, KeysForm::kScaledAfter}) {
+    c.form = form;
     CheckCase(c, {72, 130}, 0);
     if (HasFailure()) return;
   }
@@ -78,8 +80,8 @@ TEST(PackedAttentionOf, F32) {
 // Keys lie side by side: the end of the steps is somewhere among what a thread unpacks at once.
 TEST(PackedAttentionOf, KeysSideBySide) {
   for (const DType dtype : {DType::kBF16, DType::kF32})
-    for (const Kept kept : {Kept::kScaledInF32, Kept::kFromZeroAlone}) {
-      AttentionCase c{.heads = 1, .keys = 205, .dtype = dtype, .of_keys = dtype, .kept = kept};
+    for (const KeysForm form : {KeysForm::kScaledInF32, KeysForm::kFromZeroAlone}) {
+      AttentionProgram c{.heads = 1, .keys = 205, .dtype = dtype, .of_keys = dtype, .form = form};
       c.turned = true;
       CheckCase(c, {1, 67, 205}, 2);
       if (HasFailure()) return;
@@ -94,9 +96,9 @@ TEST(PackedAttentionOf, KeysSideBySide) {
 // With more keys queries are unpacked once, by a kernel of their own.
 TEST(PackedAttentionOf, Queries) {
   for (const DType dtype : {DType::kBF16, DType::kF32})
-    for (const Kept kept : {Kept::kAsTheyAre, Kept::kFromZeroAlone}) {
-      AttentionCase c{.heads = 1, .queries = 5, .keys = 200, .dtype = dtype, .of_keys = dtype};
-      c.kept = kept;
+    for (const KeysForm form : {KeysForm::kAsTheyAre, KeysForm::kFromZeroAlone}) {
+      AttentionProgram c{.heads = 1, .queries = 5, .keys = 200, .dtype = dtype, .of_keys = dtype};
+      c.form = form;
       c.packed_queries = true;
       CheckCase(c, {1, 200}, 2);
       if (HasFailure()) return;
@@ -112,9 +114,9 @@ TEST(PackedAttentionOf, Queries) {
 // many keys apart as there are parts, and so are their scales: each is a sector of its own, which
 // the next block finds in the device's cache. Three for a key, where 2.125 hold what is counted.
 TEST(PackedAttentionOf, KeysAreReadOnce) {
-  const AttentionCase c{.heads = 1, .keys = 8192, .kept = Kept::kScaledInF32};
+  const AttentionProgram c{.heads = 1, .keys = 8192, .form = KeysForm::kScaledInF32};
   Graph graph;
-  const RecordedProgram recorded = RecordCase(graph, c, c.keys);
+  const RecordedResults recorded = RecordCase(graph, c, c.keys);
   const GpuSchedule gpu(recorded.sink, "sm_90a");
   ASSERT_EQ(gpu.compiled().size(), 2u) << gpu.ToString();
   const std::string& ptx = gpu.compiled()[0].object;
