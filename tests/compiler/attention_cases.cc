@@ -52,16 +52,6 @@ Tensor StepsOf(const AttentionProgram& c) {
   return {};
 }
 
-void ExpectNoSpills(const GpuSchedule& gpu, const char* arch) {
-  const std::string ptxas = FindPtxas();
-  for (const CompiledKernel& kernel : gpu.compiled()) {
-    if (ptxas.empty()) break;
-    const auto assembled = AssembleKernel(ptxas, kernel.object, arch);
-    ASSERT_TRUE(assembled.ok()) << assembled.status();
-    EXPECT_EQ(assembled->stack_bytes + assembled->spill_bytes, 0) << kernel.symbol;
-  }
-}
-
 }  // namespace
 
 RecordedResults RecordResults(Graph& graph, const std::function<std::vector<Tensor>()>& program) {
@@ -137,6 +127,16 @@ void CheckCase(const AttentionProgram& c, std::initializer_list<int64_t> lengths
     const RecordedResults bound = RecordCase(own, c, length);
     gpu.ExpectAsInterpreted(bound.sink, bound.bindings, tolerance);
     if (testing::Test::HasFailure()) return;
+  }
+}
+
+void ExpectNoSpills(const GpuSchedule& gpu, const char* arch) {
+  const std::string ptxas = FindPtxas();
+  for (const CompiledKernel& kernel : gpu.compiled()) {
+    if (ptxas.empty()) break;
+    const auto assembled = AssembleKernel(ptxas, kernel.object, arch);
+    ASSERT_TRUE(assembled.ok()) << assembled.status();
+    EXPECT_EQ(assembled->stack_bytes + assembled->spill_bytes, 0) << kernel.symbol;
   }
 }
 

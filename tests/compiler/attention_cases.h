@@ -64,6 +64,9 @@ RecordedResults RecordCase(Graph& graph, const AttentionProgram& c, int64_t leng
 void CheckCase(const AttentionProgram& c, std::initializer_list<int64_t> lengths, size_t launches,
                const char* arch = "sm_90a");
 
+// Checks by EXPECT, where there is an assembler, that no kernel has memory of a thread's own.
+void ExpectNoSpills(const GpuSchedule& gpu, const char* arch);
+
 // Whether a temporary has so many elements.
 bool Stores(const GpuSchedule& gpu, int64_t elements);
 

@@ -385,6 +385,7 @@ TEST_P(GradientsOfBiases, AreAddedBesideThoseOfRows) {
   const GpuSchedule gpu(recorded.sink, arch);
   EXPECT_EQ(StoresOfSums(gpu), 3) << gpu.ToString();
   EXPECT_TRUE(gpu.ScoresAreByUnits()) << gpu.ToString();
+  ExpectNoSpills(gpu, arch);
   gpu.ExpectAsInterpreted(recorded.sink, {},
                           dtype == DType::kF32 ? 0x1p-14 : 2 * kAttentionTolerance);
   // Blocks of 16 rows that are of two passages.
