@@ -242,9 +242,10 @@ Cut CutForKeys(const UOp* reduce, const Target& target,
   if (keys < kKeysMin || results == 0 || terms > limits::kVirtualElementsMax / 2) return {};
   for (const int side : {0, 1}) {
     if (!IsSoftmax(product->src[side])) continue;
-    const UOp* const weights = UncastOperandOf(product->src[side]);
+    const UOp* const exponential = FindIn(product->src[side], IsExponential).node;
     const auto is_of_part = [&](const UOp* node) { return scores_of_parts.contains(node); };
-    if (IsExponential(weights) && FindIn(weights->src[0], is_of_part).node != nullptr) continue;
+    if (FindIn(exponential->src[0], is_of_part).node != nullptr) continue;
+    const UOp* const weights = UncastOperandOf(product->src[side]);
     const UOp* const values = UncastOperandOf(product->src[1 - side]);
     // Each weight is of many columns, each value of few rows. Without columns a block has a result
     // of its own, and rows fill the device.
