@@ -68,17 +68,19 @@ TEST(DecodeParts, KeysOfAFixedNumber) {
 // A sum of no keys is 0, which a quotient of two such sums is not.
 TEST(DecodeParts, KeysThatMayBeNone) { CheckLengths({.length_least = 0}, {1, 0, 5, 1024}); }
 
-// Attention of 8 queries for each head, given scores x; what exponentials are divided by.
+// Attention of 8 queries for each head, given scores x; what exponentials are divided by, and
+// whether they are scaled.
 enum class Sum { kOfTheRow, kOfAnotherRow, kNone };
 const UOp* WeightsTimesValues(Graph& g, int64_t keys, Sum of, int64_t heads = 8,
-                              int64_t width = 64) {
+                              int64_t width = 64, bool scaled = false) {
   const UOp* const x = BufferNode(g, 0, DType::kF32, {Dim(heads), Dim(8), Dim(keys)});
   const UOp* const v = BufferNode(g, 1, DType::kF32, {Dim(heads), Dim(keys), Dim(width)});
   const UOp* const max = Expand(g, Reduce(g, Op::kMax, x, {2}), x->shape);
   const UOp* const e = Alu(g, Op::kExp, Add(g, x, Alu(g, Op::kNeg, max)));
   const UOp* sum = Reduce(g, Op::kAdd, e, {2});
   if (of == Sum::kOfAnotherRow) sum = Permute(g, sum, {1, 0, 2});
-  const UOp* const weights = of == Sum::kNone ? e : Alu(g, Op::kFDiv, e, Expand(g, sum, x->shape));
+  const UOp* weights = of == Sum::kNone ? e : Alu(g, Op::kFDiv, e, Expand(g, sum, x->shape));
+  if (scaled) weights = Mul(g, weights, BufferNode(g, 3, DType::kF32, x->shape));
   const Shape all = {Dim(heads), Dim(8), Dim(keys), Dim(width)};
   const auto wide = [&](const UOp* node, const Shape& ones) {
     return Expand(g, Reshape(g, node, ones), all);
@@ -117,17 +119,20 @@ TEST(DecodeParts, AsManyKeysAsADimensionHas) {
 
 // What is divided already, and has no quotient yet, is not divided again.
 TEST(DecodeParts, SumsOfPartsStayWhole) {
-  Graph g;
-  const UOp* const sink = WeightsTimesValues(g, 1024, Sum::kNone, /*heads=*/1);
-  const auto split = [&](const UOp* scores_of_part) {
-    return ValueOrDie(schedule::SplitReductions(g, sink, CudaTarget("sm_90a", kMultiprocessors),
-                                                nullptr, {scores_of_part}));
-  };
-  const auto scores = [&](int64_t slot) {
-    return BufferNode(g, slot, DType::kF32, {Dim(1), Dim(8), Dim(1024)});
-  };
-  EXPECT_EQ(split(scores(0)), sink);
-  EXPECT_NE(split(scores(2)), sink) << "another attention's are in parts";
+  for (const bool scaled : {false, true}) {
+    Graph g;
+    const UOp* const sink =
+        WeightsTimesValues(g, 1024, Sum::kNone, /*heads=*/1, /*width=*/64, scaled);
+    const auto split = [&](const UOp* scores_of_part) {
+      return ValueOrDie(schedule::SplitReductions(g, sink, CudaTarget("sm_90a", kMultiprocessors),
+                                                  nullptr, {scores_of_part}));
+    };
+    const auto scores = [&](int64_t slot) {
+      return BufferNode(g, slot, DType::kF32, {Dim(1), Dim(8), Dim(1024)});
+    };
+    EXPECT_EQ(split(scores(0)), sink);
+    EXPECT_NE(split(scores(2)), sink) << "another attention's are in parts";
+  }
 }
 
 // Those of a caller's choice stay whole, too.
