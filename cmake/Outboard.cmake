@@ -41,9 +41,9 @@ endfunction()
 # The longest, by seconds on two cores: ctest begins with them, and with those that wait, which run beside others; so the
 # end of a run does not wait for one of them. On a clean clone ctest knows no times of its own.
 set(ob_long_tests
-  hostile.hostile_test 110 compiler.attention_cases_test 100 e2e.gpu_training_test 60 e2e.lost_test 50 nodes.node_enrolment_test 50 e2e.tls_connections_test 50 e2e.survive_test 45
-  compiler.mma_test 45 compiler.ptx_programs_test 40 e2e.gpu_failures_test 40 e2e.groups_test 40 compiler.mma_f32_test 40
-  compiler.hopper_kernel_test 35 compiler.random_graph_test 33 compiler.codegen_test 33 compiler.thread_plan_test 33
+  hostile.hostile_test 110 e2e.gpu_training_test 60 e2e.lost_test 50 nodes.node_enrolment_test 50 e2e.tls_connections_test 50 e2e.survive_test 45
+  compiler.mma_test 45 compiler.packed_attention_test 40 compiler.ptx_programs_test 40 e2e.gpu_failures_test 40 e2e.groups_test 40 compiler.mma_f32_test 40
+  compiler.hopper_kernel_test 35 compiler.attention_cases_test 35 compiler.random_graph_test 33 compiler.codegen_test 33 compiler.thread_plan_test 33
   compiler.ptx_test 32 compiler.random_graph_test.opencl 31
   client.operator_table_test_on_the_compiler_forward 30 client.entry_points_test 28 e2e.doors_test 28 e2e.bad_network_test 27
   sim.session_sim_test 26 e2e.processes_test 25)

@@ -13,7 +13,8 @@ schedule::ScheduleOptions ScheduleOptionsFor(const Target& target) {
     return program::ComputesScores(kernel, target);
   };
   options.computes_sums = [target](const UOp* kernel) {
-    return program::ComputesRowSums(kernel, target);
+    return program::ComputesRowSums(kernel, target) ||
+           program::ComputesSumsOfOnline(kernel, target);
   };
   options.parts_of_sum = [target](const UOp* kernel) {
     return program::PartsOfSum(kernel, target);

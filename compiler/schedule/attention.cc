@@ -35,7 +35,7 @@ double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->s
 
 // A product of matrices with more elements than either has. With `on_blocks`, they may be cast
 // first, as a GPU's matrix units take them, and dimensions may be made of VARs, but for the one
-// that is summed; panels have numbers for all. With `few_rows` it need not be larger.
+// that is summed; panels have numbers for all. Of keys in parts (`few_rows`) it need not be larger.
 bool IsLargeProduct(const UOp* node, bool on_blocks, bool few_rows) {
   if (node->op != Op::kReduce || ReduceOf(node).op() != Op::kAdd ||
       ReduceOf(node).axes().size() != 1 || !IsFloat(node->dtype) || node->src[0]->op != Op::kMul)
@@ -78,13 +78,19 @@ bool IsOfSmallFloats(const UOp* product) {
   return has_float;
 }
 
-// A product of two numbers of f32, none of which is a smaller one that was cast.
+// A product of two numbers of f32, none of which is a smaller one that was cast; but one may be an
+// integer of 8 bits.
 bool IsOfF32(const UOp* product) {
-  return std::all_of(product->src[0]->src.begin(), product->src[0]->src.end(),
-                     [](const UOp* operand) {
-                       while (IsMovement(operand->op)) operand = operand->src[0];
-                       return operand->dtype == DType::kF32 && operand->op != Op::kCast;
-                     });
+  bool has_float = false;
+  for (const UOp* operand : product->src[0]->src) {
+    while (IsMovement(operand->op)) operand = operand->src[0];
+    if (operand->dtype != DType::kF32) return false;
+    const bool is_cast = operand->op == Op::kCast;
+    if (is_cast && operand->src[0]->dtype != DType::kI8 && operand->src[0]->dtype != DType::kU8)
+      return false;
+    has_float = has_float || !is_cast;
+  }
+  return has_float;
 }
 
 // Scores that are computed from each other, element by element.
@@ -98,6 +104,7 @@ struct Family {
   bool of_bf16 = false;     // one of the products is
   bool small = true;        // all products are of bf16 or f16
   bool of_f32 = true;       // all are of f32
+  bool in_parts = false;    // of keys (keys/key_parts.h)
   double elements = 0;      // of one product
   int64_t width = 0;        // of the matrices that products are of, at most
 };
@@ -123,11 +130,21 @@ bool IsOfPositions(const UOp* condition) {
 
 class Finder {
  public:
-  Finder(ScorePolicy policy, const Target& target, bool few_rows)
+  Finder(ScorePolicy policy, const Target& target,
+         const absl::flat_hash_set<const UOp*>& scores_of_parts)
       : by_cost_(policy == ScorePolicy::kByCost),
-        few_rows_(few_rows),
         has_matrix_unit_(target.bf16 == Bf16Products::kTiles),
-        has_blocks_(target.block_threads > 1) {}
+        has_blocks_(target.block_threads > 1) {
+    // With the products that they begin with.
+    std::vector<const UOp*> open(scores_of_parts.begin(), scores_of_parts.end());
+    while (!open.empty()) {
+      const UOp* const node = open.back();
+      open.pop_back();
+      if (of_parts_.insert(node).second &&
+          (IsMovement(node->op) || IsAlu(node->op) || node->op == Op::kCast))
+        open.insert(open.end(), node->src.begin(), node->src.end());
+    }
+  }
 
   Scores Run(const UOp* sink) {
     std::vector<const UOp*> order = PostOrder(sink);
@@ -148,7 +165,7 @@ class Finder {
           attention_of.emplace(Root(found->second), static_cast<int>(attention_of.size()))
               .first->second;
     }
-    if (few_rows_) AddJoins(order, scores);
+    if (!of_parts_.empty()) AddJoins(order, scores);
     return scores;
   }
 
@@ -162,7 +179,10 @@ class Finder {
       if (node->op == Op::kContiguous) {
         const UOp* reduce = node->src[0];
         while (IsMovement(reduce->op)) reduce = reduce->src[0];
-        if (reduce->op == Op::kReduce && family_of_.contains(reduce->src[0])) joins.insert(node);
+        if (reduce->op != Op::kReduce) continue;
+        if (const auto family = family_of_.find(reduce->src[0]);
+            family != family_of_.end() && FamilyOf(family->second).in_parts)
+          joins.insert(node);
         continue;
       }
       if (node->is_const() || (IsMovement(node->op) && known.contains(node->src[0]))) {
@@ -192,9 +212,11 @@ class Finder {
       wide = wide || wide_.contains(s);
     }
     if (mine < 0) {
-      if (!IsLargeProduct(node, has_blocks_, few_rows_)) return;
+      const bool in_parts = of_parts_.contains(node);
+      if (!IsLargeProduct(node, has_blocks_, in_parts)) return;
       mine = static_cast<int>(families_.size());
       families_.emplace_back();
+      families_.back().in_parts = in_parts;
       families_.back().elements = Elements(node);
       families_.back().of_bf16 = IsOfBf16(node);
       families_.back().small = IsOfSmallFloats(node);
@@ -207,7 +229,7 @@ class Finder {
     } else if (node->op == Op::kExpand) {
       wide = true;  // repeated for each column of the other matrix
     } else if (node->op != Op::kReshape && node->op != Op::kPermute && node->op != Op::kCast &&
-               !IsAlu(node->op) && !(few_rows_ && node->op == Op::kPad)) {
+               !IsAlu(node->op) && !(node->op == Op::kPad && of_parts_.contains(node))) {
       families_[mine].kept = true;
       return;
     }
@@ -263,6 +285,7 @@ class Finder {
     families_[a].kept |= families_[b].kept;
     families_[a].products += families_[b].products;
     families_[a].masked |= families_[b].masked;
+    families_[a].in_parts |= families_[b].in_parts;
     families_[a].of_bf16 |= families_[b].of_bf16;
     families_[a].small = families_[a].small && families_[b].small;
     families_[a].of_f32 = families_[a].of_f32 && families_[b].of_f32;
@@ -272,7 +295,8 @@ class Finder {
     return parent_[b] = a;
   }
 
-  const bool by_cost_, few_rows_, has_matrix_unit_, has_blocks_;
+  const bool by_cost_, has_matrix_unit_, has_blocks_;
+  absl::flat_hash_set<const UOp*> of_parts_;  // scores of keys in parts, and what they are made of
   std::vector<Family> families_;
   std::vector<int> parent_;  // of a family that was united with another; else itself
   absl::flat_hash_map<const UOp*, int> family_of_;
@@ -311,13 +335,14 @@ void Scores::Keep(const absl::flat_hash_set<int>& attentions) {
   });
 }
 
-Scores FindScores(const UOp* sink, ScorePolicy policy, const Target& target, bool few_rows) {
+Scores FindScores(const UOp* sink, ScorePolicy policy, const Target& target,
+                  const absl::flat_hash_set<const UOp*>& scores_of_parts) {
   // Blocks of threads have no panels; those of one vendor do without.
   const bool keeps =
       policy == ScorePolicy::kKeep || (policy == ScorePolicy::kByCost && target.block_threads > 1 &&
                                        target.kind != TargetKind::kCuda);
   if (keeps) return {};
-  return Finder(policy, target, few_rows).Run(sink);
+  return Finder(policy, target, scores_of_parts).Run(sink);
 }
 
 }  // namespace outboard::schedule

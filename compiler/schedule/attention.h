@@ -40,10 +40,11 @@ struct Scores {
   void Keep(const absl::flat_hash_set<int>& attentions);
 };
 
-// Returns the scores of `sink` that are not to be materialised. With `few_rows` (on blocks of
-// threads alone) also those of which there are no more than elements of the matrices, as of a
-// decoded token whose keys are divided (keys/key_parts.h), and what joins these parts. Requires a
-// prepared graph (prepare.h).
-Scores FindScores(const UOp* sink, ScorePolicy policy, const Target& target, bool few_rows = false);
+// Returns the scores of `sink` that are not to be materialised. Those that `scores_of_parts` are
+// computed from (keys/key_parts.h) may have no more elements than their matrices, as a decoded
+// token's, and what joins the parts of these alone is not materialised, either. Requires a prepared
+// graph (prepare.h).
+Scores FindScores(const UOp* sink, ScorePolicy policy, const Target& target,
+                  const absl::flat_hash_set<const UOp*>& scores_of_parts = {});
 
 }  // namespace outboard::schedule

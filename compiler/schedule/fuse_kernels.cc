@@ -185,7 +185,7 @@ class Merger {
     const Draft& host = drafts_[*maker];
     const auto stored = std::find_if(host.stores.begin(), host.stores.end(),
                                      [&](const DraftStore& s) { return s.node == rows; });
-    if (!host.has_loop || host.streams || host.scores || stored == host.stores.end()) return false;
+    if (!host.has_loop || host.streams || stored == host.stores.end()) return false;
     // Also a division that fails has made nodes.
     const int64_t before = graph_.node_count();
     if (before + reserved_ + 2 * kCopies * (host.nodes + guest.nodes) > limits::kGraphNodesMax)
@@ -225,10 +225,13 @@ class Merger {
     return true;
   }
 
-  // The kernel with what is stored for `rows` and the sums alone.
+  // The kernel with what is stored for `rows` and the sums alone; one of scores as a whole, which
+  // has one plan for all.
   const UOp* SumsOf(const Draft& draft, const UOp* rows) {
     Draft part = draft;
-    std::erase_if(part.stores, [&](const DraftStore& s) { return !s.sums && s.node != rows; });
+    std::erase_if(part.stores, [&](const DraftStore& s) {
+      return !draft.scores && !s.sums && s.node != rows;
+    });
     const auto needed = needed_;
     for (const DraftStore& stored : part.stores) needed_.insert(stored.node);
     const UOp* const ast = Finish(part).ast;

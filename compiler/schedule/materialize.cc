@@ -69,6 +69,7 @@ class Chooser {
           const absl::flat_hash_set<const UOp*>& never)
       : graph_(graph),
         sink_(sink),
+        target_(target),
         costs_(target.costs),
         buffers_max_(target.kind == TargetKind::kCuda ? limits::kKernelBuffersMax : INT64_MAX),
         rows_of_unpacked_(optimize::RowsOfUnpacked(target)),
@@ -197,6 +198,7 @@ class Chooser {
   // that they are computed from.
   void FindFactors() {
     std::vector<const UOp*> open;
+    FindFactorsOfScores();
     for (const UOp* node : order_) {
       if (node->op != Op::kReduce || ReduceOf(node).op() != Op::kAdd || !IsFloat(node->dtype))
         continue;
@@ -252,6 +254,25 @@ class Chooser {
     for (const UOp* result : sink_->src) ++users_[result];
   }
 
+  // The same of scores on GPUs, which are not kept, with the number of terms of their product.
+  void FindFactorsOfScores() {
+    if (target_.kind != TargetKind::kCuda) return;
+    for (const UOp* node : order_) {
+      if (node->op != Op::kReduce || !never_.contains(node) || node->src[0]->op != Op::kMul)
+        continue;
+      const double terms = Elements(node->src[0]);
+      std::vector<const UOp*> open(node->src[0]->src.begin(), node->src[0]->src.end());
+      while (!open.empty()) {
+        const UOp* const factor = open.back();
+        open.pop_back();
+        if (!IsMovement(factor->op) && !IsWidening(factor) &&
+            (!IsUnpacked(factor) || !terms_of_scores_.emplace(factor, terms).second))
+          continue;
+        open.insert(open.end(), factor->src.begin(), factor->src.end());
+      }
+    }
+  }
+
   // Whether computing an element of `node` runs a loop that its sources do not keep.
   bool HoldsReduce(const UOp* node) const {
     if (node->op == Op::kParam) return false;
@@ -290,7 +311,13 @@ class Chooser {
     // The kernel unpacks a factor of its products once for each panel of it that it copies.
     if (copies_unpacked_ && use.users == 1 && factors_.contains(node)) return false;
     double times = use.times_computed() / elements;
-    if (IsUnpacked(node)) times /= rows_of_unpacked_;
+    if (IsUnpacked(node)) {
+      times /= rows_of_unpacked_;
+      // Scores are computed once by their kernel, whatever reads them.
+      if (const auto found = terms_of_scores_.find(node);
+          found != terms_of_scores_.end() && use.users == 1)
+        times = found->second / elements / rows_of_unpacked_;
+    }
     return (times - 1) * (work_.at(node) - 1) >
            optimize::RecomputeForMemory(costs_);  // one load is needed either way
   }
@@ -471,6 +498,7 @@ class Chooser {
 
   Graph& graph_;
   const UOp* sink_;
+  const Target& target_;
   const CostTable& costs_;
   const int64_t buffers_max_;  // of one kernel, with the one that it stores
   const double rows_of_unpacked_;
@@ -487,6 +515,7 @@ class Chooser {
   absl::flat_hash_map<const UOp*, bool> holds_reduce_;
   absl::flat_hash_map<const UOp*, Inputs> made_of_;
   absl::flat_hash_set<const UOp*> factors_;
+  absl::flat_hash_map<const UOp*, double> terms_of_scores_;
   absl::flat_hash_map<const UOp*, double> parts_;  // with elements of what they help to unpack
   absl::flat_hash_map<const UOp*, Use> uses_;
   absl::flat_hash_set<const UOp*> stored_;

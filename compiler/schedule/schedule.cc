@@ -293,14 +293,16 @@ absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const
       sink = Simplify(graph, sink);
     }
   }
-  OB_ASSIGN_OR_RETURN(sink,
-                      SplitReductions(graph, sink, target, parts_of_sum, !out.divided.empty()));
+  const size_t own = whole.sink->src.size();
+  const auto read_maxima = [&] {
+    for (size_t i = 0; i < out.divided.size(); ++i) out.divided[i].maxima = sink->src[own + i];
+  };
+  read_maxima();
+  OB_ASSIGN_OR_RETURN(
+      sink, SplitReductions(graph, sink, target, parts_of_sum, ScoresOfParts(out.divided)));
   if (!out.divided.empty()) {
-    std::vector<const UOp*> results(sink->src.begin(), sink->src.end());
-    const size_t own = whole.sink->src.size();
-    for (size_t i = 0; i < out.divided.size(); ++i) out.divided[i].maxima = results[own + i];
-    results.resize(own);
-    OB_ASSIGN_OR_RETURN(sink, graph.WithSources(sink, results));
+    read_maxima();
+    OB_ASSIGN_OR_RETURN(sink, graph.WithSources(sink, sink->src.subspan(0, own)));
   }
   out.cut.sink = sink;
   OB_ASSIGN_OR_RETURN(out.cut, WithoutCopies(graph, std::move(out.cut)));
@@ -399,12 +401,6 @@ absl::StatusOr<std::optional<Schedule>> ScheduleWithout(Graph& graph, CutGraph c
   return std::optional<Schedule>(std::move(schedule));
 }
 
-// What is exponentiated less these maxima, of parts of keys; nullptr where they are of none.
-const UOp* ScoresOf(const UOp* maxima) {
-  const UOp* const reduce = maxima->op == Op::kContiguous ? maxima->src[0] : maxima;
-  return reduce->op == Op::kReduce ? reduce->src[0] : nullptr;
-}
-
 // Makes a schedule in which every attention keeps no scores whose kernels the target computes.
 class Maker {
  public:
@@ -436,12 +432,12 @@ class Maker {
   absl::StatusOr<std::optional<Schedule>> FromPrepared(const Prepared& prepared,
                                                        absl::flat_hash_set<const UOp*>& undivided) {
     Scores scores = FindScores(prepared.cut.sink, request_.options.scores, request_.target,
-                               /*few_rows=*/!prepared.divided.empty());
+                               ScoresOfParts(prepared.divided));
     // Parts that kept their scores would save nothing.
     const size_t before = undivided.size();
     absl::flat_hash_map<const UOp*, int> attention_of_sum;
     for (const DividedKeys& divided : prepared.divided) {
-      const auto attention = scores.attention_of.find(ScoresOf(divided.maxima));
+      const auto attention = scores.attention_of.find(ScoresOf(divided));
       if (attention == scores.attention_of.end())
         undivided.insert(divided.sum);
       else

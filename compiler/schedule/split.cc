@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
@@ -224,7 +225,8 @@ int64_t PartsOfKeys(const Target& target, int64_t keys, int64_t rows, int64_t re
 // The parts of the sum over keys of weights times values, for so few rows that their blocks do not
 // fill a GPU, or do not keep a processor's threads busy; also of keys that a VAR counts. No parts
 // for any other sum.
-Cut CutForKeys(const UOp* reduce, const Target& target, bool keys_in_parts) {
+Cut CutForKeys(const UOp* reduce, const Target& target,
+               const absl::flat_hash_set<const UOp*>& scores_of_parts) {
   if ((target.kind != TargetKind::kCuda && target.kind != TargetKind::kCpu) ||
       ReduceOf(reduce).op() != Op::kAdd || !IsFloat(reduce->dtype) ||
       ReduceOf(reduce).axes().size() != 1)
@@ -240,8 +242,10 @@ Cut CutForKeys(const UOp* reduce, const Target& target, bool keys_in_parts) {
   if (keys < kKeysMin || results == 0 || terms > limits::kVirtualElementsMax / 2) return {};
   for (const int side : {0, 1}) {
     if (!IsSoftmax(product->src[side])) continue;
+    const UOp* const exponential = FindIn(product->src[side], IsExponential).node;
+    const auto is_of_part = [&](const UOp* node) { return scores_of_parts.contains(node); };
+    if (FindIn(exponential->src[0], is_of_part).node != nullptr) continue;
     const UOp* const weights = UncastOperandOf(product->src[side]);
-    if (keys_in_parts && IsExponential(weights)) continue;  // of a part
     const UOp* const values = UncastOperandOf(product->src[1 - side]);
     // Each weight is of many columns, each value of few rows. Without columns a block has a result
     // of its own, and rows fill the device.
@@ -313,14 +317,17 @@ absl::StatusOr<const UOp*> Split(Graph& g, const UOp* reduce, const Cut& cut) {
 }  // namespace
 
 absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const Target& target,
-                                           const PartsOfSum& parts_of_sum, bool keys_in_parts) {
+                                           const PartsOfSum& parts_of_sum,
+                                           const absl::flat_hash_set<const UOp*>& scores_of_parts) {
   // Partial results are wanted for as many tasks; threads that half of them keep busy are enough.
   const auto results_wanted = static_cast<int64_t>(target.costs.tasks_wanted);
   absl::flat_hash_map<const UOp*, const UOp*> made;
+  absl::flat_hash_set<const UOp*> parts_now;  // as they are made
   for (const UOp* node : PostOrder(sink)) {
     const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
+    if (scores_of_parts.contains(node)) parts_now.insert(now);
     if (node->op != Op::kReduce || ReduceOf(node).axes().empty()) continue;
-    if (const Cut cut = CutForKeys(now, target, keys_in_parts);
+    if (const Cut cut = CutForKeys(now, target, parts_now);
         cut.parts > 1 && node->src[0]->rank() < limits::kRankMax) {
       OB_ASSIGN_OR_RETURN(now, Split(graph, now, cut));
       continue;

@@ -13,6 +13,7 @@
 
 #include <functional>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
 #include "compiler/target.h"
@@ -26,11 +27,11 @@ using PartsOfSum = std::function<int64_t(const UOp* reduce)>;
 // Returns `sink` with such REDUCEs split. Leaves out one-hot sums, which are loads, and sums over
 // dimensions made of VARs, whose number of partial sums would vary, but for those over keys, which
 // are divided by their largest number. Partial sums of narrow floats are f32. Requires a prepared
-// graph (prepare.h). `keys_in_parts`: keys/key_parts.h has divided sums over keys; their weights,
-// of which no quotient is made yet, are not divided again.
+// graph (prepare.h). Sums of exponentials of `scores_of_parts` (keys/key_parts.h), which are of a
+// part already, stay whole.
 // Errors: RESOURCE_EXHAUSTED  a limit of the graph
-absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const Target& target,
-                                           const PartsOfSum& parts_of_sum = nullptr,
-                                           bool keys_in_parts = false);
+absl::StatusOr<const UOp*> SplitReductions(
+    Graph& graph, const UOp* sink, const Target& target, const PartsOfSum& parts_of_sum = nullptr,
+    const absl::flat_hash_set<const UOp*>& scores_of_parts = {});
 
 }  // namespace outboard::schedule

@@ -3,26 +3,18 @@
 // the reference interpreter. Keys and values beyond a length are not numbers.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <limits>
-#include <random>
 
 #include "absl/strings/match.h"
 #include "base/check.h"
-#include "compiler/compile.h"
-#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
-#include "compiler/reference/interpret.h"
 #include "compiler/schedule/keys/key_parts.h"
-#include "compiler/schedule/schedule.h"
 #include "compiler/schedule/split.h"
-#include "compiler/schedule_options.h"
 #include "tests/compiler/decoded_attention.h"
+#include "tests/compiler/gpu_schedule.h"
 #include "tests/compiler/harness.h"
-#include "tests/compiler/kernel_run.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {
@@ -30,95 +22,37 @@ namespace {
 
 constexpr int kMultiprocessors = 132;
 
-// Kernels of a schedule, compiled once.
-struct Decoding {
-  Decoding(const Decoded& d, const char* arch) {
-    sink = d.Record(graph).sink;
-    const Target target = CudaTarget(arch, kMultiprocessors);
-    schedule =
-        ValueOrDie(schedule::MakeSchedule(scheduled, sink, target, {}, ScheduleOptionsFor(target)));
-    for (const schedule::ScheduledKernel& kernel : schedule.kernels)
-      compiled.push_back(ValueOrDie(CompileKernel(kernel.ast, {.target = target})));
-  }
-
-  int64_t TemporaryElementsMax() const {
-    int64_t most = 0;
-    for (const schedule::ScheduledBuffer& buffer : schedule.buffers)
-      if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary)
-        most = std::max(most, buffer.bytes() / 4);
-    return most;
-  }
-
-  // Adds what the machine counts of the kernel of parts.
-  std::string Run(std::span<const HostTensor> params, const std::vector<int64_t>& vars,
-                  MachineCounts* counts = nullptr) const {
-    using Kind = schedule::ScheduledBuffer::Kind;
-    Buffers memory;
-    for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
-      memory.emplace_back(static_cast<size_t>(buffer.bytes()), '\xff');
-      if (buffer.kind == Kind::kInput) memory.back() = params[buffer.index].bytes;
-    }
-    for (size_t k = 0; k < compiled.size(); ++k) {
-      Buffers own;
-      for (const int i : schedule.kernels[k].buffers) own.push_back(memory[i]);
-      const absl::Status ran =
-          RunOnPtxMachine(compiled[k], own, vars, 1, nullptr, k == 0 ? counts : nullptr);
-      EXPECT_EQ(ran, absl::OkStatus()) << ran;
-      for (size_t slot = 0; slot < own.size(); ++slot)
-        memory[schedule.kernels[k].buffers[slot]] = own[slot];
-    }
-    for (size_t i = 0; i < schedule.buffers.size(); ++i)
-      if (schedule.buffers[i].kind == Kind::kOutput) return memory[i];
-    return "";
-  }
-
-  Graph graph, scheduled;
-  const UOp* sink;
-  schedule::Schedule schedule;
-  std::vector<CompiledKernel> compiled;
-};
-
-std::vector<int64_t> VarsOf(const DecodedGraph& recorded) {
-  std::vector<int64_t> vars;
-  for (const Binding& binding : recorded.bindings) {
-    vars.resize(std::max(vars.size(), static_cast<size_t>(binding.slot) + 1));
-    vars[binding.slot] = binding.value;
-  }
-  return vars;
-}
-
 void CheckLengths(Decoded d, std::initializer_list<int64_t> lengths, const char* arch = "sm_90a") {
   SCOPED_TRACE(testing::Message() << d.heads << " times " << d.group << " heads, " << d.keys
                                   << " keys, width " << d.width << (d.mask ? ", masked" : ""));
   d.length = *lengths.begin();
-  const Decoding decoding(d, arch);
-  ASSERT_EQ(decoding.compiled.size(), 2u) << ScheduleToString(decoding.schedule);
-  EXPECT_TRUE(absl::StrContains(decoding.compiled[0].object, "mma.sync"));
-  EXPECT_LE(decoding.TemporaryElementsMax(), d.heads * d.group * d.width * d.keys / 64)
-      << ScheduleToString(decoding.schedule);
+  Graph graph;
+  const GpuSchedule gpu(d.Record(graph).sink, arch);
+  ASSERT_EQ(gpu.compiled().size(), 2u) << gpu.ToString();
+  EXPECT_TRUE(absl::StrContains(gpu.compiled()[0].object, "mma.sync"));
+  EXPECT_LE(gpu.LargestElements(), d.heads * d.group * d.width * d.keys / 64) << gpu.ToString();
+  const double tolerance = d.dtype == DType::kF32 ? 0x1p-13 : 0x1p-7;
   for (const int64_t length : lengths) {
     SCOPED_TRACE(testing::Message() << length << " bound");
     d.length = length;
-    Graph graph;
-    const DecodedGraph bound = d.Record(graph);
-    std::vector<HostTensor> params = RandomFloats(bound.sink);
-    const std::vector<double> want =
-        FloatsOf(ValueOrDie(Interpret(bound.sink, params, bound.bindings))[0]);
-    for (const size_t of_keys : {1, 2})
-      for (int64_t i = 0; length > 0 && i < params[of_keys].ElementCount(); ++i)
-        if (i / d.width % d.keys >= length)
-          StoreFloat(d.dtype, std::nan(""), params[of_keys].bytes.data() + i * ByteWidth(d.dtype));
-    const std::string result = decoding.Run(params, VarsOf(bound));
-    const auto* const got = reinterpret_cast<const float*>(result.data());
-    const double tolerance = d.dtype == DType::kF32 ? 1e-4 : 1e-2;
-    for (size_t i = 0; i < want.size(); ++i) {
-      if (std::isnan(want[i]))
-        ASSERT_TRUE(std::isnan(got[i])) << i;
-      else
-        ASSERT_NEAR(got[i], want[i], tolerance * (1 + std::abs(want[i]))) << i;
-    }
-    EXPECT_EQ(decoding.Run(params, VarsOf(bound)), result) << "other bits";
+    Graph own;
+    const DecodedGraph bound = d.Record(own);
+    const auto spoil = [&](std::vector<HostTensor>& params) {
+      for (const size_t of_keys : {1, 2})
+        for (int64_t i = 0; length > 0 && i < params[of_keys].ElementCount(); ++i)
+          if (i / d.width % d.keys >= length)
+            StoreFloat(d.dtype, std::nan(""),
+                       params[of_keys].bytes.data() + i * ByteWidth(d.dtype));
+    };
+    gpu.ExpectAsInterpreted(bound.sink, bound.bindings, tolerance, spoil);
+    if (testing::Test::HasFailure()) return;
   }
+  // Whatever the order of warps, bits are the same.
+  Graph own;
+  const DecodedGraph bound = d.Record(own);
+  const std::vector<HostTensor> params = SmallInputs(bound.sink);
+  const std::vector<int64_t> vars = VarsOf(bound.bindings);
+  EXPECT_EQ(gpu.Run(params, vars, nullptr, -1, /*seed=*/2), gpu.Run(params, vars)) << "other bits";
 }
 
 TEST(DecodeParts, KeysThatAVarCounts) {
@@ -134,17 +68,19 @@ TEST(DecodeParts, KeysOfAFixedNumber) {
 // A sum of no keys is 0, which a quotient of two such sums is not.
 TEST(DecodeParts, KeysThatMayBeNone) { CheckLengths({.length_least = 0}, {1, 0, 5, 1024}); }
 
-// Attention of 8 queries for each head, given scores x; what exponentials are divided by.
+// Attention of 8 queries for each head, given scores x; what exponentials are divided by, and
+// whether they are scaled.
 enum class Sum { kOfTheRow, kOfAnotherRow, kNone };
 const UOp* WeightsTimesValues(Graph& g, int64_t keys, Sum of, int64_t heads = 8,
-                              int64_t width = 64) {
+                              int64_t width = 64, bool scaled = false) {
   const UOp* const x = BufferNode(g, 0, DType::kF32, {Dim(heads), Dim(8), Dim(keys)});
   const UOp* const v = BufferNode(g, 1, DType::kF32, {Dim(heads), Dim(keys), Dim(width)});
   const UOp* const max = Expand(g, Reduce(g, Op::kMax, x, {2}), x->shape);
   const UOp* const e = Alu(g, Op::kExp, Add(g, x, Alu(g, Op::kNeg, max)));
   const UOp* sum = Reduce(g, Op::kAdd, e, {2});
   if (of == Sum::kOfAnotherRow) sum = Permute(g, sum, {1, 0, 2});
-  const UOp* const weights = of == Sum::kNone ? e : Alu(g, Op::kFDiv, e, Expand(g, sum, x->shape));
+  const UOp* weights = of == Sum::kNone ? e : Alu(g, Op::kFDiv, e, Expand(g, sum, x->shape));
+  if (scaled) weights = Mul(g, weights, BufferNode(g, 3, DType::kF32, x->shape));
   const Shape all = {Dim(heads), Dim(8), Dim(keys), Dim(width)};
   const auto wide = [&](const UOp* node, const Shape& ones) {
     return Expand(g, Reshape(g, node, ones), all);
@@ -183,12 +119,19 @@ TEST(DecodeParts, AsManyKeysAsADimensionHas) {
 
 // What is divided already, and has no quotient yet, is not divided again.
 TEST(DecodeParts, SumsOfPartsStayWhole) {
-  for (const bool keys_in_parts : {false, true}) {
+  for (const bool scaled : {false, true}) {
     Graph g;
-    const UOp* const sink = WeightsTimesValues(g, 1024, Sum::kNone, /*heads=*/1);
-    const UOp* const split = ValueOrDie(schedule::SplitReductions(
-        g, sink, CudaTarget("sm_90a", kMultiprocessors), nullptr, keys_in_parts));
-    EXPECT_EQ(split == sink, keys_in_parts);
+    const UOp* const sink =
+        WeightsTimesValues(g, 1024, Sum::kNone, /*heads=*/1, /*width=*/64, scaled);
+    const auto split = [&](const UOp* scores_of_part) {
+      return ValueOrDie(schedule::SplitReductions(g, sink, CudaTarget("sm_90a", kMultiprocessors),
+                                                  nullptr, {scores_of_part}));
+    };
+    const auto scores = [&](int64_t slot) {
+      return BufferNode(g, slot, DType::kF32, {Dim(1), Dim(8), Dim(1024)});
+    };
+    EXPECT_EQ(split(scores(0)), sink);
+    EXPECT_NE(split(scores(2)), sink) << "another attention's are in parts";
   }
 }
 
@@ -211,9 +154,10 @@ TEST(DecodeParts, GroupsAndMasks) {
 TEST(DecodeParts, WorkIsThatOfTheLength) {
   Decoded d{.heads = 1, .keys = 16384};
   d.length = 1;
-  const Decoding decoding(d, "sm_90a");
-  ASSERT_EQ(decoding.compiled.size(), 2u);
-  const std::string& ptx = decoding.compiled[0].object;
+  Graph graph;
+  const GpuSchedule gpu(d.Record(graph).sink, "sm_90a");
+  ASSERT_EQ(gpu.compiled().size(), 2u);
+  const std::string& ptx = gpu.compiled()[0].object;
   EXPECT_TRUE(absl::StrContains(ptx, "cp.async.cg.shared.global")) << "16 bytes";
   EXPECT_FALSE(absl::StrContains(ptx, "cp.async.ca")) << "fewer";
   EXPECT_FALSE(absl::StrContains(ptx, ".local"));
@@ -223,15 +167,15 @@ TEST(DecodeParts, WorkIsThatOfTheLength) {
     EXPECT_EQ(assembled->stack_bytes + assembled->spill_bytes, 0);
     std::printf("%lld registers, %lld blocks of %lld threads\n",
                 static_cast<long long>(assembled->registers),
-                static_cast<long long>(decoding.compiled[0].blocks[0]),
-                static_cast<long long>(decoding.compiled[0].threads[0]));
+                static_cast<long long>(gpu.compiled()[0].blocks[0]),
+                static_cast<long long>(gpu.compiled()[0].threads[0]));
   }
   const auto counts = [&](int64_t length) {
     d.length = length;
-    Graph graph;
-    const DecodedGraph bound = d.Record(graph);
+    Graph own;
+    const DecodedGraph bound = d.Record(own);
     MachineCounts counts;
-    decoding.Run(RandomFloats(bound.sink), VarsOf(bound), &counts);
+    gpu.Run(SmallInputs(bound.sink), VarsOf(bound.bindings), &counts, /*counted=*/0);
     return counts;
   };
   const MachineCounts some = counts(2048), all = counts(16384);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/ir/spec.h"
@@ -91,16 +92,32 @@ int64_t GpuSchedule::StoredBytes() const {
   return bytes;
 }
 
+namespace {
+
+bool HasScores(const schedule::ScheduledKernel& kernel) {
+  const auto nest = ValueOrDie(codegen::AnalyzeKernel(kernel.ast));
+  return !codegen::PanelsOf(nest, /*ends=*/true).empty();
+}
+
+}  // namespace
+
 int64_t GpuSchedule::KernelsWithScores() const {
-  return std::count_if(schedule_.kernels.begin(), schedule_.kernels.end(), [](const auto& kernel) {
-    return !codegen::PanelsOf(ValueOrDie(codegen::AnalyzeKernel(kernel.ast)), /*ends=*/true)
-                .empty();
-  });
+  return std::count_if(schedule_.kernels.begin(), schedule_.kernels.end(), HasScores);
+}
+
+bool GpuSchedule::ScoresAreByUnits() const {
+  for (size_t k = 0; k < compiled_.size(); ++k) {
+    const std::string& ptx = compiled_[k].object;
+    if (HasScores(schedule_.kernels[k]) && !absl::StrContains(ptx, "mma.sync") &&
+        !absl::StrContains(ptx, "wgmma.mma_async"))
+      return false;
+  }
+  return true;
 }
 
 std::vector<std::string> GpuSchedule::Run(std::span<const HostTensor> params,
                                           std::span<const int64_t> vars, MachineCounts* counts,
-                                          int counted) const {
+                                          int counted, uint64_t seed) const {
   Buffers memory;
   for (const schedule::ScheduledBuffer& buffer : schedule_.buffers) {
     memory.emplace_back(static_cast<size_t>(buffer.bytes()), '\xff');
@@ -110,7 +127,7 @@ std::vector<std::string> GpuSchedule::Run(std::span<const HostTensor> params,
     Buffers own;
     for (const int i : schedule_.kernels[k].buffers) own.push_back(memory[i]);
     MachineCounts own_counts;
-    const absl::Status ran = RunOnPtxMachine(compiled_[k], own, vars, 1, nullptr, &own_counts);
+    const absl::Status ran = RunOnPtxMachine(compiled_[k], own, vars, seed, nullptr, &own_counts);
     if (counts != nullptr && (counted < 0 || static_cast<size_t>(counted) == k)) {
       counts->global_sectors += own_counts.global_sectors;
       counts->warp_instructions += own_counts.warp_instructions;

@@ -40,13 +40,17 @@ class GpuSchedule {
   // Of temporaries.
   int64_t LargestElements() const;
   int64_t StoredBytes() const;
-  // Kernels that compute reductions inside of others.
+  // Kernels that compute reductions inside of others; whether all of them do by matrix units. Plain
+  // threads would compute scores again for each column of a result.
   int64_t KernelsWithScores() const;
+  bool ScoresAreByUnits() const;
 
   // Memory is 0xFF before: numbers that are none. Checks by EXPECT that kernels run. Adds the
-  // sectors and instructions of kernel `counted` (-1: of all) to `counts`.
+  // sectors and instructions of kernel `counted` (-1: of all) to `counts`. `seed`: of the order of
+  // warps.
   std::vector<std::string> Run(std::span<const HostTensor> params, std::span<const int64_t> vars,
-                               MachineCounts* counts = nullptr, int counted = -1) const;
+                               MachineCounts* counts = nullptr, int counted = -1,
+                               uint64_t seed = 1) const;
 
   // Checks by EXPECT that the results are those of the interpreter, within `tolerance` of the
   // largest number of each: `bound` is the same graph with its VARs bound. `spoil` changes inputs

@@ -1,7 +1,8 @@
 // What sums over rows beside products (compiler/kernel/row_sums.h) save in a step of GPT-2 124M on
 // sm_90a, as schedules say, and which units compute its products:
 // build/bin/row_sums_bench [layers]. Nothing is run. The third schedule of each type writes no
-// temporary over another one (compiler/schedule/in_place.h).
+// temporary over another one (compiler/schedule/in_place.h). LARGEST=n lists the n kernels with the
+// most bytes of buffers, equal ones together.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -40,7 +41,8 @@ schedule::Schedule ScheduleOf(Graph& g, const UOp* sink, std::span<const int64_t
   };
   if (divides)
     options.computes_sums = [&](const UOp* kernel) {
-      return program::ComputesRowSums(kernel, target);
+      return program::ComputesRowSums(kernel, target) ||
+             program::ComputesSumsOfOnline(kernel, target);
     };
   return ValueOrDie(schedule::MakeSchedule(g, sink, target, donated, options));
 }
@@ -129,6 +131,36 @@ const char* WayOf(const CompiledKernel& compiled) {
   return absl::StrContains(compiled.object, "mma.sync") ? "MMA" : "plain";
 }
 
+// Kernels by the bytes of their buffers, equal ones together.
+void PrintLargest(const schedule::Schedule& schedule, size_t most) {
+  struct Equal {
+    size_t first = 0;
+    int count = 0;
+    double read = 0, written = 0;
+  };
+  absl::flat_hash_map<const UOp*, Equal> equal;
+  for (size_t k = 0; k < schedule.kernels.size(); ++k) {
+    const schedule::ScheduledKernel& kernel = schedule.kernels[k];
+    Equal& mine = equal.try_emplace(kernel.ast, Equal{.first = k}).first->second;
+    ++mine.count;
+    absl::flat_hash_set<int> seen;
+    for (size_t slot = 0; slot < kernel.buffers.size(); ++slot) {
+      if (!seen.insert(kernel.buffers[slot]).second) continue;
+      const auto bytes = static_cast<double>(schedule.buffers[kernel.buffers[slot]].bytes());
+      (slot < kernel.ast->src.size() ? mine.written : mine.read) += bytes;
+    }
+  }
+  std::vector<Equal> order;
+  for (const auto& [ast, mine] : equal) order.push_back(mine);
+  std::sort(order.begin(), order.end(), [](const Equal& a, const Equal& b) {
+    return std::pair(a.read + a.written, b.first) > std::pair(b.read + b.written, a.first);
+  });
+  for (size_t i = 0; i < std::min(most, order.size()); ++i)
+    std::printf("  %2d times: %.1f MB read, %.1f written: %s\n", order[i].count,
+                order[i].read / kMegabyte, order[i].written / kMegabyte,
+                schedule::KernelToString(schedule, order[i].first).c_str());
+}
+
 void Print(const char* name, const schedule::Schedule& schedule) {
   const Figures f = FiguresOf(schedule);
   std::printf(
@@ -138,6 +170,8 @@ void Print(const char* name, const schedule::Schedule& schedule) {
       f.of_products_bytes / kMegabyte, f.stores, f.bytes / kMegabyte,
       static_cast<double>(schedule.arena_bytes) / kMegabyte);
   if (std::getenv("SHOW") != nullptr) std::puts(ScheduleToString(schedule).c_str());
+  if (const char* const most = std::getenv("LARGEST"))
+    PrintLargest(schedule, static_cast<size_t>(std::atoi(most)));
 }
 
 // How much of the products is computed by which units.

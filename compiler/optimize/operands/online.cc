@@ -37,6 +37,34 @@ const UOp* BeforeCasts(const UOp* node) {
   return node;
 }
 
+// The same of a product, where the casts have room for whatever it is: with another factor than an
+// exponential it may be large.
+const UOp* ProductBeforeCasts(const UOp* node) {
+  const UOp* const before = BeforeCasts(node);
+  if (before->op != Op::kMul) return node;
+  for (const UOp* cast = node; cast != before; cast = cast->src[0])
+    if (cast->dtype != DType::kBF16 && cast->dtype != DType::kF32) return node;
+  return before;
+}
+
+// The one factor of a product that `is`; nullptr for none, or several.
+template <typename Is>
+const UOp* FactorOf(const UOp* product, const Is& is) {
+  const UOp* found = nullptr;
+  std::vector<const UOp*> stack = {product};
+  for (int factors = 0; !stack.empty() && factors < kFactorsMax; ++factors) {
+    const UOp* const factor = stack.back();
+    stack.pop_back();
+    if (is(factor)) {
+      if (found != nullptr) return nullptr;
+      found = factor;
+    } else if (factor->op == Op::kMul) {
+      stack.insert(stack.end(), factor->src.begin(), factor->src.end());
+    }
+  }
+  return stack.empty() ? found : nullptr;
+}
+
 // The maximum by whose exponential all terms are multiplied, and on which nothing else of them
 // depends; nullptr if there is none.
 const UOp* MaximumOf(const UOp* term, const LoopNest& kernel, int range,
@@ -47,8 +75,9 @@ const UOp* MaximumOf(const UOp* term, const LoopNest& kernel, int range,
   absl::flat_hash_set<const UOp*> others;
   for (int factors = 0; !stack.empty(); ++factors) {
     if (factors == kFactorsMax) return nullptr;
-    const UOp* const factor = stack.back();
+    const UOp* factor = stack.back();
     stack.pop_back();
+    if (rounded) factor = ProductBeforeCasts(factor);  // as WithoutFactors may leave it
     if (const auto found = exponentials.find(rounded ? BeforeCasts(factor) : factor);
         max == nullptr && found != exponentials.end()) {
       max = found->second;
@@ -99,25 +128,30 @@ const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range, bool 
     return known->second;
   };
   const auto exponentials = ExponentialsOf(kernel, range);
+  const auto is_quotient = [&](const UOp* factor) {
+    return factor->op == Op::kFDiv && comes_out(factor->src[1]) &&
+           exponentials.contains(factor->src[0]);
+  };
   for (const UOp* node : kernel.nodes) {
     if (!IsOver(node, kernel, range) || ReduceOf(node).op() != Op::kAdd) continue;
     std::vector<const UOp*> stack = {node->src[0]}, stay, times, divided_by;
-    // A factor that is rounded after it is divided: what is divided, rounded as these casts do it.
+    const auto made = [&](const UOp* factor) { return Substitute(graph, factor, by); };
+    // A factor that is rounded after it is divided, alone or as one of a product: without that.
     const UOp* first_rounded = nullptr;
-    std::vector<DType> casts;
     int factors = 0;
     for (; !stack.empty() && factors < kFactorsMax; ++factors) {
       const UOp* const factor = stack.back();
       stack.pop_back();
-      if (const UOp* const quotient = BeforeCasts(factor);
-          rounded && first_rounded == nullptr && factor->op == Op::kCast &&
-          quotient->op == Op::kFDiv && comes_out(quotient->src[1]) &&
-          exponentials.contains(quotient->src[0])) {
-        first_rounded = quotient->src[0];
-        divided_by.push_back(quotient->src[1]);
-        for (const UOp* cast = factor; cast != quotient; cast = cast->src[0])
-          casts.insert(casts.begin(), cast->dtype);
-        continue;
+      if (rounded && first_rounded == nullptr && factor->op == Op::kCast) {
+        const UOp* quotient = BeforeCasts(factor);
+        if (!is_quotient(quotient)) quotient = FactorOf(ProductBeforeCasts(factor), is_quotient);
+        if (quotient != nullptr) {
+          auto without = by;
+          without[quotient] = made(quotient->src[0]);
+          first_rounded = Substitute(graph, factor, without);
+          divided_by.push_back(quotient->src[1]);
+          continue;
+        }
       }
       if (comes_out(factor)) {
         times.push_back(factor);
@@ -132,16 +166,11 @@ const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range, bool 
     }
     if (!stack.empty() || (times.empty() && divided_by.empty())) continue;
     if (stay.empty() && first_rounded == nullptr) continue;
-    const auto made = [&](const UOp* factor) { return Substitute(graph, factor, by); };
     const UOp* term = nullptr;
     const auto multiply = [&](const UOp* factor) {
       term = term == nullptr ? factor : Mul(graph, term, factor);
     };
-    if (first_rounded != nullptr) {
-      const UOp* factor = made(first_rounded);
-      for (const DType type : casts) factor = Cast(graph, factor, type);
-      multiply(factor);
-    }
+    if (first_rounded != nullptr) multiply(first_rounded);
     for (const UOp* factor : stay) multiply(made(factor));
     std::vector<const UOp*> src(node->src.begin(), node->src.end());
     src[0] = term;

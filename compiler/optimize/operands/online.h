@@ -32,7 +32,7 @@ absl::flat_hash_map<const UOp*, const UOp*> ExponentialsOf(const LoopNest& kerne
 // its sums, where that is computed from other reductions over the range: the sum of e / s * v is
 // that of e * v, divided by s (and 0 where a range that may be empty is). With `rounded` also where
 // e / s is cast to a narrower float: e, which is at most 1, is cast instead (docs/semantics.md,
-// REDUCE).
+// REDUCE); and where e / s * f is cast to bf16, which has room for e * f.
 const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range, bool rounded = false);
 
 // Returns the phases of the reductions over `range`. With `rounded` an exponential may be cast to a

@@ -7,6 +7,19 @@
 
 namespace outboard::program {
 
+namespace {
+
+codegen::MmaProduct SidesOf(const OnlineMmaPlan& plan) {
+  codegen::MmaProduct sides;
+  sides.rows.ranges = plan.rows;
+  sides.rows.count = plan.row_count;
+  sides.columns.ranges = plan.columns;
+  sides.columns.count = plan.column_count;
+  return sides;
+}
+
+}  // namespace
+
 OnlineElements::OnlineElements(const OnlineMmaPlan& plan)
     : low_(plan.kernel, nullptr),
       b_(low_.b_),
@@ -15,7 +28,9 @@ OnlineElements::OnlineElements(const OnlineMmaPlan& plan)
       tile_(plan.tile),
       extent_(plan.kernel.ranges[plan.range].extent),
       times_(DivideUp(extent_, tile_.steps)),
-      halves_(tile_.fragments * kRowsOfFragment) {
+      halves_(tile_.fragments * kRowsOfFragment),
+      sides_(SidesOf(plan)),
+      row_sums_(low_, sides_, tile_.rows(), kFragment) {
   low_.mapped_ = kernel_.OutputSet();
   low_.units_ = UnitExponentialsOf(kernel_, plan.range);
 }
@@ -55,6 +70,8 @@ void OnlineElements::SetWarp(ValueId warp) {
 }
 
 ValueId OnlineElements::IfBelowEnds() {
+  if (!plan_.visible.guards.empty())
+    guards_ = b_.Alloc(Space::kShared, DType::kF32, tile_.threads() / kWarpThreads);
   low_.BindAll(plan_.batch, batch_);
   ValueId all = low_.ReachesBelowEnds(plan_.rows, origin_, tile_.rows());
   for (const int r : plan_.batch)
@@ -139,8 +156,6 @@ void OnlineElements::OpenWindow() {
 // look at different steps, and tell each other.
 ValueId OnlineElements::GuardsFail(ValueId first, ValueId end) {
   const int64_t threads = tile_.threads();
-  // By warp, whether a guard fails.
-  const ValueId guards = b_.Alloc(Space::kShared, DType::kF32, threads / kWarpThreads);
   const ValueId one = b_.Const(DType::kF32, 1), zero = b_.Const(DType::kF32, 0);
   const ValueId found = b_.Alloc(Space::kPrivate, DType::kF32, 1);
   b_.Store(found, b_.Int(0), zero);
@@ -168,12 +183,12 @@ ValueId OnlineElements::GuardsFail(ValueId first, ValueId end) {
     any = b_.Alu(Op::kMax, DType::kF32, {any, other});
   }
   const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {lane_, b_.Int(0)}));
-  b_.Store(guards, b_.Divide(thread_, kWarpThreads), any);
+  b_.Store(guards_, b_.Divide(thread_, kWarpThreads), any);
   b_.EndIf(branch);
   b_.Barrier();
   ValueId fails = zero;
   for (int64_t warp = 0; warp < threads / kWarpThreads; ++warp)
-    fails = b_.Alu(Op::kMax, DType::kF32, {fails, b_.Load(guards, b_.Int(warp))});
+    fails = b_.Alu(Op::kMax, DType::kF32, {fails, b_.Load(guards_, b_.Int(warp))});
   return b_.Less(zero, fails);
 }
 
@@ -369,6 +384,7 @@ ValueId OnlineElements::OrNan(const UOp* sum, int64_t half, ValueId value) {
 void OnlineElements::Finish(size_t pass) {
   RowsEnd(pass);
   Stores(pass);
+  if (pass + 1 == plan_.passes.size() && row_sums_.any()) StoreRowSums();
 }
 
 void OnlineElements::Stores(size_t pass) {
@@ -376,7 +392,7 @@ void OnlineElements::Stores(size_t pass) {
   RangeSet of_column = 0;
   for (const int r : plan_.columns) of_column |= RangeSet{1} << r;
   for (const UOp* store : kernel_.stores)
-    if (plan_.PassOf(store) == pass)
+    if (plan_.PassOf(store) == pass && !SumsPoints(store))
       ((kernel_.DepsOf(store) & of_column) == 0 ? of_rows : of_columns).push_back(store);
   if (of_rows.empty() && of_columns.empty()) return;
   for (int64_t half = 0; half < halves_; ++half) {
@@ -455,13 +471,55 @@ void OnlineElements::InColumn(ValueId column, int64_t lanes, const std::function
 
 void OnlineElements::StoreAt(const std::vector<const UOp*>& stores, int64_t half,
                              int64_t column, ValueId lane) {
+  BindSums(half, column, lane);
+  low_.Store(stores);
+}
+
+void OnlineElements::BindSums(int64_t half, int64_t column, ValueId lane) {
   for (const OnlineProduct& product : plan_.products) {
     const int64_t place =
         PlaceOf(product, half / kRowsOfFragment, column / kChunk) + half % kRowsOfFragment * 2;
     const ValueId sum = b_.Load(carried_.at(product.sum), b_.Plus(b_.Int(place), lane));
     low_.together_[product.sum] = OrNan(product.sum, half, sum);
   }
-  low_.Store(stores);
+}
+
+// Of rows and columns that do not exist those of the last ones stand for them, and count for
+// nothing. All threads of a warp take part.
+void OnlineElements::StoreRowSums() {
+  const int64_t count = plan_.column_count, columns = OnlinePadded(count) / tile_.parts;
+  const ValueId first = b_.Plus(member_, b_.Times(part_, count / tile_.parts));
+  for (int64_t fragment = 0; fragment < tile_.fragments; ++fragment)
+    for (int64_t column = 0; column < columns; column += kChunk) {
+      row_sums_.Clear();
+      for (int64_t row = 0; row < kRowsOfFragment; ++row) {
+        const int64_t half = fragment * kRowsOfFragment + row;
+        low_.Enter();
+        BindRow(half);
+        const ValueId exists = plan_.row_count % tile_.rows() == 0
+                                   ? ValueId{-1}
+                                   : b_.Less(RowOf(half), b_.Int(plan_.row_count));
+        for (int64_t lane = 0; lane < 2; ++lane) {
+          low_.Enter();
+          ValueId at = b_.Plus(first, b_.Int(column + lane)), inside = exists;
+          if (count % kFragment != 0) {
+            inside = low_.And(inside, b_.Less(at, b_.Int(count)));
+            at = low_.Least(at, b_.Int(count - 1));
+          }
+          low_.BindAll(plan_.columns, at);
+          BindSums(half, column, b_.Int(lane));
+          row_sums_.Keep(row, b_.Int(lane), inside);
+          for (const int r : plan_.columns) low_.Unbind(r);
+          low_.Leave();
+        }
+        for (const int r : plan_.rows) low_.Unbind(r);
+        low_.Leave();
+      }
+      const ValueId first_of_warp =
+          b_.Plus(b_.Plus(origin_, b_.Times(warp_, kFragment * tile_.fragments)),
+                  b_.Int(fragment * kFragment));
+      row_sums_.Store(thread_, first_of_warp, b_.Plus(first, b_.Int(column)));
+    }
 }
 
 }  // namespace outboard::program

@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/program/lower/lowering.h"
+#include "compiler/program/mma/row_sums.h"
 #include "compiler/program/online/plan.h"
 
 namespace outboard::program {
@@ -37,7 +38,7 @@ class OnlineElements {
 
   // The block's batch and first row, and this thread's place. Outside of all scopes.
   void Place();
-  // Binds the batch, and opens a branch around the code that follows for blocks that have rows
+  // Outside of all scopes. Binds the batch, and opens a branch around the code that follows for blocks that have rows
   // below the ends of their ranges; -1: no range ends early.
   ValueId IfBelowEnds();
   // The warp's number among those that have rows; known before anything below is called.
@@ -114,7 +115,13 @@ class OnlineElements {
   void StoreColumns(const std::vector<const UOp*>& stores, int64_t half, int64_t column);
   void InColumn(ValueId column, int64_t lanes, const std::function<void()>& body);
   void StoreAt(const std::vector<const UOp*>& stores, int64_t half, int64_t column, ValueId lane);
+  // The sums of products in a column, of a row: for what is stored there.
+  void BindSums(int64_t half, int64_t column, ValueId lane);
+  void StoreRowSums();
 
+  const codegen::MmaProduct sides_;  // rows and columns of the results alone
+  RowSums row_sums_;
+  ValueId guards_ = -1;  // memory of the block: by warp, whether a guard of the masks fails
   ValueId inside_ = -1;  // whether the step that is bound exists
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_rows_;  // by reduction, for each row
   // By maximum, for each row: what exponentials subtract.

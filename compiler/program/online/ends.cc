@@ -1,11 +1,13 @@
 #include "compiler/program/online/ends.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/proof/in_range.h"
@@ -58,11 +60,6 @@ bool HasGate(const UOp* load) {
   return load->op == Op::kLoad && load->src.size() == 3 && IsZero(load->src[2]);
 }
 
-const UOp* LoadOf(const UOp* factor) {
-  while (factor->op == Op::kCast) factor = factor->src[0];
-  return HasGate(factor) ? factor : nullptr;
-}
-
 // Whether a factor is 0 where this gate is false.
 bool IsZeroBeyond(const UOp* factor, const UOp* gate) {
   absl::flat_hash_map<const UOp*, bool> zero;
@@ -86,18 +83,57 @@ bool IsZeroBeyond(const UOp* factor, const UOp* gate) {
   return zero.at(factor);
 }
 
+// What a store may depend on where this gate is false: all but what is chosen where it is true.
+absl::flat_hash_set<const UOp*> SeenBeyond(const codegen::LoopNest& kernel, const UOp* gate) {
+  absl::flat_hash_set<const UOp*> seen;
+  std::vector<const UOp*> open(kernel.stores.begin(), kernel.stores.end());
+  while (!open.empty()) {
+    const UOp* const node = open.back();
+    open.pop_back();
+    if (!seen.insert(node).second) continue;
+    const bool chosen = node->op == Op::kWhere && node->src[0] == gate;
+    for (const UOp* s : node->src)
+      if (!chosen || s != node->src[1]) open.push_back(s);
+  }
+  return seen;
+}
+
 }  // namespace
 
 const UOp* WithoutGatesOfRows(Graph& graph, const codegen::LoopNest& kernel, int range) {
+  const UOp* const steps = kernel.ranges[range].node;
   const auto varies = [&](const UOp* node) { return kernel.DepsOf(node) >> range & 1; };
+  absl::flat_hash_map<const UOp*, absl::flat_hash_set<const UOp*>> seen;  // by gate
+  const auto is_seen = [&](const UOp* product, const UOp* gate) {
+    const auto [known, fresh] = seen.try_emplace(gate);
+    if (fresh) known->second = SeenBeyond(kernel, gate);
+    return known->second.contains(product);
+  };
+  // A factor of a row without gates where the product is 0, or not seen; itself if it varies all
+  // the same.
+  const auto ungated = [&](const UOp* product, const UOp* row, const UOp* step) {
+    absl::flat_hash_map<const UOp*, const UOp*> by;
+    for (const UOp* node : PostOrder(row)) {
+      if (node->op == Op::kReduceLoop) return row;
+      if (HasGate(node) && !varies(node->src[0]) && varies(node->src[1]) &&
+          (IsZeroBeyond(step, node->src[1]) || !is_seen(product, node->src[1])))
+        by[node] = graph.MakeChecked(Op::kLoad, DType::kVoid, {node->src[0]});
+    }
+    const UOp* const made = Substitute(graph, row, by);
+    const std::vector<const UOp*> left = PostOrder(made);
+    return std::find(left.begin(), left.end(), steps) == left.end() ? made : row;
+  };
   absl::flat_hash_map<const UOp*, const UOp*> by;
-  for (const UOp* node : kernel.nodes) {
+  for (const UOp* node : kernel.nodes) {  // sources first
     if (node->op != Op::kMul) continue;
     for (const int side : {0, 1}) {
-      const UOp *const row = LoadOf(node->src[side]), *const step = node->src[1 - side];
-      if (row != nullptr && varies(row->src[1]) && !varies(row->src[0]) && varies(step) &&
-          IsZeroBeyond(step, row->src[1]))
-        by[row] = graph.MakeChecked(Op::kLoad, DType::kVoid, {row->src[0]});
+      const UOp *const row = node->src[side], *const step = node->src[1 - side];
+      if (!varies(row) || !varies(step)) continue;
+      const UOp* const now = ungated(node, row, step);
+      if (now == row) continue;
+      const UOp* const other = Substitute(graph, step, by);
+      by[node] = Alu(graph, Op::kMul, side == 0 ? now : other, side == 0 ? other : now);
+      break;
     }
   }
   if (by.empty()) return nullptr;

@@ -19,10 +19,11 @@ namespace outboard::program {
 const UOp* WithoutEndOfSteps(Graph& graph, const codegen::LoopNest& kernel, int range);
 
 // Returns the kernel with load(q) * load(k, gate) in the place of load(q, gate) * load(k, gate),
-// where q does not vary along `range` (a row of attention whose keys are padded): the other factor,
-// which may be unpacked from several loads, is 0 wherever this one was. A NaN that 0 times an
-// infinity or a NaN would give is not seen, as with any mask (docs/semantics.md, Masks). nullptr
-// where there is none, or where a load would not be proved to be in range without.
+// where q does not vary along `range` (a row of attention whose keys are padded): the other factor
+// is 0 wherever this one was, or the product is not chosen there. Both may be unpacked from several
+// loads. A NaN that 0 times an infinity or a NaN would give is not seen, as with any mask
+// (docs/semantics.md, Masks). nullptr where there is none, or where a load would not be proved to
+// be in range without.
 const UOp* WithoutGatesOfRows(Graph& graph, const codegen::LoopNest& kernel, int range);
 
 }  // namespace outboard::program

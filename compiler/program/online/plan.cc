@@ -9,6 +9,7 @@
 #include "compiler/divide_up.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
+#include "compiler/kernel/row_sums.h"
 #include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
@@ -73,6 +74,7 @@ class Finder {
     OB_RETURN_IF_ERROR(FindScores());
     OB_RETURN_IF_ERROR(CheckEnds());
     OB_RETURN_IF_ERROR(FindSums());
+    OB_RETURN_IF_ERROR(CheckRowSums());
     OB_ASSIGN_OR_RETURN(plan_.online,
                         codegen::PhasesOf(kernel_, plan_.range, /*block=*/1, /*rounded=*/true));
     for (const std::vector<size_t>& groups : plan_.online.phases)
@@ -177,6 +179,31 @@ class Finder {
         if (read.across && kernel_.ranges[plan_.range].end() != nullptr) read.run = 1;
         plan_.products.push_back(product);
       }
+    }
+    return absl::OkStatus();
+  }
+
+  // Sums of rows beside the results (compiler/kernel/row_sums.h): of the rows of a fragment, or of
+  // several fragments' as a whole.
+  absl::Status CheckRowSums() const {
+    std::vector<const UOp*> outputs, rows;
+    for (int r = 0; r < kernel_.output_count; ++r) outputs.push_back(kernel_.ranges[r].node);
+    for (const int r : plan_.rows) rows.push_back(kernel_.ranges[r].node);
+    for (const UOp* store : kernel_.stores) {
+      if (!SumsPoints(store)) continue;
+      OB_ASSIGN_OR_RETURN(std::vector<const UOp*> summed, codegen::SummedRows(store, outputs));
+      const size_t both = std::min(summed.size(), rows.size());
+      int64_t inner = 1;
+      for (size_t i = 0; i < both; ++i) {
+        if (summed[summed.size() - 1 - i] != rows[rows.size() - 1 - i])
+          return Illegal("a sum beside the results is not of their rows");
+        inner *= RangeOf(rows[rows.size() - 1 - i]).extent();
+      }
+      if (rows.empty() || (summed.size() != rows.size() && inner % kSumRows != 0))
+        return Illegal("a block of a sum beside the results has other rows than a fragment");
+      int64_t columns = 1;
+      for (const int r : plan_.columns) columns *= Extent(r);
+      if (columns % 2 != 0) return Illegal("a sum beside an odd number of columns");
     }
     return absl::OkStatus();
   }
@@ -473,6 +500,16 @@ size_t OnlineMmaPlan::PassOf(const UOp* store) const {
   return last;
 }
 
+bool ComputesSumsOfOnline(const UOp* kernel, const Target& target) {
+  Graph guards;
+  const absl::StatusOr<const UOp*> guarded = proof::GuardUnproved(guards, kernel);
+  if (!guarded.ok()) return false;
+  const absl::StatusOr<LoopNest> nest = codegen::AnalyzeKernel(*guarded);
+  if (!nest.ok()) return false;
+  const auto plan = PlanOnlineMma(*nest, target, /*opts=*/nullptr);
+  return plan.ok() && plan->has_value();
+}
+
 bool ComputesScores(const UOp* kernel, const Target& target) {
   // A REDUCE_LOOP whose ranges are not those that another one above it has.
   absl::flat_hash_set<const UOp*> inside;
@@ -513,8 +550,6 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kerne
                                                            const Target& target,
                                                            const std::vector<Opt>* opts) {
   if (target.kind != TargetKind::kCuda) return std::nullopt;
-  // Sums of rows are added beside products alone (program/mma/row_sums.h).
-  if (std::any_of(kernel.stores.begin(), kernel.stores.end(), SumsPoints)) return std::nullopt;
   const bool asked = opts != nullptr && opts->size() == 1 && (*opts)[0].kind == OptKind::kOnline;
   if (opts != nullptr && !asked) return std::nullopt;
   const auto found = [&]() -> absl::StatusOr<OnlineMmaPlan> {

@@ -14,6 +14,9 @@
 // element by element, is any expression: nothing here knows of a softmax or a mask. A matrix is in
 // memory, or is unpacked from there, element by element, as keys of 8 bits with a scale are.
 //
+// Rows of results may be added beside them (compiler/kernel/row_sums.h): 16 at a time, as one warp
+// has them.
+//
 // Results with more columns than a thread has registers for are divided: a block has a part of the
 // columns, and each computes the scores of its rows.
 #pragma once
@@ -123,6 +126,9 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const codegen::LoopNe
 // Returns whether a kernel, if it computes reductions inside of others, has such a plan on this
 // target: else each element of its results would compute them again.
 bool ComputesScores(const UOp* kernel, const Target& target);
+
+// Returns whether a kernel with stores of sums (compiler/kernel/row_sums.h) has such a plan.
+bool ComputesSumsOfOnline(const UOp* kernel, const Target& target);
 
 absl::StatusOr<Program> LowerOnlineMma(const OnlineMmaPlan& plan);
 // The same for tiles of warpgroups.

@@ -25,6 +25,7 @@ constexpr int64_t kPartKeysMin = 64, kPartsMax = 64;
 // has the rows of the matrix unit, or of several.
 constexpr int64_t kRowsOfWarp = 16, kBlocksOfOneWarp = 4, kBlocksOfWarps = 2;
 constexpr int64_t kColumnsMin = 8;
+constexpr int kWalkNodesMax = 64;  // of a factor, in search of its weights
 
 struct Softmax {
   const UOp* scores = nullptr;       // x
@@ -69,6 +70,33 @@ std::optional<Softmax> SoftmaxOf(const UOp* weights) {
   return std::nullopt;
 }
 
+// Weights of a softmax, as they become a factor of a product: what each is made of, down to them,
+// the factor itself included; empty where it is made of none. Between are movements, casts, and
+// products with other factors, as with the scales of values.
+std::vector<const UOp*> DownToWeights(const UOp* factor) {
+  std::vector<const UOp*> down, others;  // others: the second operands of products, and their depth
+  std::vector<size_t> depths;
+  for (int nodes = 0; nodes < kWalkNodesMax; ++nodes) {
+    down.push_back(factor);
+    if (SoftmaxOf(factor)) return down;
+    if (IsMovement(factor->op) || factor->op == Op::kCast) {
+      factor = factor->src[0];
+    } else if (factor->op == Op::kMul) {
+      others.push_back(factor->src[1]);
+      depths.push_back(down.size());
+      factor = factor->src[0];
+    } else if (!others.empty()) {
+      factor = others.back();
+      down.resize(depths.back());
+      others.pop_back();
+      depths.pop_back();
+    } else {
+      break;
+    }
+  }
+  return {};
+}
+
 // The one dimension that is `keys`; -1: there is none, or several.
 int64_t PlaceOf(ShapeView shape, const Dim& keys) {
   int64_t place = -1;
@@ -85,6 +113,7 @@ struct FewQueries {
   const UOp* sum = nullptr;
   int64_t axis = 0;
   Softmax softmax;
+  const UOp* weights = nullptr;
   std::vector<const UOp*> chain;  // from the weights, without them, to the product's factor
   const UOp* values = nullptr;    // the other factor
   Dim keys;
@@ -102,16 +131,15 @@ class Divider {
     const UOp* const product = sum->src[0];
     for (const int side : {0, 1}) {
       FewQueries few{.sum = sum, .axis = ReduceOf(sum).axes()[0]};
-      const UOp* node = product->src[side];
-      for (; IsMovement(node->op) || node->op == Op::kCast; node = node->src[0])
-        few.chain.insert(few.chain.begin(), node);
-      const auto softmax = SoftmaxOf(node);
-      if (!softmax) continue;
-      few.softmax = *softmax;
+      const std::vector<const UOp*> down = DownToWeights(product->src[side]);
+      if (down.empty()) continue;
+      few.weights = down.back();
+      few.chain.assign(down.rbegin() + 1, down.rend());
+      few.softmax = *SoftmaxOf(few.weights);
       few.values = product->src[1 - side];
-      few.keys = node->shape[softmax->axis];
-      if (few.keys != product->shape[few.axis] || !CanReplay(few, node)) continue;
-      if (HasParts(few, node)) return few;
+      few.keys = few.weights->shape[few.softmax.axis];
+      if (few.keys != product->shape[few.axis] || !CanReplay(few)) continue;
+      if (HasParts(few)) return few;
     }
     return std::nullopt;
   }
@@ -125,8 +153,8 @@ class Divider {
     const UOp* const sum = Reduce(g_, Op::kAdd, e, {inside});
     const Shape both = {Dim(few.length), Dim(few.parts)};
     OB_ASSIGN_OR_RETURN(const UOp* const values, ValuesInParts(few));
-    const UOp* const out =
-        Reduce(g_, Op::kAdd, Mul(g_, Replay(few, e, both, /*casts=*/true), values), {few.axis});
+    OB_ASSIGN_OR_RETURN(const UOp* const weights, Weighted(few, e, both));
+    const UOp* const out = Reduce(g_, Op::kAdd, Mul(g_, weights, values), {few.axis});
     const UOp *const of_max = Stored(max), *const of_sum = Stored(sum),
                      *const of_out = StoredByRows(few, out);
     *maxima = of_max;
@@ -141,15 +169,15 @@ class Divider {
       const UOp* const zero = Full(g_, ConstFloat(g_, DType::kF32, 0), values_of_parts->shape);
       return Reduce(g_, Op::kAdd, Where(g_, hidden, zero, Mul(g_, values_of_parts, by)), {axis});
     };
-    // Movements alone: factors are not rounded as weights are.
+    // Movements alone: factors are not rounded, or scaled, as weights are.
     const Shape one = {Dim(1), Dim(few.parts)};
     const auto beside = [&](const UOp* of_rows) {
-      return Expand(g_, Replay(few, of_rows, one, /*casts=*/false), of_out->shape);
+      return Expand(g_, Moved(few, of_rows, one), of_out->shape);
     };
     const UOp* const total = joined(of_sum, none, factor, part);
     const UOp* const result = joined(of_out, beside(none), beside(factor), few.axis + 1);
     const UOp* const divided_by =
-        Expand(g_, Replay(few, total, {Dim(1), Dim(1)}, /*casts=*/false), result->shape);
+        Expand(g_, Moved(few, total, {Dim(1), Dim(1)}), result->shape);
     const UOp* quotient = Alu(g_, Op::kFDiv, result, divided_by);
     if (few.keys.min() < 1) {  // a sum of no keys is 0, which 0 / 0 is not
       const UOp* const some = Alu(g_, Op::kCmpLt, ConstIndex(g_, 0), ValueOf(g_, few.keys));
@@ -161,26 +189,31 @@ class Divider {
 
  private:
   // Dimensions of VARs are told from others; a number of keys may be that of something else, too.
-  static bool CanReplay(const FewQueries& few, const UOp* weights) {
-    if (PlaceOf(weights->shape, few.keys) != few.softmax.axis ||
+  static bool CanReplay(const FewQueries& few) {
+    if (PlaceOf(few.weights->shape, few.keys) != few.softmax.axis ||
         PlaceOf(few.sum->src[0]->shape, few.keys) != few.axis ||
         few.sum->src[0]->rank() >= limits::kRankMax ||
-        static_cast<size_t>(weights->rank()) >= limits::kRankMax)
+        static_cast<size_t>(few.weights->rank()) >= limits::kRankMax)
       return false;
+    // Exponentials are divided when they are summed: a product with what is no weight yet may have
+    // no room in f16.
+    bool is_scaled = false;
     return std::all_of(few.chain.begin(), few.chain.end(), [&](const UOp* node) {
+      is_scaled = is_scaled || node->op == Op::kMul;
       return (node->op == Op::kCast || node->op == Op::kReshape || node->op == Op::kExpand ||
-              node->op == Op::kPermute) &&
-             node->rank() < limits::kRankMax && PlaceOf(node->shape, few.keys) >= 0;
+              node->op == Op::kPermute || node->op == Op::kMul) &&
+             !(is_scaled && node->dtype == DType::kF16) && node->rank() < limits::kRankMax &&
+             PlaceOf(node->shape, few.keys) >= 0;
     });
   }
 
-  bool HasParts(FewQueries& few, const UOp* weights) const {
+  bool HasParts(FewQueries& few) const {
     const int64_t keys = few.keys.max(), terms = PaddedSize(few.sum->src[0]->shape);
     const int64_t of_values = ValueElements(few);
     if (keys < 2 * kPartKeysMin || keys > limits::kDimMax - kPartsMax || of_values == 0 ||
         terms > limits::kVirtualElementsMax / 4)
       return false;
-    const int64_t of_weights = PaddedSize(weights->shape);
+    const int64_t of_weights = PaddedSize(few.weights->shape);
     const int64_t columns = terms / std::max<int64_t>(1, of_weights);
     if (columns < kColumnsMin || terms > kRowsMax * of_values) return false;
     const int64_t blocks = std::max<int64_t>(1, of_values / (keys * columns));
@@ -208,26 +241,41 @@ class Divider {
     return dims;
   }
 
-  // What the chain makes of `base`, whose two dimensions `by` are in the place of the keys.
-  const UOp* Replay(const FewQueries& few, const UOp* base, const Shape& by, bool casts) {
+  // What the chain makes of exponentials, whose two dimensions `by` are in the place of the keys.
+  absl::StatusOr<const UOp*> Weighted(const FewQueries& few, const UOp* weights, const Shape& by) {
+    const UOp* before = few.weights;
     for (const UOp* node : few.chain) {
       if (node->op == Op::kCast) {
-        if (casts) base = Cast(g_, base, node->dtype);
-      } else if (node->op == Op::kPermute) {
-        const int64_t place = PlaceOf(node->src[0]->shape, few.keys);
-        std::vector<int64_t> axes;
-        for (const int64_t axis : node->arg) {
-          axes.push_back(axis + (axis > place));
-          if (axis == place) axes.push_back(axis + 1);
-        }
-        base = Permute(g_, base, axes);
-      } else if (node->op == Op::kReshape) {
-        base = Reshape(g_, base, With(node->shape, few.keys, by));
+        weights = Cast(g_, weights, node->dtype);
+      } else if (node->op == Op::kMul) {
+        const UOp* const factor = node->src[node->src[0] == before ? 1 : 0];
+        OB_ASSIGN_OR_RETURN(const UOp* const in_parts,
+                            InParts(few, factor, PlaceOf(factor->shape, few.keys)));
+        weights = Mul(g_, weights, in_parts);
       } else {
-        base = Expand(g_, base, With(node->shape, few.keys, by));
+        weights = Moved(few, node, weights, by);
       }
+      before = node;
     }
+    return weights;
+  }
+
+  // What the movements of the chain make of `base`, or that of this `node`.
+  const UOp* Moved(const FewQueries& few, const UOp* base, const Shape& by) {
+    for (const UOp* node : few.chain)
+      if (IsMovement(node->op)) base = Moved(few, node, base, by);
     return base;
+  }
+  const UOp* Moved(const FewQueries& few, const UOp* node, const UOp* base, const Shape& by) {
+    if (node->op == Op::kReshape) return Reshape(g_, base, With(node->shape, few.keys, by));
+    if (node->op == Op::kExpand) return Expand(g_, base, With(node->shape, few.keys, by));
+    const int64_t place = PlaceOf(node->src[0]->shape, few.keys);
+    std::vector<int64_t> axes;
+    for (const int64_t axis : node->arg) {
+      axes.push_back(axis + (axis > place));
+      if (axis == place) axes.push_back(axis + 1);
+    }
+    return Permute(g_, base, axes);
   }
 
   // x, filled up and divided along an axis into [length, parts].
@@ -277,8 +325,10 @@ class Divider {
 
   // With columns side by side: those axes that the weights have not.
   const UOp* StoredByRows(const FewQueries& few, const UOp* out) {
-    const UOp* repeated = few.chain.empty() ? nullptr : few.chain.back();
-    while (repeated != nullptr && repeated->op == Op::kCast) repeated = repeated->src[0];
+    const auto last = std::find_if(few.chain.rbegin(), few.chain.rend(), [](const UOp* node) {
+      return node->op != Op::kCast && node->op != Op::kMul;
+    });
+    const UOp* const repeated = last == few.chain.rend() ? nullptr : *last;
     const auto is_column = [&](int64_t axis) {
       const int64_t before = axis - (axis > few.axis);  // without the axis of parts
       return repeated != nullptr && repeated->op == Op::kExpand && axis != few.axis + 1 &&
@@ -299,6 +349,19 @@ class Divider {
 
 }  // namespace
 
+const UOp* ScoresOf(const DividedKeys& divided) {
+  const UOp* const maxima = divided.maxima;
+  const UOp* const reduce = maxima->op == Op::kContiguous ? maxima->src[0] : maxima;
+  return reduce->op == Op::kReduce ? reduce->src[0] : nullptr;
+}
+
+absl::flat_hash_set<const UOp*> ScoresOfParts(const std::vector<DividedKeys>& all) {
+  absl::flat_hash_set<const UOp*> scores;
+  for (const DividedKeys& divided : all)
+    if (const UOp* const of_parts = ScoresOf(divided)) scores.insert(of_parts);
+  return scores;
+}
+
 absl::StatusOr<KeysInParts> DivideKeys(Graph& graph, const UOp* sink, const Target& target,
                                        const absl::flat_hash_set<const UOp*>& whole) {
   KeysInParts parts{.sink = sink};
@@ -312,15 +375,11 @@ absl::StatusOr<KeysInParts> DivideKeys(Graph& graph, const UOp* sink, const Targ
   // Gradients read the weights, too: then the whole of them is computed again elsewhere.
   const auto is_read_once = [&](const UOp* sum) {
     if (sum->op != Op::kReduce || sum->src[0]->op != Op::kMul) return false;
-    for (const UOp* factor : sum->src[0]->src) {
-      bool shared = users.at(factor) > 1;
-      while (IsMovement(factor->op) || factor->op == Op::kCast) {
-        factor = factor->src[0];
-        shared = shared || users.at(factor) > 1;
-      }
-      if (shared && SoftmaxOf(factor)) return false;
-    }
-    return true;
+    const auto is_shared = [&](const UOp* node) { return users.at(node) > 1; };
+    return std::none_of(sum->src[0]->src.begin(), sum->src[0]->src.end(), [&](const UOp* factor) {
+      const std::vector<const UOp*> down = DownToWeights(factor);
+      return std::any_of(down.begin(), down.end(), is_shared);
+    });
   };
   for (const UOp* node : order) {
     const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);

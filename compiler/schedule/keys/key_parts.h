@@ -7,10 +7,11 @@
 //   M = max m[i]
 //   sum of exp(m[i] - M) o[i]  /  sum of exp(m[i] - M) s[i]      another one, parts in their order
 //
-// (flash-decoding; the recurrence is that of Milakov and Gimelshein, arXiv 1805.02867.) The number
-// of parts follows from the largest n and the class of the device, so a VAR n changes neither
-// kernels nor the order of terms. Parts take turns, so that all have about as many keys whatever is
-// bound; one without keys has m = -infinity and does not count. Of no keys at all the sum is 0.
+// Weights may be scaled and rounded on their way to the product with v. (Flash-decoding; the
+// recurrence is that of Milakov and Gimelshein, arXiv 1805.02867.) The number of parts follows from
+// the largest n and the class of the device, so a VAR n changes neither kernels nor the order of
+// terms. Parts take turns, so that all have about as many keys whatever is bound; one without keys
+// has m = -infinity and does not count. Of no keys at all the sum is 0.
 #pragma once
 
 #include <vector>
@@ -27,6 +28,10 @@ struct DividedKeys {
   const UOp* sum = nullptr;  // of the graph before
   const UOp* maxima = nullptr;
 };
+
+// What is exponentiated less the maxima; nullptr where they are a maximum no more.
+const UOp* ScoresOf(const DividedKeys& divided);
+absl::flat_hash_set<const UOp*> ScoresOfParts(const std::vector<DividedKeys>& all);
 
 // A graph, and which of its sums were divided.
 struct KeysInParts {
