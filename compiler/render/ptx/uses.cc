@@ -147,14 +147,9 @@ PtxPrinter::ValueId PtxPrinter::RangeIn(ValueId both) const {
   return -1;
 }
 
-std::pair<PtxPrinter::ValueId, int64_t> PtxPrinter::WithoutConstants(ValueId index) const {
-  int64_t sum = 0;
-  while (at(index).code == Code::kAlu && at(index).op == Op::kAdd &&
-         at(at(index).src[1]).code == Code::kConst) {
-    sum += at(at(index).src[1]).imm[0];
-    index = at(index).src[0];
-  }
-  return {index, sum};
+bool PtxPrinter::IsDecided(ValueId n) const {
+  const ValueBounds& bounds = bounds_[static_cast<size_t>(n)];
+  return at(n).code == Code::kAlu && IsBool(at(n).dtype) && bounds.min == bounds.max;
 }
 
 absl::InlinedVector<PtxPrinter::ValueId, 4> PtxPrinter::SourcesOf(ValueId n) const {
@@ -162,7 +157,7 @@ absl::InlinedVector<PtxPrinter::ValueId, 4> PtxPrinter::SourcesOf(ValueId n) con
   if (const ValueId product = ProductIn(n); product >= 0)
     return {at(product).src[0], at(product).src[1], i.src[i.src[0] == product ? 1 : 0]};
   if (const ValueId range = RangeIn(n); range >= 0) return at(range).src;
-  if (IsWarpgroup(n)) return {};
+  if (IsWarpgroup(n) || IsDecided(n)) return {};
   absl::InlinedVector<ValueId, 4> sources = i.src;
   const IndexOperands indices = IndexOperandsOf(i);
   for (int k = 0; k < indices.count; ++k) {
