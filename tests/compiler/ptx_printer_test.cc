@@ -285,7 +285,8 @@ TEST(PtxPrinter, StoresInBranches_ShareTheirAddress) {
   for (const bool loop_between : {false, true}) {
     SCOPED_TRACE(loop_between);
     ProgramBuilder b;
-    const ValueId out = b.Buffer(DType::kF32, 0, kElements), in = b.Buffer(DType::kF32, 1, kThreads);
+    const ValueId out = b.Buffer(DType::kF32, 0, kElements),
+                  in = b.Buffer(DType::kF32, 1, kThreads);
     const ValueId thread = b.Special(Grid::kThread, kThreads);
     const ValueId x = b.Load(in, thread), first = b.Times(thread, kRow);
     for (int64_t n = 0; n < kStores; ++n) {
@@ -304,7 +305,7 @@ TEST(PtxPrinter, StoresInBranches_ShareTheirAddress) {
   }
 }
 
-// What bounds and parity say of a condition: even numbers below 112 have another number behind them.
+// What bounds and parity say of a condition: an even number below 112 has one more behind it.
 TEST(PtxPrinter, ConditionsThatBoundsDecide_AreNoBranches) {
   constexpr int64_t kThreads = 64;
   for (const int64_t extent : {14, 15}) {

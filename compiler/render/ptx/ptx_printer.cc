@@ -137,8 +137,8 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
                       Directives(), "{\n", text_.Declarations(), text_.lines(), "}\n");
 }
 
-// The branch around everything that blocks beyond the end of a VAR leave out, as blocks whole: -1 if
-// there is none.
+// The branch around everything that blocks beyond the end of a VAR leave out, whole blocks at once:
+// -1 if there is none.
 PtxPrinter::ValueId PtxPrinter::FindLeaving() const {
   std::vector<bool> of_block(program_.code.size());  // equal for all threads
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
@@ -316,6 +316,9 @@ PtxPrinter::Values PtxPrinter::Compute(ValueId n) {
     case Code::kSpecial: return {Special(n)};
     case Code::kAlu:
       if (IsDecided(n)) return {Integer(bounds_[static_cast<size_t>(n)].min, Width::kPred)};
+      if (const auto [number, limit] = BelowConstant(n); number >= 0)
+        return {
+            text_.Value("setp.lt.s32", Width::kPred, {AsPrinted(number, 0), Integer(limit)})};
       return IsWarpgroup(n) ? Values{warpgroup_} : Arithmetic(n);
     case Code::kCast:
       if (at(i.src[0]).dtype == DType::kF32 &&

@@ -194,6 +194,8 @@ class PtxPrinter {
   }
   // The product that a sum may take in as it is, so that both are rounded once; -1: none.
   ValueId ProductIn(ValueId sum) const;
+  // Of x + 3 < 10, where all of it fits in 32 bits: x and 7. The number -1: another value.
+  std::pair<ValueId, int64_t> BelowConstant(ValueId n) const;
   // A condition of which bounds say what it is.
   bool IsDecided(ValueId n) const;
   // The comparison x < limit of an AND that also says -1 < x: as unsigned numbers it says both. -1:
