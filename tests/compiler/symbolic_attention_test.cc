@@ -427,7 +427,7 @@ TEST(SymbolicAttention, LanesOfACopyingWarp_DoNotComeApart) {
   const std::string late = WithLateLanes(compiled.object);
   const absl::Status ran = run(late);
   EXPECT_TRUE(ran.ok()) << ran;
-  const absl::string_view sync = "\tbar.warp.sync -1;\n";  // the last one ends each step
+  const std::string sync = "\tbar.warp.sync -1;\n";  // the last one ends each step
   const size_t last = late.rfind(sync);
   ASSERT_NE(last, std::string::npos);
   std::string apart = late;
