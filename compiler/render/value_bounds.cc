@@ -47,10 +47,33 @@ ValueBounds OfAlu(const Instruction& i, const ValueBounds& a, const ValueBounds&
   }
 }
 
+// An even number between 1 and 111 is one between 2 and 110. `divisor` is a power of two.
+ValueBounds OfMultiples(int64_t divisor, const ValueBounds& bounds) {
+  const int64_t below = bounds.max & -divisor;
+  const auto above = static_cast<int64_t>(-(-Wide{bounds.min} & -divisor));
+  return above <= below ? ValueBounds{above, below} : bounds;
+}
+
+// Of a bool: {1, 1} if it is always true.
+ValueBounds OfCondition(const Instruction& i, const ValueBounds& a, const ValueBounds& b) {
+  constexpr ValueBounds kAlways{1, 1}, kNever{0, 0};
+  if (i.code == Code::kConst) return i.imm[0] != 0 ? kAlways : kNever;
+  if (i.code != Code::kAlu) return {0, 1};
+  switch (i.op) {
+    case Op::kCmpLt:
+      if (a.max < b.min) return kAlways;
+      return a.min >= b.max ? kNever : ValueBounds{0, 1};
+    case Op::kAnd: return {a.min & b.min, a.max & b.max};
+    case Op::kOr: return {a.min | b.min, a.max | b.max};
+    default: return {0, 1};
+  }
+}
+
 ValueBounds Of(const Instruction& i, const std::vector<ValueBounds>& known,
                const program::Program& program) {
   const auto source = [&](size_t s) { return s < i.src.size() ? known[i.src[s]] : ValueBounds(); };
-  if (IsBool(i.dtype)) return {0, 1};
+  // Of a float, of a u64 nothing is known.
+  if (IsBool(i.dtype)) return OfCondition(i, source(0), source(1));
   switch (i.code) {
     case Code::kConst: return {i.imm[0], i.imm[0]};
     case Code::kVar: return {i.imm[1], i.imm[2]};
@@ -78,11 +101,12 @@ ValueBounds Of(const Instruction& i, const std::vector<ValueBounds>& known,
 
 std::vector<ValueBounds> BoundsOf(const program::Program& program) {
   std::vector<ValueBounds> known(program.code.size());
+  const std::vector<int64_t> divisors = DivisorsOf(program);
   for (size_t n = 0; n < program.code.size(); ++n) {
     const Instruction& i = program.code[n];
     if (!program::HasValue(i.code) || i.lanes == 0) continue;
     if (!IsBool(i.dtype) && (!IsInt(i.dtype) || i.dtype == DType::kU64)) continue;
-    known[n] = Of(i, known, program);
+    known[n] = OfMultiples(divisors[n], Of(i, known, program));
   }
   return known;
 }
@@ -138,6 +162,7 @@ std::vector<int64_t> DivisorsOf(const program::Program& program) {
         case Op::kMax: known[n] = std::min(source(0), source(1)); break;
         case Op::kMul: known[n] = std::min(kDivisorMax, source(0) * source(1)); break;
         case Op::kNeg: known[n] = source(0); break;
+        case Op::kMod: known[n] = std::min(source(0), source(1)); break;
         case Op::kWhere: known[n] = std::min(source(1), source(2)); break;
         default: break;
       }

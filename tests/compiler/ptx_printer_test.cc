@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "compiler/program/program.h"
 #include "tests/compiler/ptx_check.h"
 
@@ -266,6 +267,104 @@ TEST(PtxPrinter, IndicesBehindTheMainLoop_AreComputedAgainWhereRegistersAreShort
                 sums == 80 && where != kBeforeMore)
           << text;
       ExpectRunsAsInterpreted(program, {Floats(2 * kBlocks * kThreads, 0), Floats(kThreads, 1)});
+    }
+}
+
+int CountOf(absl::string_view what, absl::string_view text) {
+  int count = 0;
+  for (size_t at = text.find(what); at != absl::string_view::npos; at = text.find(what, at + 1))
+    ++count;
+  return count;
+}
+
+// A branch for each element, as the ends of products have them: one address for all.
+TEST(PtxPrinter, StoresInBranches_ShareTheirAddress) {
+  constexpr int64_t kThreads = 64, kRow = 101, kStores = 8;
+  // One of them so far away that its constant is none of an instruction.
+  constexpr int64_t kFar = 3 << 20, kElements = kFar + kThreads * kRow + kStores;
+  for (const bool loop_between : {false, true}) {
+    SCOPED_TRACE(loop_between);
+    ProgramBuilder b;
+    const ValueId out = b.Buffer(DType::kF32, 0, kElements),
+                  in = b.Buffer(DType::kF32, 1, kThreads);
+    const ValueId thread = b.Special(Grid::kThread, kThreads);
+    const ValueId x = b.Load(in, thread), first = b.Times(thread, kRow);
+    for (int64_t n = 0; n < kStores; ++n) {
+      const ValueId loop = loop_between && n == kStores / 2 ? b.Loop(3) : ValueId{-1};
+      const ValueId branch = b.If(b.Less(b.Plus(first, b.Int(n)), b.Int(40 * kRow + 5)));
+      b.Store(out, b.Plus(first, b.Int(n == kStores - 1 ? kFar : n)), x);
+      b.EndIf(branch);
+      if (loop >= 0) b.End(loop);
+    }
+    const Program program = b.Take(2);
+    const auto compiled = Rendered(program);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    // One of the load, one before each run of branches, one in the loop.
+    EXPECT_EQ(CountOf("mul.wide", compiled->object), loop_between ? 4 : 2) << compiled->object;
+    ExpectRunsAsInterpreted(program, {Floats(kElements, 0), Floats(kThreads, 1)});
+  }
+}
+
+// What bounds and parity say of a condition: an even number below 112 has one more behind it.
+TEST(PtxPrinter, ConditionsThatBoundsDecide_AreNoBranches) {
+  constexpr int64_t kThreads = 64;
+  for (const int64_t extent : {14, 15}) {
+    SCOPED_TRACE(extent);
+    ProgramBuilder b;
+    const ValueId out = b.Buffer(DType::kBF16, 0, 2 * kThreads),
+                  in = b.Buffer(DType::kBF16, 1, 2 * kThreads);
+    const ValueId thread = b.Special(Grid::kThread, kThreads), pair = b.Times(thread, 2);
+    const ValueId within = b.Modulo(pair, extent);
+    const ValueId index = b.Plus(b.Times(b.Divide(pair, extent), 14), within);
+    const ValueId x = b.Load(in, pair), y = b.Load(in, b.Plus(pair, b.Int(1)));
+    const ValueId branch = b.If(b.Less(b.Plus(within, b.Int(1)), b.Int(extent)));
+    b.Store(out, index, x);
+    b.Store(out, b.Plus(index, b.Int(1)), y);
+    b.EndIf(branch);
+    const Program program = b.Take(2);
+    const auto compiled = Rendered(program);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const bool is_even = extent % 2 == 0;
+    EXPECT_EQ(absl::StrContains(compiled->object, "bra"), !is_even) << compiled->object;
+    EXPECT_EQ(CountOf("st.global.b32", compiled->object), is_even ? 1 : 0) << compiled->object;
+    // Of an odd extent two threads may store to one element.
+    if (is_even)
+      ExpectRunsAsInterpreted(program, {std::string(4 * kThreads, '\0'),
+                                        std::string(4 * kThreads, '\x3f')});
+  }
+}
+
+// Numbers that were rounded one by one and are stored together are rounded together; one that
+// something else reads is rounded alone, too. What it was before stays until then.
+TEST(PtxPrinter, NumbersOfAWord_AreRoundedTogether) {
+  constexpr int64_t kThreads = 32;
+  for (const DType dtype : {DType::kBF16, DType::kF16})
+    for (const int64_t stride : {2, 3}) {  // of pairs, or of single numbers
+      SCOPED_TRACE(testing::Message() << Name(dtype) << " " << stride);
+      ProgramBuilder b;
+      const ValueId out = b.Buffer(dtype, 0, 3 * kThreads),
+                    sum = b.Buffer(DType::kF32, 1, kThreads),
+                    in = b.Buffer(DType::kF32, 2, 2 * kThreads);
+      const ValueId thread = b.Special(Grid::kThread, kThreads);
+      const ValueId own = b.Alloc(Space::kPrivate, DType::kF32, 2);
+      for (const int64_t n : {0, 1})
+        b.Store(own, b.Int(n), b.Load(in, b.Plus(b.Times(thread, 2), b.Int(n))));
+      const ValueId x = b.Cast(b.Load(own, b.Int(0)), dtype),
+                    y = b.Cast(b.Load(own, b.Int(1)), dtype);
+      for (const int64_t n : {0, 1}) b.Store(own, b.Int(n), b.Const(DType::kF32, 7));
+      const ValueId index = b.Times(thread, stride);
+      b.Store(out, index, x);
+      b.Store(out, b.Plus(index, b.Int(1)), y);
+      b.Store(sum, thread,
+              b.Alu(Op::kAdd, DType::kF32, {b.Cast(x, DType::kF32), b.Load(own, b.Int(1))}));
+      const Program program = b.Take(3);
+      const auto compiled = Rendered(program);
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      const std::string& text = compiled->object;
+      EXPECT_FALSE(absl::StrContains(text, "prmt") || absl::StrContains(text, "shr.u32")) << text;
+      EXPECT_EQ(CountOf("st.global.u16", text), stride == 2 ? 0 : 2) << text;
+      ExpectRunsAsInterpreted(program, {std::string(6 * kThreads, '\0'), Floats(kThreads, 0),
+                                        Floats(2 * kThreads, 1)});
     }
 }
 

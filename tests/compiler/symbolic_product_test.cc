@@ -86,8 +86,8 @@ int DifferencesBelow(const EndCase& p, int64_t end, const std::string& got,
 }
 
 // Runs the program and the PTX with the VAR at 0, 1, values beside the edges of tiles, and the
-// whole. What is done beside that of blocks which all leave must be less at 1 than at the whole, by
-// `times`.
+// whole. What is done must be less at 1 than at the whole, by `times`; blocks that leave do next to
+// nothing.
 void CheckEnds(const EndCase& p, const program::Program& program, const CompiledKernel& compiled,
                const UOp* sink, double times) {
   const Buffers start = RandomBuffers(sink, 1);
@@ -115,9 +115,11 @@ void CheckEnds(const EndCase& p, const program::Program& program, const Compiled
               p.name, static_cast<unsigned long long>(of_all),
               static_cast<unsigned long long>(of_one),
               static_cast<unsigned long long>(of_none));
-  ASSERT_GT(of_one, of_none);
-  EXPECT_GT(static_cast<double>(of_all - of_none), times * static_cast<double>(of_one - of_none));
-  EXPECT_GT(2 * (of_one - of_none), of_none) << "a block that leaves does nearly as much";
+  EXPECT_GT(static_cast<double>(of_all), times * static_cast<double>(of_one));
+  // The test comes before all that it does not need.
+  constexpr int64_t kLeavingMost = 14;  // instructions of a warp
+  const int64_t warps = compiled.blocks[0] * compiled.blocks[1] * ((compiled.threads[0] + 31) / 32);
+  EXPECT_LE(of_none, static_cast<uint64_t>(kLeavingMost * warps)) << compiled.object;
 }
 
 const EndCase kCases[] = {

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "compiler/program/expand.h"
+#include "compiler/program/passes/accesses.h"
 #include "compiler/program/passes/copier.h"
 #include "compiler/program/passes/placement.h"
 
@@ -54,12 +55,31 @@ bool StaysInBranches(const Program& program) {
                      [](const Instruction& i) { return i.code == Code::kMaxRegisters; });
 }
 
+// What the indices of accesses are made of, without the constants that come last: what accesses to
+// elements near each other have in common.
+std::vector<bool> PartsOfIndices(const Program& program) {
+  std::vector<bool> parts(program.code.size());
+  const auto at = [&](ValueId n) -> const Instruction& { return program.code[n]; };
+  for (auto n = static_cast<ValueId>(program.code.size()) - 1; n >= 0; --n) {
+    const Instruction& i = at(n);
+    if (i.code == Code::kLoad || i.code == Code::kStore) {
+      const ValueId index = WithoutConstants(program, i.src[1]).first;
+      parts[index] = at(index).lanes == 1;
+    }
+    if (parts[n])
+      for (const ValueId source : i.src) parts[source] = at(source).dtype == DType::kI64;
+  }
+  return parts;
+}
+
 }  // namespace
 
 Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
   const std::vector<bool> read_only = ReadOnlySlots(program);
   const OwnStores stores(program);
   const bool stays = StaysInBranches(program);
+  const std::vector<bool> of_indices = stays ? PartsOfIndices(program) : std::vector<bool>(),
+                          of_accesses = stays ? BranchesOfAccesses(program) : std::vector<bool>();
   std::vector<Scope> scopes(1);
   for (size_t number = 0; number < program.code.size(); ++number) {
     const auto n = static_cast<ValueId>(number);
@@ -91,7 +111,9 @@ Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
     };
     while (depth[n] > least && may_leave(scopes[depth[n]])) --depth[n];
     // Out of the same loops, and of no branch for which there is no need.
-    while (stays && depth[n] < here && !scopes[depth[n] + 1].repeats) ++depth[n];
+    while (stays && depth[n] < here && !scopes[depth[n] + 1].repeats &&
+           !(of_indices[n] && of_accesses[scopes[depth[n] + 1].opener]))
+      ++depth[n];
   }
 }
 

@@ -1,13 +1,17 @@
 // Addresses of elements, put together from outer loops to inner ones: what a loop does not change
 // of an address is one value in it, to which what changes is added.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
+#include "compiler/program/passes/accesses.h"
 #include "compiler/render/ptx/ptx_printer.h"
 
 namespace outboard::render {
 
 using program::Code;
+using program::ValueId;
 
 int PtxPrinter::LoopsAround(ValueId value) const {
   return static_cast<int>(std::ranges::count_if(loops_, [&](ValueId loop) {
@@ -15,9 +19,7 @@ int PtxPrinter::LoopsAround(ValueId value) const {
   }));
 }
 
-// What is added to make `index`, as far as the innermost loop computes it: `index` alone where that
-// takes more than kTermStepsMax steps.
-std::vector<PtxPrinter::ValueId> PtxPrinter::TermsOf(ValueId index) const {
+std::vector<PtxPrinter::ValueId> PtxPrinter::TermsOf(ValueId index, SumsOf sums) const {
   std::vector<ValueId> terms, open = {index};
   const int inner = LoopsAround(index);
   for (int steps = 0; !open.empty(); ++steps) {
@@ -25,7 +27,8 @@ std::vector<PtxPrinter::ValueId> PtxPrinter::TermsOf(ValueId index) const {
     const ValueId term = open.back();
     open.pop_back();
     const Instruction& i = at(term);
-    if (i.code == Code::kAlu && i.op == Op::kAdd && LoopsAround(term) == inner) {
+    const bool is_sum = i.code == Code::kAlu && i.op == Op::kAdd;
+    if (is_sum && (sums == SumsOf::kAllLoops || LoopsAround(term) == inner)) {
       open.insert(open.end(), i.src.begin(), i.src.end());
     } else {
       terms.push_back(term);
@@ -47,7 +50,7 @@ Address PtxPrinter::ElementAddress(ValueId memory, ValueId index) {
   // In memory of the block one instruction adds a whole index: a value for each loop around would
   // only take registers.
   if (at(memory).code != Code::kBuffer) return at_once();
-  std::vector<ValueId> terms = TermsOf(index);
+  std::vector<ValueId> terms = TermsOf(index, SumsOf::kInnermostLoop);
   int64_t constant = 0;
   std::erase_if(terms, [&](ValueId term) {
     if (at(term).code != Code::kConst) return false;
@@ -83,6 +86,67 @@ PtxPrinter::TermSum PtxPrinter::SumOf(absl::Span<const ValueId> terms) const {
     max += bounds_[static_cast<size_t>(term)].max;
   }
   return {min >= INT32_MIN && max <= INT32_MAX, min < 0};
+}
+
+namespace {
+
+// The branches of one scope, from the first one behind a loop to the last one before the next.
+struct Neighbours {
+  struct Wanted {
+    ValueId first = 0, last = 0;  // branches
+    std::vector<ValueId> accesses;
+  };
+  ValueId branch = -1;  // the one that is open around the scope
+  absl::btree_map<std::pair<ValueId, ValueId>, Wanted> wanted;  // by memory and index
+};
+
+}  // namespace
+
+// As the ends of products have them: a branch for each sum that may lie beyond the result.
+void PtxPrinter::FindSharedAddresses() {
+  const auto count = static_cast<ValueId>(program_.code.size());
+  // A loop in a branch keeps out of its registers what it does not need.
+  const std::vector<bool> of_accesses = program::BranchesOfAccesses(program_);
+  std::vector<Neighbours> scopes(1);
+  const auto close = [&](Neighbours& scope) {
+    for (auto& [key, wanted] : scope.wanted) {
+      if (wanted.first == wanted.last) continue;
+      std::vector<ValueId>& before = shared_addresses_[wanted.first];
+      before.insert(before.end(), wanted.accesses.begin(), wanted.accesses.end());
+    }
+    scope.wanted.clear();
+  };
+  for (ValueId n = 0; n < count; ++n) {
+    const Instruction& i = at(n);
+    if (i.code == Code::kEnd || i.code == Code::kEndIf) {
+      close(scopes.back());
+      scopes.pop_back();
+    }
+    const bool opens = i.code == Code::kIf || i.code == Code::kLoop;
+    const bool is_access = i.code == Code::kLoad || i.code == Code::kStore;
+    if (opens ? !of_accesses[static_cast<size_t>(n)]
+              : !is_access && !program::IsPure(i.code) && i.code != Code::kEndIf)
+      close(scopes.back());
+    if (opens) scopes.push_back({.branch = n, .wanted = {}});
+    if (!is_access || !IsUsed(n) || at(i.src[0]).code != Code::kBuffer || at(i.src[1]).lanes > 1)
+      continue;
+    const std::pair key(i.src[0], WithoutConstants(i.src[1]).first);
+    for (size_t depth = scopes.size() - 1; depth > 0; --depth) {
+      const ValueId branch = scopes[depth].branch;
+      if (!of_accesses[static_cast<size_t>(branch)]) break;
+      Neighbours::Wanted& wanted = scopes[depth - 1].wanted[key];
+      if (wanted.accesses.empty()) wanted.first = branch;
+      wanted.last = branch;
+      wanted.accesses.push_back(n);
+    }
+  }
+}
+
+// An index that several of them use is printed before the first one (Places).
+void PtxPrinter::ShareAddresses(ValueId branch) {
+  const auto accesses = shared_addresses_.find(branch);
+  if (accesses == shared_addresses_.end()) return;
+  for (const ValueId access : accesses->second) AddressOf(at(access).src[0], at(access).src[1]);
 }
 
 // An instruction has room for 24 bits, with a sign. What is beyond is added before, as a multiple

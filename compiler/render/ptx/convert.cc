@@ -133,15 +133,40 @@ PtxOperand PtxPrinter::UnpackFp8(const PtxOperand& bits, DType dtype) {
 
 PtxOperand PtxPrinter::Round(const PtxOperand& value, DType dtype) {
   if (value.IsConstant() && IsSmallFloat(dtype)) return Float(RoundTo(dtype, NumberOf(value)));
+  const auto known = [&](const PtxOperand& rounded) {
+    unrounded_[rounded.bits] = {dtype, value};
+    return rounded;
+  };
   switch (dtype) {
     case DType::kF16:
-      return text_.Value("cvt.f32.f16", Width::k32,
-                         {text_.Value("cvt.rn.f16.f32", Width::k16, {value})});
-    case DType::kBF16: return RoundBFloat(value);
+      return known(text_.Value("cvt.f32.f16", Width::k32,
+                               {text_.Value("cvt.rn.f16.f32", Width::k16, {value})}));
+    case DType::kBF16: return known(RoundBFloat(value));
     case DType::kF8E4M3:
     case DType::kF8E5M2: return UnpackFp8(PackFp8(value, dtype), dtype);
     default: return value;
   }
+}
+
+PtxOperand PtxPrinter::Unrounded(const PtxOperand& value, DType dtype) const {
+  if (value.kind != PtxOperand::Kind::kRegister || value.width != Width::k32) return {};
+  const auto known = unrounded_.find(value.bits);
+  return known == unrounded_.end() || known->second.first != dtype ? PtxOperand()
+                                                                   : known->second.second;
+}
+
+// Numbers that were rounded to the type are rounded together as they were before: each alone is
+// then left out, unless something else reads it.
+PtxOperand PtxPrinter::HalvesOf(PtxOperand low, PtxOperand high, DType dtype) {
+  const PtxOperand first = Unrounded(low, dtype), second = Unrounded(high, dtype);
+  if (!first.IsNone() && !second.IsNone()) {
+    low = first;
+    high = second;
+  } else if (dtype == DType::kBF16) {
+    return text_.Value("prmt.b32", Width::k32, {Bits(low), Bits(high), Integer(0x7632)});
+  }
+  return text_.Value(dtype == DType::kBF16 ? "cvt.rn.bf16x2.f32" : "cvt.rn.f16x2.f32", Width::k32,
+                     {InRegister(high), InRegister(low)});
 }
 
 PtxOperand PtxPrinter::FromMemory(const PtxOperand& bits, DType dtype) {
@@ -160,6 +185,10 @@ PtxOperand PtxPrinter::FromMemory(const PtxOperand& bits, DType dtype) {
 PtxOperand PtxPrinter::ToMemory(const PtxOperand& value, DType dtype) {
   if (ByteWidth(dtype) >= 4) return value;
   if (value.IsConstant()) return MemoryBits(value, dtype);
+  // Alone in a word, which may be rounded as a pair.
+  if (const PtxOperand before = Unrounded(value, dtype); !before.IsNone())
+    return text_.Value(dtype == DType::kBF16 ? "cvt.rn.bf16x2.f32" : "cvt.rn.f16x2.f32",
+                       Width::k32, {Float(0), before});
   switch (dtype) {
     case DType::kBool: return Select(value, Integer(1), Integer(0));
     case DType::kF16:

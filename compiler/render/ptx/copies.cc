@@ -4,6 +4,7 @@
 #include <bit>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "compiler/render/ptx/ptx_printer.h"
 
 namespace outboard::render {
@@ -82,7 +83,6 @@ void PtxPrinter::Await(ValueId n) {
 // comes from outside of a loop can be computed there. Parts are taken in the order of the program,
 // those of outer loops first.
 Address PtxPrinter::SwizzledAddress(ValueId memory, ValueId index, int lane) {
-  constexpr int64_t kRow = 128;
   const int64_t width = ByteWidth(at(memory).dtype);
   const Address address = BaseOf(memory);
   const PtxOperand base = InRegister(address.base);
@@ -90,19 +90,13 @@ Address PtxPrinter::SwizzledAddress(ValueId memory, ValueId index, int lane) {
     return {Plus(Swizzled(Scaled(Low(index, lane), width)), base), address.offset};
   const SwizzledPlace of = SwizzledPlaceOf(memory, index, lane);
   const int64_t offset = address.offset + of.patterns;
-  const bool is_aligned = has_block_memory_ && offset % kRow == 0;
-  const auto first_whole = of.parts.whole.empty() ? of.parts.pieces.end()
-                                                  : std::ranges::upper_bound(
-                                                        of.parts.pieces, of.parts.whole.front());
-  const auto count = is_aligned ? static_cast<size_t>(first_whole - of.parts.pieces.begin())
-                                : of.parts.pieces.size();
-  PtxOperand place = PlaceInPattern(of, count), whole = Integer(0);
+  PtxOperand place = PlaceInPattern(of), whole = Integer(0);
   for (const ValueId part : of.parts.whole) whole = Plus(whole, Low(part, 0));
   whole = Plus(base, Scaled(whole, width));
-  if (!is_aligned) return {Plus(Mixed(place, Integer(of.within)), whole), offset};
+  if (!of.is_aligned) return {Plus(Mixed(place, Integer(of.within)), whole), offset};
   place = Plus(place, whole);
-  for (size_t k = count; k < of.parts.pieces.size(); ++k)
-    place = Mixed(place, Scaled(Low(of.parts.pieces[k], 0), width));
+  for (const ValueId piece : absl::MakeConstSpan(of.parts.pieces).subspan(of.pieces_before))
+    place = Mixed(place, Scaled(Low(piece, 0), width));
   return {Mixed(place, Integer(of.within)), offset};
 }
 
@@ -136,21 +130,26 @@ PtxPrinter::SwizzledPlace PtxPrinter::SwizzledPlaceOf(ValueId memory, ValueId in
   }
   place.within = meet ? 0 : rest & (kRow - 1);
   place.rows = rest - place.within;
+  place.is_aligned =
+      has_block_memory_ && (BaseOf(memory).offset + place.patterns) % kRow == 0;
+  const auto behind = place.is_aligned && !parts.whole.empty()
+                          ? std::ranges::upper_bound(parts.pieces, parts.whole.front())
+                          : parts.pieces.end();
+  place.pieces_before = static_cast<size_t>(behind - parts.pieces.begin());
   return place;
 }
 
 // What of it does not change in an open scope is known in that.
-PtxOperand PtxPrinter::PlaceInPattern(const SwizzledPlace& of, size_t pieces) {
+PtxOperand PtxPrinter::PlaceInPattern(const SwizzledPlace& of) {
+  const auto pieces = absl::MakeConstSpan(of.parts.pieces).first(of.pieces_before);
   std::vector<int64_t> key = {of.width, of.rows, static_cast<int64_t>(of.parts.rows.size())};
   key.insert(key.end(), of.parts.rows.begin(), of.parts.rows.end());
-  key.insert(key.end(), of.parts.pieces.begin(),
-             of.parts.pieces.begin() + static_cast<int64_t>(pieces));
+  key.insert(key.end(), pieces.begin(), pieces.end());
   if (const auto known = places_.find(key); known != places_.end()) return known->second;
   PtxOperand rows = Integer(0);
   for (const ValueId part : of.parts.rows) rows = Plus(rows, Low(part, 0));
   PtxOperand place = Swizzled(Plus(Scaled(rows, of.width), Integer(of.rows)));
-  for (size_t k = 0; k < pieces; ++k)
-    place = Mixed(place, Scaled(Low(of.parts.pieces[k], 0), of.width));
+  for (const ValueId piece : pieces) place = Mixed(place, Scaled(Low(piece, 0), of.width));
   places_[key] = place;
   known_places_.push_back(std::move(key));
   return place;
@@ -171,45 +170,26 @@ void PtxPrinter::PlaceBeforeLoop(ValueId loop) {
     const auto is_outside = [&](ValueId part) {
       return part < loop && !values_[static_cast<size_t>(part)].empty();
     };
+    const auto pieces = absl::MakeConstSpan(place.parts.pieces).first(place.pieces_before);
     if (std::ranges::all_of(place.parts.rows, is_outside) &&
-        std::ranges::all_of(place.parts.pieces, is_outside))
-      PlaceInPattern(place, place.parts.pieces.size());
+        std::ranges::all_of(pieces, is_outside))
+      PlaceInPattern(place);
   }
 }
 
-// What is added to make an index, by what its bytes are multiples of: itself where that takes more
-// than kTermStepsMax steps.
 PtxPrinter::SwizzledParts PtxPrinter::PartsOf(ValueId index, int64_t width) const {
   constexpr int64_t kRow = 128;
   SwizzledParts parts;
-  const auto add = [&](ValueId part) {
-    const int64_t bytes = divisors_[static_cast<size_t>(part)] * width;
-    if (bytes % program::kSwizzleAlign == 0) {
-      parts.whole.push_back(part);
+  for (const ValueId term : TermsOf(index, SumsOf::kAllLoops)) {
+    const int64_t bytes = divisors_[static_cast<size_t>(term)] * width;
+    if (at(term).code == Code::kConst) {
+      parts.constant += at(term).imm[0] * width;
+    } else if (bytes % program::kSwizzleAlign == 0) {
+      parts.whole.push_back(term);
     } else {
-      (bytes % kRow == 0 ? parts.rows : parts.pieces).push_back(part);
-    }
-  };
-  std::vector<ValueId> open = {index};
-  for (int steps = 0; !open.empty(); ++steps) {
-    if (steps == kTermStepsMax) {
-      parts = {};
-      add(index);
-      return parts;
-    }
-    const ValueId part = open.back();
-    open.pop_back();
-    const Instruction& i = at(part);
-    if (i.code == Code::kAlu && i.op == Op::kAdd) {
-      open.insert(open.end(), i.src.begin(), i.src.end());
-    } else if (i.code == Code::kConst) {
-      parts.constant += i.imm[0] * width;
-    } else {
-      add(part);
+      (bytes % kRow == 0 ? parts.rows : parts.pieces).push_back(term);
     }
   }
-  for (std::vector<ValueId>* list : {&parts.whole, &parts.rows, &parts.pieces})
-    std::ranges::sort(*list);
   return parts;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "compiler/program/passes/accesses.h"
 #include "compiler/render/value_bounds.h"
 
 namespace outboard::render {
@@ -88,12 +89,8 @@ class Joiner {
     const Instruction& i = at(n);
     const bool stores = i.code == Code::kStore;
     const int lanes = stores ? at(i.src[2]).lanes : i.lanes;
-    Place place{MemoryOf(i.src[0]), i.src[1], 0, lanes};
-    while (at(place.root).code == Code::kAlu && at(place.root).op == Op::kAdd &&
-           at(at(place.root).src[1]).code == Code::kConst) {
-      place.first += at(at(place.root).src[1]).imm[0];
-      place.root = at(place.root).src[0];
-    }
+    const auto [root, first] = program::WithoutConstants(in_, i.src[1]);
+    Place place{MemoryOf(i.src[0]), root, first, lanes};
     if (at(place.root).code == Code::kConst) {
       place.first += at(place.root).imm[0];
       place.root = -1;

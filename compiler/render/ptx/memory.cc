@@ -193,10 +193,7 @@ PtxOperand PtxPrinter::PackedWord(ValueId value, int lane, int count, DType dtyp
   }();
   if (count == 2 && !constant) {
     const PtxOperand low = Lane(value, lane), high = Lane(value, lane + 1);
-    if (dtype == DType::kBF16)
-      return text_.Value("prmt.b32", Width::k32, {Bits(low), Bits(high), Integer(0x7632)});
-    if (dtype == DType::kF16)
-      return text_.Value("cvt.rn.f16x2.f32", Width::k32, {InRegister(high), InRegister(low)});
+    if (dtype == DType::kBF16 || dtype == DType::kF16) return HalvesOf(low, high, dtype);
   }
   if (constant) {
     uint64_t all = 0;

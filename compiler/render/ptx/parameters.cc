@@ -39,7 +39,6 @@ void PtxPrinter::LoadParameters() {
   if (program_.copies > 1) return LoadParametersOfCopy();
   for (int slot = 0; slot < program_.buffer_count; ++slot)
     buffers_.push_back(load(absl::StrCat("buffer", slot)));
-  if (program_.reads_vars()) vars_ = load("vars");
   for (size_t map = 0; map < program_.maps.size(); ++map) {
     const PtxOperand place = text_.New(Width::k64);
     text_.Line("mov.b64 ", place, ", map", map);
@@ -63,10 +62,6 @@ void PtxPrinter::LoadParametersOfCopy() {
       buffers_.push_back(text_.New(Width::k64));
       text_.Line("ld.param.b64 ", buffers_.back(), ", ", Address{first, slot * kAddressBytes});
     }
-  }
-  if (program_.reads_vars()) {
-    vars_ = text_.New(Width::k64);
-    text_.Line("ld.param.b64 ", vars_, ", [vars]");
   }
   const auto maps = static_cast<int64_t>(program_.maps.size());
   if (maps == 0) return;

@@ -118,18 +118,48 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
     text_.Line("griddepcontrol.wait");
     text_.Line("griddepcontrol.launch_dependents");
   }
-  LoadParameters();
-  OpenMemories();
+  if (program_.reads_vars()) {
+    vars_ = text_.New(Width::k64);
+    text_.Line("ld.param.b64 ", vars_, ", [vars]");
+  }
   LeaveBehindGrid();
-  NumberWarpgroups();
+  OpenMemories();
   FindChanges();
   FindUses();
+  FindSharedAddresses();
   if (IsShortOfRegisters(program_)) FindComputedAgain();
   FindTakenApart();
+  leaving_ = FindLeaving();
+  if (leaving_ < 0) Begin();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
   text_.Line("ret");
   return absl::StrCat(shared_, "\n.visible .entry ", symbol, "(", Parameters(), "\n)\n",
                       Directives(), "{\n", text_.Declarations(), text_.lines(), "}\n");
+}
+
+// The branch around everything that blocks beyond the end of a VAR leave out, whole blocks at once:
+// -1 if there is none.
+PtxPrinter::ValueId PtxPrinter::FindLeaving() const {
+  std::vector<bool> of_block(program_.code.size());  // equal for all threads
+  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
+    const Instruction& i = at(n);
+    if (i.code == Code::kIf) {
+      const Instruction& last = program_.code.back();
+      const bool is_all = last.code == Code::kEndIf && last.src[0] == n;
+      return is_all && of_block[static_cast<size_t>(i.src[0])] ? n : -1;
+    }
+    if (!program::IsPure(i.code) && i.code != Code::kAlloc) return -1;
+    of_block[static_cast<size_t>(n)] =
+        (i.code != Code::kSpecial || i.imm[0] == static_cast<int64_t>(Grid::kBlock)) &&
+        std::ranges::all_of(i.src, [&](ValueId s) { return of_block[static_cast<size_t>(s)]; });
+  }
+  return -1;
+}
+
+void PtxPrinter::Begin() {
+  LoadParameters();
+  for (const auto& [memory, name] : shared_names_) text_.Line("mov.b32 ", memory, ", ", name);
+  if (!warpgroup_.IsNone()) NumberWarpgroups();
 }
 
 std::string PtxPrinter::Directives() const {
@@ -158,6 +188,8 @@ void PtxPrinter::OpenMemories() {
     if (i.code == Code::kBoxStore)
       written_[program_.maps[static_cast<size_t>(at(i.src[2]).imm[0])].slot] = true;
   }
+  if (Has(program_, Code::kGroupMma) || Has(program_, Code::kGroupSync))
+    warpgroup_ = text_.New(Width::k32);
   // What a block has without asking may be declared as arrays. More must not: the assembler refuses
   // it, and launches ask for it.
   PtxOperand all;  // memory of the block
@@ -166,7 +198,7 @@ void PtxPrinter::OpenMemories() {
     absl::StrAppend(&shared_, ".extern .shared .align ", program::kSwizzleAlign,
                     " .b8 block_memory[];\n");
     all = text_.New(Width::k32);
-    text_.Line("mov.b32 ", all, ", block_memory");
+    shared_names_.emplace_back(all, "block_memory");
   }
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
     const Instruction& i = at(n);
@@ -180,9 +212,8 @@ void PtxPrinter::OpenMemories() {
       constexpr int kSharedAlign = 16;  // of the widest access
       absl::StrAppend(&shared_, ".shared .align ", kSharedAlign, " .b8 shared", n, "[",
                       i.imm[1] * ByteWidth(i.dtype), "];\n");
-      const PtxOperand base = text_.New(Width::k32);
-      text_.Line("mov.b32 ", base, ", shared", n);
-      shared_bases_[n] = {base, 0};
+      shared_names_.emplace_back(text_.New(Width::k32), absl::StrCat("shared", n));
+      shared_bases_[n] = {shared_names_.back().first, 0};
     }
   }
 }
@@ -207,11 +238,9 @@ void PtxPrinter::LeaveBehindGrid() {
 void PtxPrinter::NumberWarpgroups() {
   constexpr int kWarpgroupShift = 7;
   static_assert(1 << kWarpgroupShift == program::kWarpgroupThreads);
-  if (!Has(program_, Code::kGroupMma) && !Has(program_, Code::kGroupSync)) return;
   const PtxOperand thread = text_.New(Width::k32);
   text_.Line("mov.u32 ", thread, ", %tid.x");
   const PtxOperand own = text_.Value("shr.u32", Width::k32, {thread, Integer(kWarpgroupShift)});
-  warpgroup_ = text_.New(Width::k32);
   text_.Line("shfl.sync.idx.b32 ", warpgroup_, ", ", own, ", 0, 31, -1");
   // Barrier 0 is the block's.
   group_barrier_ = Plus(warpgroup_, Integer(1));
@@ -238,7 +267,11 @@ void PtxPrinter::Print(ValueId n) {
       CloseLoop();
       ComputeAgain(n);
       return PrintMoved(n);
-    case Code::kIf: OpenIf(Lane(i.src[0], 0)); return PrintMoved(n);
+    case Code::kIf:
+      ShareAddresses(n);
+      OpenIf(Lane(i.src[0], 0));
+      if (n == leaving_) Begin();
+      return PrintMoved(n);
     case Code::kEndIf: return CloseIf();
     case Code::kStore: return IsPrivate(i.src[0]) ? StorePrivate(n) : Store(n);
     case Code::kCopy: return Copy(n);
@@ -281,7 +314,12 @@ PtxPrinter::Values PtxPrinter::Compute(ValueId n) {
       return {value};
     }
     case Code::kSpecial: return {Special(n)};
-    case Code::kAlu: return IsWarpgroup(n) ? Values{warpgroup_} : Arithmetic(n);
+    case Code::kAlu:
+      if (IsDecided(n)) return {Integer(bounds_[static_cast<size_t>(n)].min, Width::kPred)};
+      if (const auto [number, limit] = BelowConstant(n); number >= 0)
+        return {
+            text_.Value("setp.lt.s32", Width::kPred, {AsPrinted(number, 0), Integer(limit)})};
+      return IsWarpgroup(n) ? Values{warpgroup_} : Arithmetic(n);
     case Code::kCast:
       if (at(i.src[0]).dtype == DType::kF32 &&
           ((i.dtype == DType::kBF16 && i.lanes % 2 == 0) ||

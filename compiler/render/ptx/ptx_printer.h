@@ -24,6 +24,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "compiler/program/passes/accesses.h"
 #include "compiler/program/program.h"
 #include "compiler/render/launch_shape.h"
 #include "compiler/render/ptx/ptx_text.h"
@@ -49,6 +50,9 @@ class PtxPrinter {
   absl::Status CheckUnits() const;  // of the processor; errors: UNIMPLEMENTED
   std::string Directives() const;  // of blocks and registers, before the body
   void OpenMemories();
+  // What all threads need of parameters and memory. Behind the test by which whole blocks leave.
+  void Begin();
+  ValueId FindLeaving() const;
   void LeaveBehindGrid();  // blocks of a grid in rows that the program does not have
   void NumberWarpgroups();
   void Print(ValueId n);
@@ -59,7 +63,7 @@ class PtxPrinter {
 
   // ---- parameters (parameters.cc)
   std::string Parameters() const;  // their declarations
-  void LoadParameters();           // sets buffers_, vars_ and maps_
+  void LoadParameters();           // sets buffers_ and maps_
   void LoadParametersOfCopy();
 
   // ---- values
@@ -107,6 +111,10 @@ class PtxPrinter {
   PtxOperand ToMemory(const PtxOperand& value, DType dtype);
   PtxOperand Round(const PtxOperand& value, DType dtype);
   PtxOperand RoundBFloat(const PtxOperand& value);
+  // What was rounded to the type to make `value`; none: not known.
+  PtxOperand Unrounded(const PtxOperand& value, DType dtype) const;
+  // Two numbers as they lie in a word, the first one in its lower half.
+  PtxOperand HalvesOf(PtxOperand low, PtxOperand high, DType dtype);
   PtxOperand NarrowToOdd(const PtxOperand& value);
   PtxOperand PackFp8(const PtxOperand& value, DType dtype);
   PtxOperand UnpackFp8(const PtxOperand& bits, DType dtype);
@@ -121,8 +129,14 @@ class PtxPrinter {
   // ---- addresses of elements (addresses.cc)
   Address ElementAddress(ValueId memory, ValueId index);
   Address NearAddress(ValueId memory, ValueId index, Address address);
+  // Those that several branches use which follow each other; after FindUses.
+  void FindSharedAddresses();
+  void ShareAddresses(ValueId branch);  // where it is the first of them
   int LoopsAround(ValueId value) const;
-  std::vector<ValueId> TermsOf(ValueId index) const;
+  // What is added to make an index, as far as its innermost loop computes it or all of it, in the
+  // program's order: the index alone where that takes more than kTermStepsMax steps.
+  enum class SumsOf { kInnermostLoop, kAllLoops };
+  std::vector<ValueId> TermsOf(ValueId index, SumsOf sums) const;
   // A sum whose addends are sums again, of which some are added more than once, has more terms than
   // it has instructions: up to 2^n.
   static constexpr int kTermStepsMax = 64;
@@ -175,9 +189,15 @@ class PtxPrinter {
   void FindUses();
   bool IsUsed(ValueId n) const;  // by what is printed
   // An index and the constants that it adds to it.
-  std::pair<ValueId, int64_t> WithoutConstants(ValueId index) const;
+  std::pair<ValueId, int64_t> WithoutConstants(ValueId index) const {
+    return program::WithoutConstants(program_, index);
+  }
   // The product that a sum may take in as it is, so that both are rounded once; -1: none.
   ValueId ProductIn(ValueId sum) const;
+  // Of x + 3 < 10, where all of it fits in 32 bits: x and 7. The number -1: another value.
+  std::pair<ValueId, int64_t> BelowConstant(ValueId n) const;
+  // A condition of which bounds say what it is.
+  bool IsDecided(ValueId n) const;
   // The comparison x < limit of an AND that also says -1 < x: as unsigned numbers it says both. -1:
   // another value.
   ValueId RangeIn(ValueId both) const;
@@ -218,17 +238,21 @@ class PtxPrinter {
     int64_t constant = 0;                      // in bytes
     std::vector<ValueId> whole, rows, pieces;  // multiples of a pattern, of a row, and others
   };
-  SwizzledParts PartsOf(ValueId index, int64_t width) const;
+  SwizzledParts PartsOf(ValueId index, int64_t width) const;  // of TermsOf
   // In bytes: whole patterns are added behind the swizzle, rows before it, and what stays within a
   // row is mixed in. `pieces` of the parts are empty if they are among the rows.
   struct SwizzledPlace {
     SwizzledParts parts;
     int64_t width = 1;  // of an element
     int64_t patterns = 0, rows = 0, within = 0;
+    // Whether what is mixed in may be mixed with the address: it begins at a row. Pieces that the
+    // program has computed before the whole patterns are mixed in before these are added.
+    bool is_aligned = false;
+    size_t pieces_before = 0;
   };
   SwizzledPlace SwizzledPlaceOf(ValueId memory, ValueId index, int lane) const;
-  // The swizzled place of rows, with that many pieces mixed in.
-  PtxOperand PlaceInPattern(const SwizzledPlace& place, size_t pieces);
+  // The swizzled place of rows, with the pieces before the whole patterns mixed in.
+  PtxOperand PlaceInPattern(const SwizzledPlace& place);
   void PlaceBeforeLoop(ValueId loop);
   PtxOperand Swizzled(const PtxOperand& place);
   // Of 32 bits; constants are folded.
@@ -257,14 +281,18 @@ class PtxPrinter {
 
   PtxText text_;
   std::string shared_;               // declarations of memory of the block
+  std::vector<std::pair<PtxOperand, std::string>> shared_names_;  // of addresses in registers
   bool has_block_memory_ = false;    // in one piece, whose size the launch sets
   std::vector<PtxOperand> buffers_;  // addresses by slot
   std::vector<bool> written_;        // buffers, by slot
+  ValueId leaving_ = -1;             // FindLeaving
   PtxOperand block_;                 // its number, of 64 bits, in a grid of several rows
   PtxOperand warpgroup_, group_barrier_;  // of the thread, where a program has warpgroups: numbers
   PtxOperand vars_;                  // the address of the VARs
   std::vector<PtxOperand> maps_;     // addresses by number
   std::vector<Values> values_;       // by instruction
+  // By register, of numbers that were rounded to a smaller type: that, and what they were before.
+  absl::flat_hash_map<uint64_t, std::pair<DType, PtxOperand>> unrounded_;
   absl::flat_hash_map<ValueId, Address> shared_bases_;  // of memory of the block
   absl::flat_hash_map<ValueId, Elements> privates_;
   absl::flat_hash_set<ValueId> accumulators_;    // of these, those of WGMMA
@@ -276,6 +304,7 @@ class PtxPrinter {
   using AddressKey = std::tuple<ValueId, ValueId, int64_t>;
   absl::flat_hash_map<AddressKey, Address> addresses_;
   std::vector<AddressKey> known_addresses_;
+  absl::flat_hash_map<ValueId, std::vector<ValueId>> shared_addresses_;  // accesses, by IF
   // Places in swizzled patterns that open scopes have computed, by PlaceInPattern's operands.
   absl::flat_hash_map<std::vector<int64_t>, PtxOperand> places_;
   std::vector<std::vector<int64_t>> known_places_;

@@ -147,14 +147,21 @@ PtxPrinter::ValueId PtxPrinter::RangeIn(ValueId both) const {
   return -1;
 }
 
-std::pair<PtxPrinter::ValueId, int64_t> PtxPrinter::WithoutConstants(ValueId index) const {
-  int64_t sum = 0;
-  while (at(index).code == Code::kAlu && at(index).op == Op::kAdd &&
-         at(at(index).src[1]).code == Code::kConst) {
-    sum += at(at(index).src[1]).imm[0];
-    index = at(index).src[0];
-  }
-  return {index, sum};
+bool PtxPrinter::IsDecided(ValueId n) const {
+  const ValueBounds& bounds = bounds_[static_cast<size_t>(n)];
+  return at(n).code == Code::kAlu && IsBool(at(n).dtype) && bounds.min == bounds.max;
+}
+
+std::pair<PtxPrinter::ValueId, int64_t> PtxPrinter::BelowConstant(ValueId n) const {
+  constexpr std::pair<ValueId, int64_t> kNone{-1, 0};
+  const Instruction& i = at(n);
+  if (i.code != Code::kAlu || i.op != Op::kCmpLt || i.lanes != 1 ||
+      at(i.src[1]).code != Code::kConst || !IsComputedSmall(n))
+    return kNone;
+  const auto [number, added] = WithoutConstants(i.src[0]);
+  const int64_t limit = at(i.src[1]).imm[0] - added;
+  const bool fits = limit >= INT32_MIN && limit <= INT32_MAX;
+  return number != i.src[0] && IsSmall(number) && fits ? std::pair(number, limit) : kNone;
 }
 
 absl::InlinedVector<PtxPrinter::ValueId, 4> PtxPrinter::SourcesOf(ValueId n) const {
@@ -162,7 +169,8 @@ absl::InlinedVector<PtxPrinter::ValueId, 4> PtxPrinter::SourcesOf(ValueId n) con
   if (const ValueId product = ProductIn(n); product >= 0)
     return {at(product).src[0], at(product).src[1], i.src[i.src[0] == product ? 1 : 0]};
   if (const ValueId range = RangeIn(n); range >= 0) return at(range).src;
-  if (IsWarpgroup(n)) return {};
+  if (IsWarpgroup(n) || IsDecided(n)) return {};
+  if (const ValueId number = BelowConstant(n).first; number >= 0) return {number};
   absl::InlinedVector<ValueId, 4> sources = i.src;
   const IndexOperands indices = IndexOperandsOf(i);
   for (int k = 0; k < indices.count; ++k) {
