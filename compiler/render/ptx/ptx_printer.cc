@@ -124,6 +124,7 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   NumberWarpgroups();
   FindChanges();
   FindUses();
+  FindDivisors();
   if (IsShortOfRegisters(program_)) FindComputedAgain();
   FindTakenApart();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
@@ -245,8 +246,7 @@ void PtxPrinter::Print(ValueId n) {
     case Code::kBarrier: return text_.Line("bar.sync 0");
     default:
       if (program::IsHopper(i.code) && !program::HasValue(i.code)) return PrintHopper(n);
-      if (IsUsed(n) && !is_moved_[static_cast<size_t>(n)])
-        values_[static_cast<size_t>(n)] = Compute(n);
+      if (IsUsed(n) && !is_moved_[static_cast<size_t>(n)]) PrintValue(n);
       return;
   }
 }
@@ -265,7 +265,12 @@ PtxOperand PtxPrinter::Special(ValueId n) {
 void PtxPrinter::PrintMoved(ValueId place) {
   const auto values = moved_to_.find(place);
   if (values == moved_to_.end()) return;
-  for (const ValueId value : values->second) values_[static_cast<size_t>(value)] = Compute(value);
+  for (const ValueId value : values->second) PrintValue(value);
+}
+
+void PtxPrinter::PrintValue(ValueId n) {
+  values_[static_cast<size_t>(n)] = Compute(n);
+  if (!reciprocals_.empty()) FindReciprocals(n);
 }
 
 PtxPrinter::Values PtxPrinter::Compute(ValueId n) {
