@@ -269,7 +269,10 @@ Program DivideRows(DType dtype, int64_t rows, int lanes) {
     const ValueId x =
         b.Add({.code = Code::kLoad, .dtype = dtype, .lanes = lanes, .src = {in, place}});
     b.Store(out, place,
-            b.Add({.code = Code::kAlu, .dtype = dtype, .lanes = lanes, .op = Op::kFDiv,
+            b.Add({.code = Code::kAlu,
+                   .op = Op::kFDiv,
+                   .dtype = dtype,
+                   .lanes = lanes,
                    .src = {x, b.Splat(divisor, lanes)}}));
   }
   return b.Take(3);
@@ -297,7 +300,7 @@ TEST(FloatDivision, AllKindsOfNumbers_AreAsInterpreted) {
   const auto count = static_cast<int64_t>(rows.divisors.size());
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF8E5M2})
     for (const int lanes : {1, 4}) {
-      SCOPED_TRACE(absl::StrCat(Name(dtype), ", lanes ", lanes));
+      SCOPED_TRACE(absl::StrCat(std::string(Name(dtype)), ", lanes ", lanes));
       const Program program = DivideRows(dtype, count, lanes);
       Buffers want = BuffersOf(rows, dtype);
       ASSERT_TRUE(program::Interpret(program, want, {}).ok());
@@ -317,70 +320,124 @@ TEST(FloatDivision, AllKindsOfNumbers_AreAsInterpreted) {
     }
 }
 
-// Which lines a mistake is made in, what there is in place of them. The `nth` of the lines that
-// begin so, from 0 on.
+// Numbers as they are in networks, zeros among them.
+Rows OrdinaryRows() {
+  Rows rows;
+  std::mt19937 random(2);
+  for (int64_t row = 0; row < 4 * kThreads; ++row) {
+    const auto any = [&] {
+      return std::ldexp(static_cast<float>(kDigitsLeast + random() % kDigitsLeast),
+                        static_cast<int>(random() % 20) - 33);
+    };
+    rows.Add(any(), {any(), -any(), 0.0f, any(), 1.0f, -1.0f, any(), any()});
+  }
+  return rows;
+}
+
+// How many instructions warps execute with ordinary numbers.
+int64_t InstructionsOf(const CompiledKernel& kernel, const Rows& rows, uint64_t inexact) {
+  Buffers buffers = BuffersOf(rows, DType::kF32);
+  MachineCounts counts;
+  const absl::Status ran = RunOnPtxMachine(kernel, buffers, {}, 1, nullptr, &counts, inexact);
+  EXPECT_TRUE(ran.ok()) << ran;
+  return static_cast<int64_t>(counts.warp_instructions);
+}
+
+TEST(FloatDivision, OfOrdinaryNumbers_LeavesTheRarePartOut) {
+  const Rows ordinary = OrdinaryRows();
+  const auto kernel =
+      Rendered(DivideRows(DType::kF32, static_cast<int64_t>(ordinary.divisors.size()), 1));
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  int64_t in_rare_parts = 0;
+  bool is_rare = false;
+  for (const absl::string_view line : absl::StrSplit(kernel->object, '\n')) {
+    if (absl::StartsWith(line, "L")) is_rare = false;
+    in_rare_parts += is_rare;
+    if (absl::StrContains(line, " bra L")) is_rare = true;
+  }
+  EXPECT_GE(in_rare_parts, 10 * kRow);
+  Rows rare = ordinary;
+  for (float& divisor : rare.divisors) divisor *= 0x1p-60f;
+  const int64_t warps = static_cast<int64_t>(rare.divisors.size()) / 32;
+  for (const uint64_t inexact : {0, 1, 2, 3})
+    EXPECT_EQ(InstructionsOf(*kernel, ordinary, inexact) + warps * in_rare_parts,
+              InstructionsOf(*kernel, rare, inexact));
+}
+
+// Which lines a mistake is made in, and what is there in place of a part of them. Of the lines that
+// have `line`, the `first` one, and if `every` is not 0 each `every` ones behind it.
 struct Mistake {
   const char* name;
   const char* line;
-  int nth;
+  int first, every;
   const char *part, *instead;
 };
 
 std::string WithMistake(const std::string& text, const Mistake& mistake) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  int nth = 0;
+  int n = 0;
   for (std::string& line : lines) {
-    if (!absl::StrContains(line, mistake.line) || nth++ != mistake.nth) continue;
+    if (!absl::StrContains(line, mistake.line)) continue;
+    const int behind = n++ - mistake.first;
+    if (behind < 0 || (behind > 0 && (mistake.every == 0 || behind % mistake.every != 0))) continue;
     const size_t at = line.find(mistake.part);
-    if (at == std::string::npos) return text;
-    line.replace(at, std::strlen(mistake.part), mistake.instead);
-    return absl::StrJoin(lines, "\n");
+    if (at != std::string::npos) line.replace(at, std::strlen(mistake.part), mistake.instead);
   }
-  return text;
+  return absl::StrJoin(lines, "\n");
 }
 
 TEST(FloatDivision, MistakesInItsText_AreFound) {
-  const Rows rows = AllKinds();
+  const Rows rows = AllKinds(), ordinary = OrdinaryRows();
   const Program program = DivideRows(DType::kF32, static_cast<int64_t>(rows.divisors.size()), 1);
   Buffers want = BuffersOf(rows, DType::kF32);
   ASSERT_TRUE(program::Interpret(program, want, {}).ok());
   const auto kernel = Rendered(program);
-  ASSERT_TRUE(kernel.ok()) << kernel.status();
-  // Of fma.rn.f32 there are the error and the step of the reciprocal and its residual, then the rest
-  // and the last step of each quotient; of fma.rn.f64 error, step, rest, last step. A number is an
-  // addend where a product is left out: 0 times that.
+  const auto of_ordinary =
+      Rendered(DivideRows(DType::kF32, static_cast<int64_t>(ordinary.divisors.size()), 1));
+  ASSERT_TRUE(kernel.ok() && of_ordinary.ok()) << kernel.status() << of_ordinary.status();
+  const int64_t instructions = InstructionsOf(*of_ordinary, ordinary, 1);
+  // Of fma.rn.f32 there are the error and the step of the reciprocal and its residual, then the
+  // rest and the last step of each quotient; of fma.rn.f64 error, step, rest and last step of each.
   const Mistake mistakes[] = {
-      {"the reciprocal as it is", "fma.rn.f32", 0, "0f3f800000", "0f00000000"},
-      {"no check of the residual", "setp.lt.f32", 0, "0f33800000", "0f3f000000"},
-      {"a check of the residual that is too wide", "setp.lt.f32", 0, "0f33800000", "0f33800001"},
-      {"no check of the reciprocal", "setp.lt.and.f32", 0, "0f4f800000", "0f7f000000"},
-      {"divisors that fail are used", "selp.b32", 0, "0f7fc00000", "0f00000000"},
-      {"the first quotient is the last", "fma.rn.f32", 4, "fma.rn.f32", "fma.rz.f32"},
-      {"the rest is rounded", "fma.rn.f32", 3, "fma.rn.f32", "fma.rn.ftz.f32"},
-      {"small quotients count as fast", "setp.ge.or.f32", 0, "0f1d000000", "0f00800000"},
-      {"what is no number counts as fast", "setp.ge.or.f32", 0, "setp.ge.", "setp.geu."},
-      {"all zeros count as fast", "or.b32", 0, "or.b32", "and.b32"},
-      {"all numbers count as fast", "setp.ge.or.f32", 0, "0f1d000000", "0f80000000"},
-      {"the coarse reciprocal as it is", "fma.rn.f64", 0, "0d3ff0000000000000",
+      {"no step of the reciprocal", "fma.rn.f32", 0, 0, "0f3f800000", "0f00000000"},
+      {"half a step", "fma.rn.f32", 1, 0, "fma.rn.f32", "fma.rz.f32"},
+      {"no check of the residual", "setp.lt.f32", 0, 0, "0f33800000", "0f3f000000"},
+      {"the residual may be one unit more", "setp.lt.f32", 0, 0, "0f33800000", "0f33800001"},
+      {"the residual must be half as large", "setp.lt.f32", 0, 0, "0f33800000", "0f33000000"},
+      {"no check of the reciprocal", "setp.lt.and.f32", 0, 0, "0f4f800000", "0f7f000000"},
+      {"reciprocals above 1 fail", "setp.lt.and.f32", 0, 0, "0f4f800000", "0f3f800000"},
+      {"divisors that fail are used", "selp.b32", 0, 0, "0f7fc00000", "0f00000000"},
+      {"the rest is added without being rounded to nearest", "fma.rn.f32", 4, 2, "fma.rn.f32",
+       "fma.rz.f32"},
+      {"small quotients count as fast", "setp.ge.or.f32", 0, 1, "0f1d000000", "0f00800000"},
+      {"most quotients count as rare", "setp.ge.or.f32", 0, 1, "0f1d000000", "0f3f800000"},
+      {"what is no number counts as fast", "setp.ge.or.f32", 0, 1, "setp.ge.", "setp.geu."},
+      {"all numbers count as fast", "setp.ge.or.f32", 0, 1, "0f1d000000", "0f80000000"},
+      {"others than zeros count as zero", "or.b32", 0, 1, "or.b32", "and.b32"},
+      {"zeros count as rare", "setp.eq.s32", 0, 1, ", 0;", ", 7;"},
+      {"no step of the coarse reciprocal", "fma.rn.f64", 0, 4, "0d3ff0000000000000",
        "0d0000000000000000"},
-      {"a step of what is no number", "fma.rn.f64", 1, "@", "@!"},
-      {"a step of what is exact", "setp.ne.f64", 0, "setp.ne.", "setp.neu."},
-      {"no step of what is inexact", "setp.ne.f64", 0, "setp.ne.", "setp.eq."},
-      {"the second rounding cuts off", "cvt.rn.f32.f64", 0, "cvt.rn.", "cvt.rz."},
-      {"the second rounding flushes", "cvt.rn.f32.f64", 0, "cvt.rn.", "cvt.rn.ftz."},
+      {"a step of what is no number", "fma.rn.f64", 1, 4, "@", "@!"},
+      {"a last step of what is exact", "setp.ne.f64", 0, 1, "setp.ne.", "setp.neu."},
+      {"no last step of what is not exact", "setp.ne.f64", 0, 1, "setp.ne.", "setp.eq."},
+      {"the second rounding cuts off", "cvt.rn.f32.f64", 0, 1, "cvt.rn.", "cvt.rz."},
+      {"the second rounding flushes", "cvt.rn.f32.f64", 0, 1, "cvt.rn.", "cvt.rn.ftz."},
   };
   for (const Mistake& mistake : mistakes) {
-    CompiledKernel wrong = *kernel;
+    CompiledKernel wrong = *kernel, slow = *of_ordinary;
     wrong.object = WithMistake(kernel->object, mistake);
+    slow.object = WithMistake(of_ordinary->object, mistake);
     EXPECT_NE(wrong.object, kernel->object) << mistake.name;
+    const int64_t more = InstructionsOf(slow, ordinary, 1) - instructions;
     int64_t differences = 0;
     for (uint64_t inexact = 0; inexact < 6 && differences == 0; ++inexact) {
       Buffers got = BuffersOf(rows, DType::kF32);
       const absl::Status ran = RunOnPtxMachine(wrong, got, {}, 1, nullptr, nullptr, inexact);
       differences = ran.ok() ? Differences(got[0], want[0], DType::kF32) : 1;
     }
-    std::printf("%s: %lld differ\n", mistake.name, static_cast<long long>(differences));
-    EXPECT_GT(differences, 0) << mistake.name;
+    std::printf("%s: %lld numbers differ, %lld instructions more\n", mistake.name,
+                static_cast<long long>(differences), static_cast<long long>(more));
+    EXPECT_GT(differences + more, 0) << mistake.name;
   }
 }
 
@@ -392,7 +449,7 @@ TEST(FloatDivision, OfDivisorsOfFewNumbers_IsTheAssemblers) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kF64})
     for (const bool in_loop : {false, true})
       for (int64_t quotients = 1; quotients <= kMost; ++quotients) {
-        SCOPED_TRACE(absl::StrCat(Name(dtype), " ", quotients, in_loop ? " in a loop" : ""));
+        SCOPED_TRACE(absl::StrCat(std::string(Name(dtype)), " ", quotients, in_loop ? " in a loop" : ""));
         ProgramBuilder b;
         const ValueId out = b.Buffer(dtype, 0, kMost * kThreads),
                       in = b.Buffer(dtype, 1, kMost * kThreads),
@@ -421,8 +478,10 @@ TEST(FloatDivision, OfDivisorsOfFewNumbers_IsTheAssemblers) {
           numbers.push_back(static_cast<float>(i * i % 101) - 50);
         for (int64_t i = 0; i < kThreads; ++i) by.push_back(static_cast<float>(i % 23 + 1));
         ExpectRunsAsInterpreted(
-            program, {std::string(numbers.size() * static_cast<size_t>(ByteWidth(dtype)), '\0'),
-                      BytesOf(numbers, dtype), BytesOf(by, dtype)});
+            program,
+            {std::string(numbers.size() * static_cast<size_t>(ByteWidth(dtype)), '\0'),
+             BytesOf(numbers, dtype), BytesOf(by, dtype)},
+            {}, kArchs, /*assembled=*/false);
       }
 }
 
