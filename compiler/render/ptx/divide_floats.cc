@@ -7,13 +7,15 @@
 // a zero, an infinity, a NaN, and of numbers whose reciprocal is not normal.
 //
 // For each dividend a: q = a y, r = a - b q, q' = q + r y, each rounded once. With e = b y - 1, q is
-// within 1.5 units in the last place (ulp) of a / b, since |e| < 2^-24 and one is rounded; and what
-// is rounded to q' is a / b + (a / b - q) e, which is within 1.5 * 2^-24 ulp of it. An a / b that
-// is k / B half units from the middle of two floats, with B < 2^24 the digits of b, is at least
-// k * 2^-25 ulp from it, so that only k = 1 and k = 2 might be rounded to another number than a / b
-// is; that none is has been tried for all of them (tests/compiler/float_division_test.cc). So q' is
-// a / b, correctly rounded (after Markstein, "Computation of elementary functions on the IBM RISC
-// System/6000 processor", 1990; "Handbook of Floating-Point Arithmetic", on division with an FMA).
+// within 1.5 units in the last place (ulp) of a / b, since |e| < 2^-24 and one is rounded; what is
+// rounded to q' would be a / b + (a / b - q) e. Let B < 2^24 be the digits of b. The second term is
+// less than 3 / B half ulps, and r, which is less than 1.5 B in its last digit, is rounded by one
+// such digit at most, which makes another 2 / B. An a / b is k / B half ulps from the middle of two
+// floats, k an integer other than 0, so that only k up to 4 might be rounded to another number than
+// a / b is; that none is has been tried for all of them (tests/compiler/float_division_test.cc). So
+// q' is a / b, correctly rounded (after Markstein, "Computation of elementary functions on the IBM
+// RISC System/6000 processor", 1990; "Handbook of Floating-Point Arithmetic", on division with an
+// FMA).
 //
 // That holds where r has no digit below the smallest subnormal number, 2^-149. Its last digit is
 // worth 2^(exponents of b and q - 46), so their sum must be -103 or more: y is asked to be below
@@ -25,8 +27,9 @@
 // digits), and q' = q + r y is a / b within 2^-55 before it is rounded to f64, as r is exact. The
 // second rounding, to f32, does no harm, whether the result is normal, subnormal or too large: an
 // a / b that is not the middle of two floats is 2^-49 or more away from it, in parts of itself, and
-// one that is (of subnormal numbers alone) has 24 digits and is q', exactly. Where 1 / b is 0, infinite or NaN, q = a / b is
-// what IEEE 754 says without a step; and if r is 0 or NaN, q stays, with its sign.
+// one that is (of subnormal numbers alone) has 24 digits and is q', exactly. Where 1 / b is 0,
+// infinite or NaN, q = a y is what IEEE 754 says without a step; and if r is 0 or NaN, q stays, with
+// its sign.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -34,7 +37,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
 #include "compiler/render/ptx/ptx_printer.h"
 
 namespace outboard::render {
@@ -45,15 +50,22 @@ using program::ValueId;
 
 namespace {
 
-// From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 5 to 8
+// From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 5 to 9
 // each, in place of the 10 of `div.rn.f32`.
 constexpr int64_t kQuotientsLeast = 4;
+// How many share a branch at most, each with its dividend kept, and how far one may stand behind
+// the first.
+constexpr int kTogether = 8;
+constexpr ValueId kLookAhead = 4096;
 
-bool IsQuotient(const Instruction& i) {
-  return i.code == Code::kAlu && i.op == Op::kFDiv && i.dtype != DType::kF64;
-}
+constexpr double kResidualMost = 0x1p-24, kReciprocalMost = 0x1p32, kQuotientLeast = 0x1p-69;
 
 }  // namespace
+
+bool PtxPrinter::IsQuotient(ValueId n) const {
+  const Instruction& i = at(n);
+  return i.code == Code::kAlu && i.op == Op::kFDiv && i.dtype != DType::kF64;
+}
 
 std::pair<ValueId, int> PtxPrinter::OriginOf(ValueId n, int lane) const {
   for (;;) {
@@ -78,7 +90,7 @@ void PtxPrinter::FindDivisors() {
     const Instruction& i = at(n);
     if (i.code == Code::kLoop) open.push_back(n);
     if (i.code == Code::kEnd) open.pop_back();
-    if (!IsQuotient(i) || !IsUsed(n)) continue;
+    if (!IsQuotient(n) || !IsUsed(n)) continue;
     for (int lane = 0; lane < i.lanes; ++lane) {
       const auto divisor = OriginOf(i.src[1], lane);
       if (at(divisor.first).code == Code::kConst) continue;
@@ -108,44 +120,70 @@ void PtxPrinter::FindReciprocals(ValueId n) {
     const PtxOperand refined = f32("fma.rn.f32", {error, by_unit, by_unit});
     const PtxOperand residual = f32("abs.f32", {f32("fma.rn.f32", {negated, refined, one})});
     const PtxOperand is_near =
-        text_.Value("setp.lt.f32", Width::kPred, {residual, Float(0x1p-24)});
+        text_.Value("setp.lt.f32", Width::kPred, {residual, Float(kResidualMost)});
     const PtxOperand is_good =
         text_.Value("setp.lt.and.f32", Width::kPred,
-                    {f32("abs.f32", {refined}), Float(0x1p32), is_near});
+                    {f32("abs.f32", {refined}), Float(kReciprocalMost), is_near});
     found->second = {negated, f32("selp.b32", {refined, Float(NAN), is_good})};
   }
 }
 
-PtxPrinter::Values PtxPrinter::Quotients(ValueId n) {
-  const Instruction& i = at(n);
+// With `n`, those behind it in its scope that divide by the same number, and whose dividends are
+// there already: they share its branch, and what they need of the divisor has no register longer.
+std::vector<ValueId> PtxPrinter::QuotientsWith(ValueId n) const {
+  std::vector<ValueId> all = {n};
+  const auto divisor = OriginOf(at(n).src[1], 0);
+  if (!reciprocals_.contains(divisor)) return all;
+  int lanes = at(n).lanes;
+  const auto end = std::min(static_cast<ValueId>(program_.code.size()), n + kLookAhead);
+  for (ValueId m = n + 1; m < end && lanes < kTogether; ++m) {
+    const Instruction& i = at(m);
+    if (i.code == Code::kLoop || i.code == Code::kEnd || i.code == Code::kIf ||
+        i.code == Code::kEndIf)
+      break;
+    if (!IsQuotient(m) || !IsUsed(m) || is_moved_[static_cast<size_t>(m)] || IsPrinted(m) ||
+        !IsPrinted(i.src[0]) || !IsPrinted(i.src[1]) || OriginOf(i.src[1], 0) != divisor)
+      continue;
+    all.push_back(m);
+    lanes += i.lanes;
+  }
+  return all;
+}
+
+void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
   struct Rare {
     PtxOperand dividend, divisor, quotient;
   };
-  absl::InlinedVector<Rare, 8> rare;
+  absl::InlinedVector<Rare, kTogether> rare;
   PtxOperand all_fast;
-  Values out;
-  for (int lane = 0; lane < i.lanes; ++lane) {
-    const PtxOperand a = Lane(i.src[0], lane), b = Lane(i.src[1], lane);
-    const auto found = reciprocals_.find(OriginOf(i.src[1], lane));
-    if (found == reciprocals_.end()) {
-      out.push_back(Alu(Op::kFDiv, DType::kF32, {a, b}));
-      continue;
+  for (const ValueId n : all) {
+    const Instruction& i = at(n);
+    Values& out = values_[static_cast<size_t>(n)];
+    out.clear();
+    for (int lane = 0; lane < i.lanes; ++lane) {
+      const PtxOperand a = Lane(i.src[0], lane), b = Lane(i.src[1], lane);
+      const auto found = reciprocals_.find(OriginOf(i.src[1], lane));
+      if (found == reciprocals_.end()) {
+        out.push_back(Alu(Op::kFDiv, DType::kF32, {a, b}));
+        continue;
+      }
+      const auto f32 = [&](const char* op, std::initializer_list<PtxOperand> args) {
+        return text_.Value(op, Width::k32, args);
+      };
+      const auto& [negated, y] = found->second;
+      const PtxOperand dividend = InRegister(a);
+      const PtxOperand near = f32("mul.rn.f32", {dividend, y});
+      const PtxOperand rest = f32("fma.rn.f32", {negated, near, dividend});
+      const PtxOperand quotient = f32("fma.rn.f32", {rest, y, near});
+      const PtxOperand is_zero =
+          text_.Value("setp.eq.s32", Width::kPred, {f32("or.b32", {dividend, quotient}), Integer(0)});
+      const PtxOperand is_fast =
+          text_.Value("setp.ge.or.f32", Width::kPred,
+                      {f32("abs.f32", {quotient}), Float(kQuotientLeast), is_zero});
+      all_fast = all_fast.IsNone() ? is_fast : Logic(Op::kAnd, all_fast, is_fast);
+      rare.push_back({dividend, b, quotient});
+      out.push_back(quotient);
     }
-    const Reciprocal& divisor = found->second;
-    const PtxOperand dividend = InRegister(a);
-    const PtxOperand near = text_.Value("mul.rn.f32", Width::k32, {dividend, divisor.value});
-    const PtxOperand rest =
-        text_.Value("fma.rn.f32", Width::k32, {divisor.negated, near, dividend});
-    const PtxOperand quotient =
-        text_.Value("fma.rn.f32", Width::k32, {rest, divisor.value, near});
-    const PtxOperand either = text_.Value("or.b32", Width::k32, {dividend, quotient});
-    const PtxOperand is_zero = text_.Value("setp.eq.s32", Width::kPred, {either, Integer(0)});
-    const PtxOperand is_fast =
-        text_.Value("setp.ge.or.f32", Width::kPred,
-                    {text_.Value("abs.f32", Width::k32, {quotient}), Float(0x1p-69), is_zero});
-    all_fast = all_fast.IsNone() ? is_fast : Logic(Op::kAnd, all_fast, is_fast);
-    rare.push_back({dividend, b, quotient});
-    out.push_back(quotient);
   }
   if (!rare.empty()) {
     const int end = text_.NewLabel();
@@ -153,8 +191,9 @@ PtxPrinter::Values PtxPrinter::Quotients(ValueId n) {
     for (const Rare& each : rare) DivideByF64(each.dividend, each.divisor, each.quotient);
     text_.PutLabel(end);
   }
-  for (PtxOperand& quotient : out) quotient = Round(quotient, i.dtype);
-  return out;
+  for (const ValueId n : all)
+    for (PtxOperand& quotient : values_[static_cast<size_t>(n)])
+      quotient = Round(quotient, at(n).dtype);
 }
 
 void PtxPrinter::DivideByF64(const PtxOperand& dividend, const PtxOperand& divisor,

@@ -54,6 +54,7 @@ class PtxPrinter {
   void Print(ValueId n);
   void PrintMoved(ValueId place);
   void PrintValue(ValueId n);
+  bool IsPrinted(ValueId n) const { return !values_[static_cast<size_t>(n)].empty(); }
   Values Compute(ValueId n);
   PtxOperand Special(ValueId n);
   const Instruction& at(ValueId n) const { return program_.code[static_cast<size_t>(n)]; }
@@ -99,8 +100,10 @@ class PtxPrinter {
                               ConstantDivision kind);
 
   // ---- quotients of floats of up to 32 bits (divide_floats.cc)
-  Values Quotients(ValueId n);
-  // The same of one, for all numbers there are, by way of f64; writes it to `quotient`.
+  bool IsQuotient(ValueId n) const;
+  std::vector<ValueId> QuotientsWith(ValueId n) const;  // that are printed together
+  void PrintQuotients(absl::Span<const ValueId> all);
+  // One, of any numbers there are, by way of f64; writes it to `quotient`.
   void DivideByF64(const PtxOperand& dividend, const PtxOperand& divisor,
                    const PtxOperand& quotient);
   void FindDivisors();               // that several numbers have; after FindUses
