@@ -6,16 +6,16 @@
 // y stays only if |1 - b y| < 2^-24, which the residual says exactly, and becomes NaN otherwise: of
 // a zero, an infinity, a NaN, and of numbers whose reciprocal is not normal.
 //
-// For each dividend a: q = a y, r = a - b q, q' = q + r y, each rounded once. With e = b y - 1, q is
-// within 1.5 units in the last place (ulp) of a / b, since |e| < 2^-24 and one is rounded; what is
-// rounded to q' would be a / b + (a / b - q) e. Let B < 2^24 be the digits of b. The second term is
-// less than 3 / B half ulps, and r, which is less than 1.5 B in its last digit, is rounded by one
-// such digit at most, which makes another 2 / B. An a / b is k / B half ulps from the middle of two
-// floats, k an integer other than 0, so that only k up to 4 might be rounded to another number than
-// a / b is; that none is has been tried for all of them (tests/compiler/float_division_test.cc). So
-// q' is a / b, correctly rounded (after Markstein, "Computation of elementary functions on the IBM
-// RISC System/6000 processor", 1990; "Handbook of Floating-Point Arithmetic", on division with an
-// FMA).
+// For each dividend a: q = a y, r = a - b q, q' = q + r y, each rounded once. With e = b y - 1, q
+// is within 1.5 units in the last place (ulp) of a / b, since |e| < 2^-24 and one is rounded; what
+// is rounded to q' would be a / b + (a / b - q) e. Let B < 2^24 be the digits of b. The second term
+// is less than 3 / B half ulps, and r, which is less than 1.5 B in its last digit, is rounded by
+// one such digit at most, which makes another 2 / B. An a / b is k / B half ulps from the middle of
+// two floats, k an integer other than 0, so that only k up to 4 might be rounded to another number
+// than a / b is; that none is has been tried for all of them (tests/compiler/
+// float_division_test.cc). So q' is a / b, correctly rounded (after Markstein, "Computation of
+// elementary functions on the IBM RISC System/6000 processor", 1990; "Handbook of Floating-Point
+// Arithmetic", on division with an FMA).
 //
 // That holds where r has no digit below the smallest subnormal number, 2^-149. Its last digit is
 // worth 2^(exponents of b and q - 46), so their sum must be -103 or more: y is asked to be below
@@ -28,8 +28,8 @@
 // second rounding, to f32, does no harm, whether the result is normal, subnormal or too large: an
 // a / b that is not the middle of two floats is 2^-49 or more away from it, in parts of itself, and
 // one that is (of subnormal numbers alone) has 24 digits and is q', exactly. Where 1 / b is 0,
-// infinite or NaN, q = a y is what IEEE 754 says without a step; and if r is 0 or NaN, q stays, with
-// its sign.
+// infinite or NaN, q = a y is what IEEE 754 says without a step; and if r is 0 or NaN, q stays,
+// with its sign.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -40,6 +40,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
+#include "base/check.h"
 #include "compiler/render/ptx/ptx_printer.h"
 
 namespace outboard::render {
@@ -106,8 +107,7 @@ void PtxPrinter::FindDivisors() {
 }
 
 void PtxPrinter::FindReciprocals(ValueId n) {
-  const int lanes = static_cast<int>(values_[static_cast<size_t>(n)].size());
-  for (int lane = 0; lane < lanes; ++lane) {
+  for (int lane = 0; lane < at(n).lanes; ++lane) {
     const auto found = reciprocals_.find({n, lane});
     if (found == reciprocals_.end()) continue;
     const auto f32 = [&](const char* op, std::initializer_list<PtxOperand> args) {
@@ -171,12 +171,13 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
         return text_.Value(op, Width::k32, args);
       };
       const auto& [negated, y] = found->second;
+      OB_CHECK(!y.IsNone());
       const PtxOperand dividend = InRegister(a);
       const PtxOperand near = f32("mul.rn.f32", {dividend, y});
       const PtxOperand rest = f32("fma.rn.f32", {negated, near, dividend});
       const PtxOperand quotient = f32("fma.rn.f32", {rest, y, near});
-      const PtxOperand is_zero =
-          text_.Value("setp.eq.s32", Width::kPred, {f32("or.b32", {dividend, quotient}), Integer(0)});
+      const PtxOperand is_zero = text_.Value("setp.eq.s32", Width::kPred,
+                                             {f32("or.b32", {dividend, quotient}), Integer(0)});
       const PtxOperand is_fast =
           text_.Value("setp.ge.or.f32", Width::kPred,
                       {f32("abs.f32", {quotient}), Float(kQuotientLeast), is_zero});
