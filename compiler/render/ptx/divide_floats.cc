@@ -54,9 +54,9 @@ namespace {
 // From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 5 to 9
 // each, in place of the 10 of `div.rn.f32`.
 constexpr int64_t kQuotientsLeast = 4;
-// How many share a branch at most, each with its dividend kept, and how far one may stand behind
-// the first.
-constexpr int kTogether = 8;
+// How many share a branch, and how far the last one may stand behind the first. All dividends are
+// kept until the branch: threads that hold rows in their 64 registers have none for four.
+constexpr int kTogether = 2;
 constexpr ValueId kLookAhead = 4096;
 
 constexpr double kResidualMost = 0x1p-24, kReciprocalMost = 0x1p32, kQuotientLeast = 0x1p-69;
@@ -156,10 +156,18 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
   };
   absl::InlinedVector<Rare, kTogether> rare;
   PtxOperand all_fast;
+  const auto branch = [&] {
+    if (rare.empty()) return;
+    const int end = text_.NewLabel();
+    text_.JumpIf(all_fast, end);
+    for (const Rare& each : rare) DivideByF64(each.dividend, each.divisor, each.quotient);
+    text_.PutLabel(end);
+    rare.clear();
+    all_fast = {};
+  };
   for (const ValueId n : all) {
     const Instruction& i = at(n);
-    Values& out = values_[static_cast<size_t>(n)];
-    out.clear();
+    Values out;
     for (int lane = 0; lane < i.lanes; ++lane) {
       const PtxOperand a = Lane(i.src[0], lane), b = Lane(i.src[1], lane);
       const auto found = reciprocals_.find(OriginOf(i.src[1], lane));
@@ -184,14 +192,11 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
       all_fast = all_fast.IsNone() ? is_fast : Logic(Op::kAnd, all_fast, is_fast);
       rare.push_back({dividend, b, quotient});
       out.push_back(quotient);
+      if (rare.size() == kTogether) branch();
     }
+    values_[static_cast<size_t>(n)] = std::move(out);
   }
-  if (!rare.empty()) {
-    const int end = text_.NewLabel();
-    text_.JumpIf(all_fast, end);
-    for (const Rare& each : rare) DivideByF64(each.dividend, each.divisor, each.quotient);
-    text_.PutLabel(end);
-  }
+  branch();
   for (const ValueId n : all)
     for (PtxOperand& quotient : values_[static_cast<size_t>(n)])
       quotient = Round(quotient, at(n).dtype);
