@@ -151,28 +151,34 @@ std::vector<ValueId> PtxPrinter::QuotientsWith(ValueId n) const {
 }
 
 void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
-  struct Rare {
+  struct Pending {
+    ValueId n;
+    size_t lane;
     PtxOperand dividend, divisor, quotient;
   };
-  absl::InlinedVector<Rare, kTogether> rare;
+  absl::InlinedVector<Pending, kTogether> pending;
   PtxOperand all_fast;
   const auto branch = [&] {
-    if (rare.empty()) return;
+    if (pending.empty()) return;
     const int end = text_.NewLabel();
     text_.JumpIf(all_fast, end);
-    for (const Rare& each : rare) DivideByF64(each.dividend, each.divisor, each.quotient);
+    for (const Pending& each : pending) DivideByF64(each.dividend, each.divisor, each.quotient);
     text_.PutLabel(end);
-    rare.clear();
+    // At once: two numbers of 16 bits have one register.
+    for (const Pending& each : pending)
+      values_[static_cast<size_t>(each.n)][each.lane] = Round(each.quotient, at(each.n).dtype);
+    pending.clear();
     all_fast = {};
   };
   for (const ValueId n : all) {
     const Instruction& i = at(n);
-    Values out;
+    Values& out = values_[static_cast<size_t>(n)];
+    out.clear();
     for (int lane = 0; lane < i.lanes; ++lane) {
       const PtxOperand a = Lane(i.src[0], lane), b = Lane(i.src[1], lane);
       const auto found = reciprocals_.find(OriginOf(i.src[1], lane));
       if (found == reciprocals_.end()) {
-        out.push_back(Alu(Op::kFDiv, DType::kF32, {a, b}));
+        out.push_back(Alu(Op::kFDiv, i.dtype, {a, b}));
         continue;
       }
       const auto f32 = [&](const char* op, std::initializer_list<PtxOperand> args) {
@@ -190,16 +196,12 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
           text_.Value("setp.ge.or.f32", Width::kPred,
                       {f32("abs.f32", {quotient}), Float(kQuotientLeast), is_zero});
       all_fast = all_fast.IsNone() ? is_fast : Logic(Op::kAnd, all_fast, is_fast);
-      rare.push_back({dividend, b, quotient});
+      pending.push_back({n, out.size(), dividend, b, quotient});
       out.push_back(quotient);
-      if (rare.size() == kTogether) branch();
+      if (pending.size() == kTogether) branch();
     }
-    values_[static_cast<size_t>(n)] = std::move(out);
   }
   branch();
-  for (const ValueId n : all)
-    for (PtxOperand& quotient : values_[static_cast<size_t>(n)])
-      quotient = Round(quotient, at(n).dtype);
 }
 
 void PtxPrinter::DivideByF64(const PtxOperand& dividend, const PtxOperand& divisor,
