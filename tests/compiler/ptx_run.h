@@ -25,9 +25,9 @@ uint32_t SharedBytesOfLaunch(const CompiledKernel& kernel);
 
 // Every buffer is an allocation of exactly its bytes; of a kernel in several copies there are those
 // of the first copy first. The seed is that of the order of warps and copies. `inexact`: powers of
-// two by the unit are as wrong as PTX allows, in a way of that number, unless it is 0. Errors: what
-// the machine reports, and INVALID_ARGUMENT for text that it does not know. `bank_conflicts`,
-// unless it is null: how often an access to shared memory waits for a bank.
+// two and reciprocals by the unit are as wrong as PTX allows, in a way of that number, unless it is
+// 0. Errors: what the machine reports, and INVALID_ARGUMENT for text that it does not know.
+// `bank_conflicts`, unless it is null: how often an access to shared memory waits for a bank.
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars = {}, uint64_t seed = 1,
                              uint64_t* bank_conflicts = nullptr, MachineCounts* counts = nullptr,

@@ -40,6 +40,10 @@ PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src.back()).dtype;
   const bool with_product = ProductIn(n) >= 0, is_range = RangeIn(n) >= 0;
+  if (IsQuotient(n)) {
+    PrintQuotients({n});
+    return values_[static_cast<size_t>(n)];
+  }
   const auto sources = SourcesOf(n);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {

@@ -127,6 +127,7 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   FindChanges();
   FindUses();
   FindSharedAddresses();
+  FindDivisors();
   if (IsShortOfRegisters(program_)) FindComputedAgain();
   FindTakenApart();
   leaving_ = FindLeaving();
@@ -278,8 +279,11 @@ void PtxPrinter::Print(ValueId n) {
     case Code::kBarrier: return text_.Line("bar.sync 0");
     default:
       if (program::IsHopper(i.code) && !program::HasValue(i.code)) return PrintHopper(n);
-      if (IsUsed(n) && !is_moved_[static_cast<size_t>(n)])
-        values_[static_cast<size_t>(n)] = Compute(n);
+      if (!IsUsed(n) || is_moved_[static_cast<size_t>(n)] || IsPrinted(n)) return;
+      if (!IsQuotient(n)) return PrintValue(n);
+      const std::vector<ValueId> quotients = QuotientsWith(n);
+      PrintQuotients(quotients);
+      for (const ValueId quotient : quotients) FindReciprocals(quotient);
       return;
   }
 }
@@ -298,7 +302,12 @@ PtxOperand PtxPrinter::Special(ValueId n) {
 void PtxPrinter::PrintMoved(ValueId place) {
   const auto values = moved_to_.find(place);
   if (values == moved_to_.end()) return;
-  for (const ValueId value : values->second) values_[static_cast<size_t>(value)] = Compute(value);
+  for (const ValueId value : values->second) PrintValue(value);
+}
+
+void PtxPrinter::PrintValue(ValueId n) {
+  values_[static_cast<size_t>(n)] = Compute(n);
+  if (!reciprocals_.empty()) FindReciprocals(n);
 }
 
 PtxPrinter::Values PtxPrinter::Compute(ValueId n) {

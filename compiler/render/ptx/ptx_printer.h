@@ -57,6 +57,8 @@ class PtxPrinter {
   void NumberWarpgroups();
   void Print(ValueId n);
   void PrintMoved(ValueId place);
+  void PrintValue(ValueId n);
+  bool IsPrinted(ValueId n) const { return !values_[static_cast<size_t>(n)].empty(); }
   Values Compute(ValueId n);
   PtxOperand Special(ValueId n);
   const Instruction& at(ValueId n) const { return program_.code[static_cast<size_t>(n)]; }
@@ -93,13 +95,25 @@ class PtxPrinter {
   PtxOperand Threefry(const PtxOperand& counter, const PtxOperand& key);
   PtxOperand Wrapped(const PtxOperand& value, DType type);  // of an integer of 8 or 16 bits
 
-  // ---- quotients (divide.cc)
+  // ---- quotients of integers (divide_integers.cc)
   PtxOperand Divide(Op op, const PtxOperand& a, const PtxOperand& b, DType type,
                     const ValueBounds& of_a, const ValueBounds& of_b);
   // What is known of a dividend: its sign bit is 0, it has none, or it may be negative.
   enum class ConstantDivision { kNotNegative, kUnsigned, kSigned };
   PtxOperand DivideByConstant(Op op, const PtxOperand& a, uint64_t divisor, Width width,
                               ConstantDivision kind);
+
+  // ---- quotients of floats of up to 32 bits (divide_floats.cc)
+  bool IsQuotient(ValueId n) const;
+  std::vector<ValueId> QuotientsWith(ValueId n) const;  // that are printed together
+  void PrintQuotients(absl::Span<const ValueId> all);
+  // One, of any numbers there are, by way of f64; writes it to `quotient`.
+  void DivideByF64(const PtxOperand& dividend, const PtxOperand& divisor,
+                   const PtxOperand& quotient);
+  void FindDivisors();               // that several numbers have; after FindUses
+  void FindReciprocals(ValueId n);  // of those that are lanes of a value that was just printed
+  // The value, and the lane of it, that a lane of `n` is.
+  std::pair<ValueId, int> OriginOf(ValueId n, int lane) const;
 
   // ---- conversions (convert.cc)
   PtxOperand Const(DType dtype, int64_t bits);  // as of Op::kConst
@@ -298,6 +312,12 @@ class PtxPrinter {
   absl::flat_hash_set<ValueId> accumulators_;    // of these, those of WGMMA
   absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
   std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
+
+  // Of a divisor: -b, and y near 1 / b, which is NaN where that says nothing. By value and lane.
+  struct Reciprocal {
+    PtxOperand negated, value;
+  };
+  absl::flat_hash_map<std::pair<ValueId, int>, Reciprocal> reciprocals_;
 
   // Addresses that open scopes have computed, by memory, index without its constants, and bytes
   // added to that.

@@ -137,7 +137,12 @@ void Floats(Forms& forms) {
   // Only bounds are defined.
   for (const char* const op : {"rcp", "sqrt", "rsqrt", "ex2"})
     forms.push_back({absl::StrCat(op, ".approx.f32 $d, $a;"), "fn", Defined::kRelative});
-  forms.push_back({"ex2.approx.ftz.f32 $d, $a;", "fn", Defined::kRelative});
+  for (const char* const op : {"rcp", "ex2"})
+    forms.push_back({absl::StrCat(op, ".approx.ftz.f32 $d, $a;"), "fn", Defined::kRelative});
+  // With 20 digits, of which PTX promises none.
+  forms.push_back({"cvt.f64.f32 %d20, $a;\nrcp.approx.ftz.f64 %d20, %d20;\n"
+                   "cvt.rn.f32.f64 $d, %d20;",
+                   "fn", Defined::kCoarse});
   for (const char* const op : {"sin", "cos", "lg2"})
     forms.push_back({absl::StrCat(op, ".approx.f32 $d, $a;"), "fn", Defined::kAbsolute});
   forms.push_back({"tanh.approx.f32 $d, $a;", "fn", Defined::kCoarse});

@@ -1,8 +1,8 @@
 // Floating-point arithmetic in f64, f32, f16 and bf16.
 //
 // Functions that PTX calls approximate are rounded correctly: within the bounds of PTX, and the
-// same on every host whose libm rounds correctly in double. ex2 may be told to be as wrong as PTX
-// allows.
+// same on every host whose libm rounds correctly in double. ex2 and rcp may be told to be as wrong
+// as PTX allows.
 #include "tests/gpu/ptx/scalar.h"
 
 namespace outboard::ptx {
@@ -70,14 +70,41 @@ float Function32(const Instruction& in, float value) {
   }
 }
 
-// 2^x, off by a part that is below PTX's bound, 2^-22, after it is rounded too; the same part
-// whenever x is the same.
+// A number of (-1, 1), the same whenever both are the same.
+double PartOf(uint64_t x, uint64_t seed) {
+  uint64_t bits = (x + (seed << 32)) * 0x9e3779b97f4a7c15;
+  bits = (bits ^ bits >> 29) * 0xbf58476d1ce4e5b9;
+  return static_cast<double>(static_cast<int64_t>(bits)) * 0x1p-63;
+}
+
+// 2^x, off by a part that is below PTX's bound, 2^-22, after it is rounded too.
 float InexactPower(float x, uint64_t seed) {
   constexpr double kMostOff = 0x1p-22 - 0x1p-24;
-  uint64_t bits = (std::bit_cast<uint32_t>(x) + (seed << 32)) * 0x9e3779b97f4a7c15;
-  bits = (bits ^ bits >> 29) * 0xbf58476d1ce4e5b9;
-  const double part = static_cast<double>(static_cast<int64_t>(bits)) * 0x1p-63;  // of (-1, 1)
+  const double part = PartOf(std::bit_cast<uint32_t>(x), seed);
   return static_cast<float>(std::exp2(static_cast<double>(x)) * (1 + kMostOff * part));
+}
+
+// 1 / x, or the number above or below it, within PTX's bound of one unit in the last place.
+float InexactReciprocal(float x, uint64_t seed) {
+  const double exact = 1 / static_cast<double>(x);
+  const auto nearest = static_cast<float>(exact);
+  if (!std::isnormal(nearest)) return nearest;
+  const double part = PartOf(std::bit_cast<uint32_t>(x), seed);
+  if (std::fabs(part) < 1.0 / 3) return nearest;
+  const double unit = std::ldexp(1.0, std::ilogb(exact) - 23);
+  const float other = std::nextafter(nearest, part < 0 ? -INFINITY : INFINITY);
+  return std::fabs(other - exact) <= unit ? other : nearest;
+}
+
+// The upper half of the bits of 1 / x. PTX gives no bound for what the unit makes of the upper half
+// of x; the most that it is off here is what the printer of PTX allows it.
+double CoarseReciprocal(double x, uint64_t seed) {
+  constexpr double kMostOff = 0x1p-14 - 0x1p-20;
+  double y = 1 / x;
+  if (std::isnan(y)) return y;
+  if (std::fpclassify(y) == FP_SUBNORMAL) return std::copysign(0.0, y);
+  if (seed != 0) y *= 1 + kMostOff * PartOf(std::bit_cast<uint64_t>(x), seed);
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(y) & ~uint64_t{UINT32_MAX});
 }
 
 template <class T>
@@ -120,6 +147,17 @@ void Float(Warp* w, const Instruction& in, uint32_t mask) {
       });
     case Op::kDiv: break;
     case Op::kRcp:
+      if (in.approx) {
+        if constexpr (std::is_same_v<T, double>)
+          return Map1<T>(w, in, mask, [&](T a) {
+            return finish(CoarseReciprocal(
+                std::fpclassify(a) == FP_SUBNORMAL ? std::copysign(0.0, a) : a, w->inexact));
+          });
+        else if (w->inexact != 0)
+          return Map1<T>(w, in, mask,
+                         [&](T a) { return finish(InexactReciprocal(flush(a), w->inexact)); });
+      }
+      [[fallthrough]];
     case Op::kSqrt:
       return Map1<T>(w, in, mask, [&](T a) {
         return finish(Rounded(in.rounding, [&] { return Compute<T>(in, flush(a), 0, 0); }));

@@ -97,8 +97,8 @@ struct MachineOptions {
   // A block begins with what blocks before it left in shared memory and registers, as on a GPU; its
   // shared memory counts as written. Otherwise both are 0, and the first not written.
   bool keeps_leftovers = false;
-  // Unless it is 0: ex2.approx.f32 gives any number within PTX's bound, which depends on its
-  // argument and this.
+  // Unless it is 0: ex2.approx and rcp.approx of f32 give any number within PTX's bounds, which
+  // depends on their argument and this, and rcp.approx of f64 one within a part of 2^-14.
   uint64_t inexact = 0;
 };
 

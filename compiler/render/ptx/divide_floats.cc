@@ -1,0 +1,225 @@
+// Quotients of f32 by a divisor that several numbers have. `div.rn.f32` computes the reciprocal for
+// each of them and calls a function for rare numbers, across which no register of it lives
+// (docs/decisions/202-division.md).
+//
+// Once for each divisor b: y near 1 / b, by the unit and a Newton step. It is checked, not trusted:
+// y stays only if |1 - b y| < 2^-24, which the residual says exactly, and becomes NaN otherwise: of
+// a zero, an infinity, a NaN, and of numbers whose reciprocal is not normal.
+//
+// For each dividend a: q = a y, r = a - b q, q' = q + r y, each rounded once. With e = b y - 1, q
+// is within 1.5 units in the last place (ulp) of a / b, since |e| < 2^-24 and one is rounded; what
+// is rounded to q' would be a / b + (a / b - q) e. Let B < 2^24 be the digits of b. The second term
+// is less than 3 / B half ulps, and r, which is less than 1.5 B in its last digit, is rounded by
+// one such digit at most, which makes another 2 / B. An a / b is k / B half ulps from the middle of
+// two floats, k an integer other than 0, so that only k up to 4 might be rounded to another number
+// than a / b is; that none is has been tried for all of them (tests/compiler/
+// float_division_test.cc). So q' is a / b, correctly rounded (after Markstein, "Computation of
+// elementary functions on the IBM RISC System/6000 processor", 1990; "Handbook of Floating-Point
+// Arithmetic", on division with an FMA).
+//
+// That holds where r has no digit below the smallest subnormal number, 2^-149. Its last digit is
+// worth 2^(exponents of b and q - 46), so their sum must be -103 or more: y is asked to be below
+// 2^32, and q' to be at least 2^-69. An infinity, a NaN or an overflow of q makes q' NaN, which is
+// not either. A dividend +0 is as it should be where q' is +0, too.
+//
+// All others take a branch, where f64 holds every f32 as a normal number and no quotient leaves its
+// range. There y is within 2^-28 after a Newton step if the unit's is within 2^-14 (it has 20
+// digits), and q' = q + r y is a / b within 2^-55 before it is rounded to f64, as r is exact. The
+// second rounding, to f32, does no harm, whether the result is normal, subnormal or too large: an
+// a / b that is not the middle of two floats is 2^-49 or more away from it, in parts of itself, and
+// one that is (of subnormal numbers alone) has 24 digits and is q', exactly. Where 1 / b is 0,
+// infinite or NaN, q = a y is what IEEE 754 says without a step; and if r is 0 or NaN, q stays,
+// with its sign.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
+#include "base/check.h"
+#include "compiler/render/ptx/ptx_printer.h"
+
+namespace outboard::render {
+
+using program::Code;
+using program::Instruction;
+using program::ValueId;
+
+namespace {
+
+// From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 5 to 9
+// each, in place of the 10 of `div.rn.f32`.
+constexpr int64_t kQuotientsLeast = 4;
+// How many share a branch, and how far the last one may stand behind the first. All dividends are
+// kept until the branch: threads that hold rows in their 64 registers have none for four.
+constexpr int kTogether = 2;
+constexpr ValueId kLookAhead = 4096;
+
+constexpr double kResidualMost = 0x1p-24, kReciprocalMost = 0x1p32, kQuotientLeast = 0x1p-69;
+
+}  // namespace
+
+bool PtxPrinter::IsQuotient(ValueId n) const {
+  const Instruction& i = at(n);
+  return i.code == Code::kAlu && i.op == Op::kFDiv && i.dtype != DType::kF64;
+}
+
+std::pair<ValueId, int> PtxPrinter::OriginOf(ValueId n, int lane) const {
+  for (;;) {
+    const Instruction& i = at(n);
+    if (i.code == Code::kLanes) {
+      n = i.src[i.src.size() == 1 ? 0 : static_cast<size_t>(lane)];
+      lane = 0;
+    } else if (i.code == Code::kLane) {
+      n = i.src[0];
+      lane = static_cast<int>(i.imm[0]);
+    } else {
+      return {n, at(n).lanes == 1 ? 0 : lane};
+    }
+  }
+}
+
+// A quotient in a loop that the divisor is outside of counts once for each pass.
+void PtxPrinter::FindDivisors() {
+  absl::flat_hash_map<std::pair<ValueId, int>, int64_t> counts;
+  std::vector<ValueId> open;  // loops
+  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
+    const Instruction& i = at(n);
+    if (i.code == Code::kLoop) open.push_back(n);
+    if (i.code == Code::kEnd) open.pop_back();
+    if (!IsQuotient(n) || !IsUsed(n)) continue;
+    for (int lane = 0; lane < i.lanes; ++lane) {
+      const auto divisor = OriginOf(i.src[1], lane);
+      if (at(divisor.first).code == Code::kConst) continue;
+      int64_t passes = 1;
+      for (auto loop = std::ranges::upper_bound(open, divisor.first);
+           loop != open.end() && passes < kQuotientsLeast; ++loop)
+        passes *= std::clamp<int64_t>(at(*loop).imm[0], 1, kQuotientsLeast);
+      int64_t& count = counts[divisor];
+      count = std::min(count + passes, kQuotientsLeast);
+      if (count == kQuotientsLeast) reciprocals_.try_emplace(divisor);
+    }
+  }
+}
+
+void PtxPrinter::FindReciprocals(ValueId n) {
+  for (int lane = 0; lane < at(n).lanes; ++lane) {
+    const auto found = reciprocals_.find({n, lane});
+    if (found == reciprocals_.end()) continue;
+    const auto f32 = [&](const char* op, std::initializer_list<PtxOperand> args) {
+      return text_.Value(op, Width::k32, args);
+    };
+    const PtxOperand one = Float(1), b = InRegister(AsPrinted(n, lane));
+    const PtxOperand negated = f32("neg.f32", {b});
+    const PtxOperand by_unit = f32("rcp.approx.ftz.f32", {b});
+    const PtxOperand error = f32("fma.rn.f32", {negated, by_unit, one});
+    const PtxOperand refined = f32("fma.rn.f32", {error, by_unit, by_unit});
+    const PtxOperand residual = f32("abs.f32", {f32("fma.rn.f32", {negated, refined, one})});
+    const PtxOperand is_near =
+        text_.Value("setp.lt.f32", Width::kPred, {residual, Float(kResidualMost)});
+    const PtxOperand is_good =
+        text_.Value("setp.lt.and.f32", Width::kPred,
+                    {f32("abs.f32", {refined}), Float(kReciprocalMost), is_near});
+    found->second = {negated, f32("selp.b32", {refined, Float(NAN), is_good})};
+  }
+}
+
+// With `n`, those behind it in its scope that divide by the same number, and whose dividends are
+// there already: they share its branch, and what they need of the divisor has no register longer.
+std::vector<ValueId> PtxPrinter::QuotientsWith(ValueId n) const {
+  std::vector<ValueId> all = {n};
+  const auto divisor = OriginOf(at(n).src[1], 0);
+  if (!reciprocals_.contains(divisor)) return all;
+  int lanes = at(n).lanes;
+  const auto end = std::min(static_cast<ValueId>(program_.code.size()), n + kLookAhead);
+  for (ValueId m = n + 1; m < end && lanes < kTogether; ++m) {
+    const Instruction& i = at(m);
+    if (i.code == Code::kLoop || i.code == Code::kEnd || i.code == Code::kIf ||
+        i.code == Code::kEndIf)
+      break;
+    if (!IsQuotient(m) || !IsUsed(m) || is_moved_[static_cast<size_t>(m)] || IsPrinted(m) ||
+        !IsPrinted(i.src[0]) || !IsPrinted(i.src[1]) || OriginOf(i.src[1], 0) != divisor)
+      continue;
+    all.push_back(m);
+    lanes += i.lanes;
+  }
+  return all;
+}
+
+void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
+  struct Pending {
+    ValueId n;
+    size_t lane;
+    PtxOperand dividend, divisor, quotient;
+  };
+  absl::InlinedVector<Pending, kTogether> pending;
+  PtxOperand all_fast;
+  const auto branch = [&] {
+    if (pending.empty()) return;
+    const int end = text_.NewLabel();
+    text_.JumpIf(all_fast, end);
+    for (const Pending& each : pending) DivideByF64(each.dividend, each.divisor, each.quotient);
+    text_.PutLabel(end);
+    // At once: two numbers of 16 bits have one register.
+    for (const Pending& each : pending)
+      values_[static_cast<size_t>(each.n)][each.lane] = Round(each.quotient, at(each.n).dtype);
+    pending.clear();
+    all_fast = {};
+  };
+  for (const ValueId n : all) {
+    const Instruction& i = at(n);
+    Values& out = values_[static_cast<size_t>(n)];
+    out.clear();
+    for (int lane = 0; lane < i.lanes; ++lane) {
+      const PtxOperand a = Lane(i.src[0], lane), b = Lane(i.src[1], lane);
+      const auto found = reciprocals_.find(OriginOf(i.src[1], lane));
+      if (found == reciprocals_.end()) {
+        out.push_back(Alu(Op::kFDiv, i.dtype, {a, b}));
+        continue;
+      }
+      const auto f32 = [&](const char* op, std::initializer_list<PtxOperand> args) {
+        return text_.Value(op, Width::k32, args);
+      };
+      const auto& [negated, y] = found->second;
+      OB_CHECK(!y.IsNone());
+      const PtxOperand dividend = InRegister(a);
+      const PtxOperand near = f32("mul.rn.f32", {dividend, y});
+      const PtxOperand rest = f32("fma.rn.f32", {negated, near, dividend});
+      const PtxOperand quotient = f32("fma.rn.f32", {rest, y, near});
+      const PtxOperand is_zero = text_.Value("setp.eq.s32", Width::kPred,
+                                             {f32("or.b32", {dividend, quotient}), Integer(0)});
+      const PtxOperand is_fast =
+          text_.Value("setp.ge.or.f32", Width::kPred,
+                      {f32("abs.f32", {quotient}), Float(kQuotientLeast), is_zero});
+      all_fast = all_fast.IsNone() ? is_fast : Logic(Op::kAnd, all_fast, is_fast);
+      pending.push_back({n, out.size(), dividend, b, quotient});
+      out.push_back(quotient);
+      if (pending.size() == kTogether) branch();
+    }
+  }
+  branch();
+}
+
+void PtxPrinter::DivideByF64(const PtxOperand& dividend, const PtxOperand& divisor,
+                             const PtxOperand& quotient) {
+  const auto f64 = [&](const char* op, std::initializer_list<PtxOperand> args) {
+    return text_.Value(op, Width::k64, args);
+  };
+  const PtxOperand a = f64("cvt.f64.f32", {dividend}), b = f64("cvt.f64.f32", {divisor});
+  const PtxOperand negated = f64("neg.f64", {b}), y = f64("rcp.approx.ftz.f64", {b});
+  const PtxOperand error = f64("fma.rn.f64", {negated, y, Float(1, Width::k64)});
+  const PtxOperand is_number = text_.Value("setp.num.f64", Width::kPred, {error, error});
+  text_.Set("fma.rn.f64", y, {error, y, y}, is_number);
+  const PtxOperand q = f64("mul.rn.f64", {a, y});
+  const PtxOperand rest = f64("fma.rn.f64", {negated, q, a});
+  const PtxOperand is_inexact =
+      text_.Value("setp.ne.f64", Width::kPred, {rest, Float(0, Width::k64)});
+  text_.Set("fma.rn.f64", q, {rest, y, q}, is_inexact);
+  text_.Set("cvt.rn.f32.f64", quotient, {q});
+}
+
+}  // namespace outboard::render

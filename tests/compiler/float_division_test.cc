@@ -1,0 +1,586 @@
+// Division of f32 as the printer of PTX does it where several numbers have one divisor
+// (compiler/render/ptx/divide_floats.cc): what its proof leaves to be tried, for all divisors, and
+// its text on the PTX machine against the interpreter, with reciprocals as wrong as PTX allows. And
+// with mistakes in that text, each of which is found.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "compiler/program/interpret.h"
+#include "compiler/program/program.h"
+#include "tests/compiler/nvptx_check.h"
+#include "tests/compiler/ptx_run.h"
+
+namespace outboard::test {
+namespace {
+
+using program::Code;
+using program::Grid;
+using program::Program;
+using program::ProgramBuilder;
+using program::ValueId;
+
+constexpr int64_t kDigitsLeast = 1 << 23, kDigitsEnd = 1 << 24;  // of a float, as an integer
+
+// ---- the arithmetic, on the host
+
+float Refined(float b, float by_unit) {
+  return std::fma(std::fma(-b, by_unit, 1.0f), by_unit, by_unit);
+}
+bool IsNear(float b, float y) { return std::fabs(std::fma(-b, y, 1.0f)) < 0x1p-24f; }
+float Quotient(float a, float b, float y) {
+  const float q = a * y;
+  return std::fma(std::fma(-b, q, a), y, q);
+}
+// Rounded once: f64 has more than twice the digits of f32.
+float Exact(double a, double b) { return static_cast<float>(a / b); }
+
+// Of the unit's results within PTX's bound, one unit in the last place, all are refined to the
+// correctly rounded reciprocal, but one of the divisor whose digits are all ones. What is refined
+// passes the check, but that one.
+TEST(FloatDivision, ReciprocalsOfAllDivisors_AreRefined) {
+  int64_t refined = 0, wrong = 0;
+  for (int64_t digits = kDigitsLeast; digits < kDigitsEnd; ++digits) {
+    const auto b = static_cast<float>(digits);
+    const double exact = 1 / static_cast<double>(b);
+    const auto nearest = static_cast<float>(exact);
+    const double unit = std::ldexp(1.0, std::ilogb(exact) - 23);
+    for (const float by_unit :
+         {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, 1.0f)}) {
+      if (std::fabs(by_unit - exact) > unit) continue;
+      ++refined;
+      const float y = Refined(b, by_unit);
+      if (y == nearest && IsNear(b, y)) continue;
+      ++wrong;
+      EXPECT_EQ(digits, kDigitsEnd - 1);
+      EXPECT_FALSE(IsNear(b, y)) << digits;
+    }
+  }
+  EXPECT_EQ(wrong, 1);
+  EXPECT_GT(refined, 2 * kDigitsLeast);
+}
+
+// 2^-`power` modulo the odd number `modulus`.
+int64_t InversePower(int power, int64_t modulus) {
+  int64_t inverse = 1 % modulus;
+  for (int i = 0; i < power; ++i)
+    inverse = inverse % 2 == 0 ? inverse / 2 : (inverse + modulus) / 2;
+  return inverse;
+}
+
+// For a divisor b, calls `each` with all dividends a, a and b of 24 digits, whose a / b is k / b
+// half units from the middle of two floats, 0 < |k| <= `far`.
+template <class F>
+void HardDividends(int64_t b, int64_t far, F each) {
+  const int twos = std::countr_zero(static_cast<uint64_t>(b));
+  const int64_t odd = b >> twos;
+  // a 2^s = b m + k, with m odd and of 25 digits.
+  for (const int s : {24, 25}) {
+    const int64_t inverse = InversePower(s - twos, odd);
+    for (int64_t k = -far; k <= far; ++k) {
+      if (k == 0 || k % (int64_t{1} << twos) != 0) continue;
+      const int64_t first = ((k >> twos) * inverse % odd + odd) % odd;
+      for (int64_t a = first; a < kDigitsEnd; a += odd) {
+        if (a < kDigitsLeast || (s == 24) != (a >= b)) continue;
+        if (((a << s) - k) / b % 2 != 0) each(a);
+      }
+    }
+  }
+}
+
+// The hardest quotients of all divisors, by every y that passes the check.
+TEST(FloatDivision, HardestQuotientsOfAllDivisors_AreRoundedCorrectly) {
+  constexpr int64_t kFar = 5;  // the proof asks for 4
+  int64_t quotients = 0, wrong = 0, reciprocals = 0;
+  for (int64_t digits = kDigitsLeast; digits < kDigitsEnd; ++digits) {
+    const auto b = static_cast<float>(digits);
+    const auto nearest = static_cast<float>(1 / static_cast<double>(b));
+    std::array<float, 3> near;
+    int count = 0;
+    for (const float y : {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, 1.0f)})
+      if (IsNear(b, y)) near[static_cast<size_t>(count++)] = y;
+    ASSERT_GE(count, 1) << digits;
+    reciprocals += count;
+    // No number further away passes.
+    ASSERT_FALSE(IsNear(b, std::nextafter(std::nextafter(nearest, 0.0f), 0.0f))) << digits;
+    ASSERT_FALSE(IsNear(b, std::nextafter(std::nextafter(nearest, 1.0f), 1.0f))) << digits;
+    HardDividends(digits, kFar, [&](int64_t dividend) {
+      const auto a = static_cast<float>(dividend);
+      const float exact = Exact(a, b);
+      for (int i = 0; i < count; ++i) {
+        ++quotients;
+        wrong += Quotient(a, b, near[static_cast<size_t>(i)]) != exact;
+      }
+    });
+  }
+  std::printf("%lld quotients by %lld reciprocals\n", static_cast<long long>(quotients),
+              static_cast<long long>(reciprocals));
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(quotients, kDigitsLeast);
+  EXPECT_GT(reciprocals, kDigitsLeast);  // of some divisors there are two
+}
+
+// All dividends of divisors at the ends of what the proof distinguishes: the smallest and largest
+// digits, and those where 1 / b or b * b crosses a power of two.
+TEST(FloatDivision, AllQuotientsOfDivisorsAtTheEnds_AreRoundedCorrectly) {
+  for (const int64_t digits : {0x800000, 0x800001, 0x800003, 0xb504f3, 0xb504f4, 0xaaaaab, 0xc00000,
+                               0xfffffd, 0xfffffe, 0xffffff}) {
+    const auto b = static_cast<float>(digits);
+    const auto y = static_cast<float>(1 / static_cast<double>(b));
+    ASSERT_TRUE(IsNear(b, y));
+    int64_t wrong = 0;
+    for (int64_t dividend = kDigitsLeast; dividend < kDigitsEnd; ++dividend) {
+      const auto a = static_cast<float>(dividend);
+      wrong += Quotient(a, b, y) != Exact(a, b);
+    }
+    EXPECT_EQ(wrong, 0) << digits;
+  }
+  // The one reciprocal that does not pass the check would be one too few.
+  const auto ones = static_cast<float>(kDigitsEnd - 1);
+  const float low = Refined(ones, 0x1p-24f);
+  EXPECT_EQ(low, 0x1p-24f);
+  EXPECT_NE(Quotient(1, ones, low), Exact(1, ones));
+}
+
+// ---- its text, on the PTX machine
+
+float FromBits(uint32_t bits) { return std::bit_cast<float>(bits); }
+
+// Divisors, each with kRow dividends.
+constexpr int64_t kRow = 8, kThreads = 64;
+struct Rows {
+  std::vector<float> divisors, dividends;
+
+  void Add(float divisor, const std::vector<float>& numbers) {
+    for (size_t begin = 0; begin < numbers.size(); begin += kRow) {
+      divisors.push_back(divisor);
+      for (size_t i = begin; i < begin + kRow; ++i)
+        dividends.push_back(i < numbers.size() ? numbers[i] : 1.0f);
+    }
+  }
+};
+
+// Of every kind: special numbers by each other, quotients near the middle of two floats, exactly in
+// it (where they are subnormal), near the ends of the fast part, and any bits.
+Rows AllKinds() {
+  Rows rows;
+  std::mt19937 random(1);
+  std::vector<float> special;
+  for (const float x : {0x0p0f,
+                        1.0f,
+                        3.0f,
+                        1 - 0x1p-24f,
+                        0x1.fffffep0f,
+                        0x1.000002p0f,
+                        10.0f,
+                        0x1p-149f,
+                        0x1.8p-148f,
+                        0x1.fffffcp-127f,
+                        0x1p-126f,
+                        0x1.fffffep-126f,
+                        0x1p-103f,
+                        0x1.8p-70f,
+                        0x1p-69f,
+                        0x1p-33f,
+                        0x1.fffffep-33f,
+                        0x1p-32f,
+                        0x1p24f,
+                        0x1p31f,
+                        0x1.fffffep125f,
+                        0x1p126f,
+                        0x1.000002p126f,
+                        0x1.8p126f,
+                        0x1.fffffep126f,
+                        0x1p127f,
+                        0x1.fffffep127f,
+                        INFINITY,
+                        NAN}) {
+    special.push_back(x);
+    special.push_back(-x);
+  }
+  for (const float divisor : special) rows.Add(divisor, special);
+  const auto digits = [&] { return kDigitsLeast + static_cast<int64_t>(random() % kDigitsLeast); };
+  const auto sign = [&] { return random() % 2 == 0 ? 1.0f : -1.0f; };
+  // In the middle, nearly.
+  for (int i = 0; i < 256; ++i) {
+    const int64_t b = i < 8 ? kDigitsEnd - 1 - i : digits();
+    std::vector<float> numbers = {1.0f};
+    HardDividends(b, 3, [&](int64_t a) {
+      numbers.push_back(std::ldexp(sign() * static_cast<float>(a), static_cast<int>(random() % 9)));
+    });
+    rows.Add(std::ldexp(sign() * static_cast<float>(b), static_cast<int>(random() % 50) - 40),
+             numbers);
+  }
+  // Subnormal quotients: m + 1/2 steps of 2^-149, exactly, and the dividends next to that.
+  for (int i = 0; i < 128; ++i) {
+    const auto b = static_cast<float>(3 + 2 * (random() % 2000));
+    std::vector<float> numbers;
+    for (int k = 0; k < 5; ++k) {
+      const auto half = static_cast<float>(1 + 2 * (random() % 2000));
+      const float a = std::ldexp(half * b, -110);
+      for (const float number : {a, std::nextafter(a, 0.0f), std::nextafter(a, INFINITY), -a})
+        numbers.push_back(number);
+    }
+    rows.Add(std::ldexp(sign() * b, 40), numbers);
+  }
+  // Near the ends of the fast part: exponents of a divisor and of its quotients.
+  struct Ends {
+    int divisor, divisors, quotient, quotients;  // the first one and how many
+  };
+  for (const Ends& ends :
+       {Ends{-34, 4, -71, 5}, Ends{-20, 40, -71, 5}, Ends{-20, 40, -128, 8}, Ends{-75, 42, -70, 4},
+        Ends{124, 4, -71, 5}, Ends{124, 4, -3, 3}, Ends{-126, 100, 126, 3}})
+    for (int i = 0; i < 96; ++i) {
+      const auto exponent = [&](int first, int count) {
+        return first + static_cast<int>(random() % static_cast<unsigned>(count));
+      };
+      const float b = std::ldexp(sign() * static_cast<float>(digits()),
+                                 exponent(ends.divisor, ends.divisors) - 23);
+      std::vector<float> numbers;
+      for (int k = 0; k < kRow; ++k)
+        numbers.push_back(b * std::ldexp(static_cast<float>(digits()),
+                                         exponent(ends.quotient, ends.quotients) - 23));
+      rows.Add(b, numbers);
+    }
+  // Any bits, and ordinary numbers.
+  for (int i = 0; i < 512; ++i) {
+    const auto any = [&] {
+      return i % 2 == 0 ? FromBits(static_cast<uint32_t>(random()))
+                        : std::ldexp(sign() * static_cast<float>(digits()),
+                                     static_cast<int>(random() % 20) - 33);
+    };
+    std::vector<float> numbers;
+    for (int k = 0; k < kRow; ++k) numbers.push_back(k == 5 ? 0.0f : any());
+    rows.Add(any(), numbers);
+  }
+  while (rows.divisors.size() % kThreads != 0) rows.Add(1, {1});
+  return rows;
+}
+
+std::string BytesOf(const std::vector<float>& numbers, DType dtype) {
+  const auto width = static_cast<size_t>(ByteWidth(dtype));
+  std::string bytes(numbers.size() * width, '\0');
+  for (size_t i = 0; i < numbers.size(); ++i)
+    StoreFloat(dtype, static_cast<double>(numbers[i]), bytes.data() + i * width);
+  return bytes;
+}
+
+// Each thread divides a row by its divisor, `lanes` numbers at a time; or `together`, when it has
+// loaded all of them. Not together, what it divides next lies elsewhere: loads that lie next to each
+// other would become one.
+Program DivideRows(DType dtype, int64_t rows, int lanes, bool together = false) {
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(dtype, 0, rows * kRow), in = b.Buffer(dtype, 1, rows * kRow),
+                divisors = b.Buffer(dtype, 2, rows);
+  const ValueId row = b.Plus(b.Times(b.Special(Grid::kBlock, rows / kThreads), kThreads),
+                             b.Special(Grid::kThread, kThreads));
+  const ValueId divisor = b.Splat(b.Load(divisors, row), lanes);
+  const auto place = [&](int64_t k) {
+    return together ? b.Plus(b.Times(row, kRow), b.Int(k))
+                    : b.Plus(b.Times(row, lanes), b.Int(k * rows));
+  };
+  std::vector<ValueId> numbers;
+  for (int64_t k = 0; together && k < kRow; k += lanes)
+    numbers.push_back(
+        b.Add({.code = Code::kLoad, .dtype = dtype, .lanes = lanes, .src = {in, place(k)}}));
+  for (int64_t k = 0; k < kRow; k += lanes) {
+    const ValueId x =
+        together
+            ? numbers[static_cast<size_t>(k / lanes)]
+            : b.Add({.code = Code::kLoad, .dtype = dtype, .lanes = lanes, .src = {in, place(k)}});
+    b.Store(out, place(k),
+            b.Add({.code = Code::kAlu,
+                   .op = Op::kFDiv,
+                   .dtype = dtype,
+                   .lanes = lanes,
+                   .src = {x, divisor}}));
+  }
+  return b.Take(3);
+}
+
+size_t CountOf(const std::string& text, const char* part) {
+  return std::vector<std::string>(absl::StrSplit(text, part)).size() - 1;
+}
+
+// As DivideRows has them.
+Buffers BuffersOf(const Rows& rows, DType dtype, int lanes = 1, bool together = false) {
+  std::vector<float> dividends = rows.dividends;
+  const size_t count = rows.divisors.size(), width = static_cast<size_t>(lanes);
+  for (size_t i = 0; !together && i < dividends.size(); ++i) {
+    const size_t row = i / kRow, k = i % kRow;
+    dividends[k / width * width * count + row * width + k % width] = rows.dividends[i];
+  }
+  return {BytesOf(std::vector<float>(dividends.size()), dtype), BytesOf(dividends, dtype),
+          BytesOf(rows.divisors, dtype)};
+}
+
+// How many numbers differ; all NaN are one.
+int64_t Differences(const std::string& a, const std::string& b, DType dtype) {
+  const auto width = static_cast<size_t>(ByteWidth(dtype));
+  int64_t count = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i + width <= std::min(a.size(), b.size()); i += width) {
+    const double x = LoadFloat(dtype, a.data() + i), y = LoadFloat(dtype, b.data() + i);
+    count +=
+        std::memcmp(a.data() + i, b.data() + i, width) != 0 && !(std::isnan(x) && std::isnan(y));
+  }
+  return count;
+}
+
+TEST(FloatDivision, AllKindsOfNumbers_AreAsInterpreted) {
+  const Rows rows = AllKinds();
+  const auto count = static_cast<int64_t>(rows.divisors.size());
+  struct Way {
+    int lanes;
+    bool together;
+    size_t branches;
+  };
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF8E5M2})
+    for (const Way& way : {Way{1, false, kRow}, Way{1, true, kRow / 2}, Way{4, false, kRow / 2},
+                           Way{2, true, kRow / 2}}) {
+      SCOPED_TRACE(absl::StrCat(std::string(Name(dtype)), ", lanes ", way.lanes,
+                                way.together ? ", together" : ""));
+      const Program program = DivideRows(dtype, count, way.lanes, way.together);
+      Buffers want = BuffersOf(rows, dtype, way.lanes, way.together);
+      ASSERT_TRUE(program::Interpret(program, want, {}).ok());
+      const auto kernel = Rendered(program);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      ExpectClean(kernel->object);
+      EXPECT_EQ(CountOf(kernel->object, "div.rn"), 0) << kernel->object;
+      EXPECT_EQ(CountOf(kernel->object, "rcp.approx.ftz.f32"), 1) << kernel->object;
+      EXPECT_EQ(CountOf(kernel->object, " bra "), way.branches) << kernel->object;
+      for (const uint64_t inexact : {0, 1, 2, 3, 4, 5}) {
+        if (inexact > 1 && (dtype != DType::kF32 || way.lanes > 1)) continue;
+        Buffers got = BuffersOf(rows, dtype, way.lanes, way.together);
+        const absl::Status ran = RunOnPtxMachine(*kernel, got, {}, 1, nullptr, nullptr, inexact);
+        ASSERT_TRUE(ran.ok()) << ran;
+        EXPECT_EQ(Differences(got[0], want[0], dtype), 0) << inexact;
+      }
+    }
+}
+
+// Numbers as they are in networks, zeros among them.
+Rows OrdinaryRows() {
+  Rows rows;
+  std::mt19937 random(2);
+  for (int64_t row = 0; row < 4 * kThreads; ++row) {
+    const auto any = [&] {
+      return std::ldexp(static_cast<float>(kDigitsLeast + random() % kDigitsLeast),
+                        static_cast<int>(random() % 20) - 33);
+    };
+    rows.Add(any(), {any(), -any(), 0.0f, any(), 1.0f, -1.0f, any(), any()});
+  }
+  return rows;
+}
+
+// How many instructions warps execute with ordinary numbers.
+int64_t InstructionsOf(const CompiledKernel& kernel, const Rows& rows, uint64_t inexact) {
+  Buffers buffers = BuffersOf(rows, DType::kF32);
+  MachineCounts counts;
+  const absl::Status ran = RunOnPtxMachine(kernel, buffers, {}, 1, nullptr, &counts, inexact);
+  EXPECT_TRUE(ran.ok()) << ran;
+  return static_cast<int64_t>(counts.warp_instructions);
+}
+
+TEST(FloatDivision, OfOrdinaryNumbers_LeavesTheRarePartOut) {
+  const Rows ordinary = OrdinaryRows();
+  const auto kernel =
+      Rendered(DivideRows(DType::kF32, static_cast<int64_t>(ordinary.divisors.size()), 1));
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  int64_t in_rare_parts = 0;
+  bool is_rare = false;
+  for (const absl::string_view line : absl::StrSplit(kernel->object, '\n')) {
+    if (absl::StartsWith(line, "L")) is_rare = false;
+    in_rare_parts += is_rare;
+    if (absl::StrContains(line, " bra L")) is_rare = true;
+  }
+  EXPECT_GE(in_rare_parts, 10 * kRow);
+  Rows rare = ordinary;
+  for (float& divisor : rare.divisors) divisor *= 0x1p-60f;
+  const int64_t warps = static_cast<int64_t>(rare.divisors.size()) / 32;
+  for (const uint64_t inexact : {0, 1, 2, 3})
+    EXPECT_EQ(InstructionsOf(*kernel, ordinary, inexact) + warps * in_rare_parts,
+              InstructionsOf(*kernel, rare, inexact));
+}
+
+// Which lines a mistake is made in, and what is there in place of a part of them. Of the lines that
+// have `line`, the `first` one, and if `every` is not 0 each `every` ones behind it.
+struct Mistake {
+  const char* name;
+  const char* line;
+  int first, every;
+  const char *part, *instead;
+};
+
+std::string WithMistake(const std::string& text, const Mistake& mistake) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  int n = 0;
+  for (std::string& line : lines) {
+    if (!absl::StrContains(line, mistake.line)) continue;
+    const int behind = n++ - mistake.first;
+    if (behind < 0 || (behind > 0 && (mistake.every == 0 || behind % mistake.every != 0))) continue;
+    const size_t at = line.find(mistake.part);
+    if (at != std::string::npos) line.replace(at, std::strlen(mistake.part), mistake.instead);
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+TEST(FloatDivision, MistakesInItsText_AreFound) {
+  const Rows rows = AllKinds(), ordinary = OrdinaryRows();
+  const Program program = DivideRows(DType::kF32, static_cast<int64_t>(rows.divisors.size()), 1);
+  Buffers want = BuffersOf(rows, DType::kF32);
+  ASSERT_TRUE(program::Interpret(program, want, {}).ok());
+  const auto kernel = Rendered(program);
+  const auto of_ordinary =
+      Rendered(DivideRows(DType::kF32, static_cast<int64_t>(ordinary.divisors.size()), 1));
+  ASSERT_TRUE(kernel.ok() && of_ordinary.ok()) << kernel.status() << of_ordinary.status();
+  const int64_t instructions = InstructionsOf(*of_ordinary, ordinary, 1);
+  // Of fma.rn.f32 there are the error and the step of the reciprocal and its residual, then the
+  // rest and the last step of each quotient; of fma.rn.f64 error, step, rest and last step of each.
+  const Mistake mistakes[] = {
+      {"no step of the reciprocal", "fma.rn.f32", 0, 0, "0f3f800000", "0f00000000"},
+      {"half a step", "fma.rn.f32", 1, 0, "fma.rn.f32", "fma.rz.f32"},
+      {"no check of the residual", "setp.lt.f32", 0, 0, "0f33800000", "0f3f000000"},
+      {"the residual may be one unit more", "setp.lt.f32", 0, 0, "0f33800000", "0f33800001"},
+      {"the residual must be half as large", "setp.lt.f32", 0, 0, "0f33800000", "0f33000000"},
+      {"no check of the reciprocal", "setp.lt.and.f32", 0, 0, "0f4f800000", "0f7f000000"},
+      {"reciprocals above 1 fail", "setp.lt.and.f32", 0, 0, "0f4f800000", "0f3f800000"},
+      {"divisors that fail are used", "selp.b32", 0, 0, "0f7fc00000", "0f00000000"},
+      {"the rest is added without being rounded to nearest", "fma.rn.f32", 4, 2, "fma.rn.f32",
+       "fma.rz.f32"},
+      {"small quotients count as fast", "setp.ge.or.f32", 0, 1, "0f1d000000", "0f00800000"},
+      {"most quotients count as rare", "setp.ge.or.f32", 0, 1, "0f1d000000", "0f3f800000"},
+      {"what is no number counts as fast", "setp.ge.or.f32", 0, 1, "setp.ge.", "setp.geu."},
+      {"all numbers count as fast", "setp.ge.or.f32", 0, 1, "0f1d000000", "0f80000000"},
+      {"others than zeros count as zero", "or.b32", 0, 1, "or.b32", "and.b32"},
+      {"zeros count as rare", "setp.eq.s32", 0, 1, ", 0;", ", 7;"},
+      {"no step of the coarse reciprocal", "fma.rn.f64", 0, 4, "0d3ff0000000000000",
+       "0d0000000000000000"},
+      {"a step of what is no number", "fma.rn.f64", 1, 4, "@", "@!"},
+      {"a last step of what is exact", "setp.ne.f64", 0, 1, "setp.ne.", "setp.neu."},
+      {"no last step of what is not exact", "setp.ne.f64", 0, 1, "setp.ne.", "setp.eq."},
+      {"the second rounding cuts off", "cvt.rn.f32.f64", 0, 1, "cvt.rn.", "cvt.rz."},
+      {"the second rounding flushes", "cvt.rn.f32.f64", 0, 1, "cvt.rn.", "cvt.rn.ftz."},
+  };
+  for (const Mistake& mistake : mistakes) {
+    CompiledKernel wrong = *kernel, slow = *of_ordinary;
+    wrong.object = WithMistake(kernel->object, mistake);
+    slow.object = WithMistake(of_ordinary->object, mistake);
+    EXPECT_NE(wrong.object, kernel->object) << mistake.name;
+    const int64_t more = InstructionsOf(slow, ordinary, 1) - instructions;
+    int64_t differences = 0;
+    for (uint64_t inexact = 0; inexact < 6 && differences == 0; ++inexact) {
+      Buffers got = BuffersOf(rows, DType::kF32);
+      const absl::Status ran = RunOnPtxMachine(wrong, got, {}, 1, nullptr, nullptr, inexact);
+      differences = ran.ok() ? Differences(got[0], want[0], DType::kF32) : 1;
+    }
+    std::printf("%s: %lld numbers differ, %lld instructions more\n", mistake.name,
+                static_cast<long long>(differences), static_cast<long long>(more));
+    EXPECT_GT(differences + more, 0) << mistake.name;
+  }
+  // Of those that share a branch, one that is fast is no word for the others.
+  const auto grouped =
+      Rendered(DivideRows(DType::kF32, static_cast<int64_t>(rows.divisors.size()), 1, true));
+  ASSERT_TRUE(grouped.ok()) << grouped.status();
+  CompiledKernel wrong = *grouped;
+  wrong.object = absl::StrReplaceAll(grouped->object, {{"and.pred", "or.pred"}});
+  Buffers got = BuffersOf(rows, DType::kF32, 1, true);
+  ASSERT_TRUE(RunOnPtxMachine(wrong, got).ok());
+  Buffers right = BuffersOf(rows, DType::kF32, 1, true);
+  ASSERT_TRUE(RunOnPtxMachine(*grouped, right).ok());
+  EXPECT_GT(Differences(got[0], right[0], DType::kF32), 0);
+}
+
+// ---- where it is
+
+// `quotients` of one divisor, or in a loop of that many passes.
+TEST(FloatDivision, OfDivisorsOfFewNumbers_IsTheAssemblers) {
+  constexpr int64_t kMost = 5;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kF64})
+    for (const bool in_loop : {false, true})
+      for (int64_t quotients = 1; quotients <= kMost; ++quotients) {
+        SCOPED_TRACE(
+            absl::StrCat(std::string(Name(dtype)), " ", quotients, in_loop ? " in a loop" : ""));
+        ProgramBuilder b;
+        const ValueId out = b.Buffer(dtype, 0, kMost * kThreads),
+                      in = b.Buffer(dtype, 1, kMost * kThreads),
+                      divisors = b.Buffer(dtype, 2, kThreads);
+        const ValueId thread = b.Special(Grid::kThread, kThreads);
+        const ValueId divisor = b.Load(divisors, thread);
+        const auto divide = [&](ValueId row) {
+          const ValueId place =
+              b.Plus(b.Alu(Op::kMul, DType::kI64, {row, b.Int(kThreads)}), thread);
+          b.Store(out, place, b.Alu(Op::kFDiv, dtype, {b.Load(in, place), divisor}));
+        };
+        if (in_loop) {
+          const ValueId pass = b.Loop(quotients);
+          divide(pass);
+          b.End(pass);
+        } else {
+          for (int64_t k = 0; k < quotients; ++k) divide(b.Int(k));
+        }
+        const Program program = b.Take(3);
+        const auto kernel = Rendered(program);
+        ASSERT_TRUE(kernel.ok()) << kernel.status();
+        EXPECT_EQ(absl::StrContains(kernel->object, "div.rn"),
+                  dtype == DType::kF64 || quotients < 4)
+            << kernel->object;
+        std::vector<float> numbers, by;
+        for (int64_t i = 0; i < kMost * kThreads; ++i)
+          numbers.push_back(static_cast<float>(i * i % 101) - 50);
+        for (int64_t i = 0; i < kThreads; ++i) by.push_back(static_cast<float>(i % 23 + 1));
+        ExpectRunsAsInterpreted(
+            program,
+            {std::string(numbers.size() * static_cast<size_t>(ByteWidth(dtype)), '\0'),
+             BytesOf(numbers, dtype), BytesOf(by, dtype)},
+            {}, kArchs, /*assembled=*/false);
+      }
+}
+
+// A divisor in private memory that changes between quotients, in a loop that it is loaded in.
+TEST(FloatDivision, ADivisorThatChanges_IsInvertedAgain) {
+  constexpr int64_t kPasses = 3, kNumbers = 4;
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(DType::kF32, 0, (kPasses + 1) * kNumbers * kThreads),
+                in = b.Buffer(DType::kF32, 1, kNumbers * kThreads);
+  const ValueId thread = b.Special(Grid::kThread, kThreads);
+  const ValueId own = b.Alloc(program::Space::kPrivate, DType::kF32, 1);
+  b.Store(own, b.Int(0), b.Const(DType::kF32, 3));
+  const auto divide = [&](ValueId pass) {
+    const ValueId divisor = b.Load(own, b.Int(0));
+    for (int64_t k = 0; k < kNumbers; ++k) {
+      const ValueId place = b.Plus(b.Int(k * kThreads), thread);
+      const ValueId x = b.Load(in, place);
+      b.Store(out, b.Plus(b.Times(pass, kNumbers * kThreads), place),
+              b.Alu(Op::kFDiv, DType::kF32, {x, divisor}));
+    }
+    b.Store(own, b.Int(0), b.Alu(Op::kAdd, DType::kF32, {divisor, b.Const(DType::kF32, 4)}));
+  };
+  const ValueId pass = b.Loop(kPasses);
+  divide(pass);
+  b.End(pass);
+  divide(b.Int(kPasses));
+  const Program program = b.Take(2);
+  const auto kernel = Rendered(program);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  EXPECT_FALSE(absl::StrContains(kernel->object, "div.rn")) << kernel->object;
+  ExpectRunsAsInterpreted(
+      program, {Floats((kPasses + 1) * kNumbers * kThreads, 0), Floats(kNumbers * kThreads, 1)});
+}
+
+}  // namespace
+}  // namespace outboard::test
