@@ -47,7 +47,8 @@ inline CompiledKernel Kernel(const std::string& symbol = "k", bool reads_vars = 
 // As it is when a process begins.
 inline void ResetDriver() {
   for (const char* const name :
-       {"well", "faults", "refuse memory", "lose", "refuse graph", "unpinnable"})
+       {"well", "faults", "refuse memory", "lose", "refuse graph", "unpinnable",
+        "no room for clusters"})
     Set(name, 0);
   Set("version", 12040);
   Set("devices", 1);
