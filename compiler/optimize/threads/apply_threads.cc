@@ -468,7 +468,7 @@ absl::Status ThreadPlanner::CheckSize() const {
 absl::Status ThreadPlanner::Finish() {
   for (int i = 0; i < plan_.task_loops; ++i) {
     Tile& tile = plan_.tiles[plan_.loops[i].range];
-    if (tile.rest.empty()) continue;
+    if (tile.rest.empty() || tile.trips == 0) continue;  // there is one block, which is its rest
     ++tile.trips;
     tile.rest.clear();
     tile.cut = true;

@@ -48,8 +48,12 @@ class LongRowChooser {
         std::bit_ceil(static_cast<uint64_t>(DivideUp(row_.steps * row_.lanes, kRowValuesMax))));
     const int64_t full = Threads(false);
     const bool beside = OperandsBeside(kernel_, row_.along) > 1;
-    const int64_t most =
-        Threads(beside && (row_.align > 1 || more > full * may_.cluster_max));
+    int64_t most = Threads(beside && (row_.align > 1 || more > full * may_.cluster_max));
+    // Two blocks of half the threads have the registers of one, and one of them loads while the
+    // other one joins. Where their memory has no room for both, one keeps the row in registers.
+    if (may_.cluster_max == 1 && most < more && more <= full &&
+        BytesInMemory(most, InRegisters(most, full)) > target_.half_of_block_bytes() - kJoinBytes)
+      most = full;
     const int64_t blocks = Blocks(more, most);
     if (blocks == 1) return {.threads = more};
     if (blocks <= may_.cluster_max)
@@ -103,19 +107,26 @@ class LongRowChooser {
   // no room for the others in the memory of the blocks. As few in registers as leave no more than
   // that: of 1,024 threads there is one block on a multiprocessor anyway.
   int64_t InRegisters(int64_t of_block, int64_t full) const {
-    int64_t bytes = 0;  // of the values at one place of the row
-    for (const int64_t slot : slots_)
-      bytes += ByteWidth(kernel_.slot_dtypes[static_cast<size_t>(slot)]);
-    const int64_t vectors = DivideUp(row_.steps, of_block * may_.cluster_max);
-    const int64_t most = kRowValuesMax * full / of_block;
+    const int64_t vectors = Vectors(of_block), most = kRowValuesMax * full / of_block;
     for (const int64_t values : {most / 2, most * 3 / 4, most}) {
       const int64_t kept = values / row_.lanes;
-      const int64_t left = (vectors - kept) * row_.lanes * of_block;
-      if (bytes > 0 && kept >= 1 && kept < vectors &&
-          left * bytes <= target_.block_bytes_max() - kJoinBytes)
+      if (!slots_.empty() && kept >= 1 && kept < vectors &&
+          BytesInMemory(of_block, kept) <= target_.block_bytes_max() - kJoinBytes)
         return kept;
     }
     return 0;
+  }
+
+  // Of a thread.
+  int64_t Vectors(int64_t of_block) const {
+    return DivideUp(row_.steps, of_block * may_.cluster_max);
+  }
+  // Of a block that has so many vectors of each thread in registers.
+  int64_t BytesInMemory(int64_t of_block, int64_t in_registers) const {
+    int64_t bytes = 0;  // of the values at one place of the row
+    for (const int64_t slot : slots_)
+      bytes += ByteWidth(kernel_.slot_dtypes[static_cast<size_t>(slot)]);
+    return (Vectors(of_block) - in_registers) * row_.lanes * of_block * bytes;
   }
 
   const LoopNest& kernel_;
