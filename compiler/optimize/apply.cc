@@ -15,6 +15,7 @@
 #include "compiler/optimize/operands/visible.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/apply_threads.h"
+#include "compiler/optimize/threads/kept_row.h"
 
 namespace outboard::codegen {
 namespace {
@@ -483,8 +484,9 @@ absl::Status Applier::CheckSize() const {
         absl::StrCat("Opts: ", what, " ", count, " is over the limit of ", most));
   };
   int64_t points = 1, tiled = 0;
-  const auto count = [](const Tile& tile) {
-    return static_cast<int64_t>(std::max(tile.main.size(), tile.rest.size()));
+  const std::vector<codegen::KeptRow> kept = KeptRowsOf(kernel_, plan_);
+  const auto count = [&](const Tile& tile) {
+    return PiecesWrittenOut(kernel_, plan_, kept, tile);
   };
   for (const Tile& tile : plan_.tiles) {
     if (count(tile) > limits::kTilePointsMax)

@@ -70,7 +70,9 @@
 //   KEEP     load count   each thread reads its elements of a row only once, before the first
 //                         reduction that needs them. The row is in the buffer of load number
 //                         `load`. Registers hold the thread's first `count` vectors, the block's
-//                         shared memory the others. All KEEPs of a kernel have the same `count`
+//                         shared memory the others. All KEEPs of a kernel have the same `count`.
+//                         An UNROLL and UPCAST along the row may then be longer than any that is
+//                         written out: the part in memory runs in a loop (threads/kept_row.h)
 #pragma once
 
 #include <cstdint>

@@ -3,11 +3,10 @@
 // compiler/schedule/in_place/rows.h; what has to be true of its loops is here.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <optional>
-#include <utility>
-#include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/loop_plan.h"
@@ -24,22 +23,7 @@ std::optional<RangeSet> RowsInPlace(const LoopNest& kernel);
 // Errors: INVALID_ARGUMENT  names what is not so
 absl::Status CheckRowsInPlace(const LoopNest& kernel, const LoopPlan& plan);
 
-// A row of which each thread has the same elements wherever it is read, all written out: it is
-// read once, into registers, before the first reduction that needs it; with KEEP a part of it into
-// the block's memory. Others, too, are read once, where registers hold all of it, but loads of what
-// a kernel stores are not merged by themselves.
-struct KeptRow {
-  int64_t slot = 0;
-  int64_t in_registers = 0, in_memory = 0;        // vectors of a thread
-  int64_t lanes = 1;                              // of each of them
-  size_t group = 0;                               // the first that reads it
-  int range = -1;                                 // along the row, in that group
-  std::vector<std::pair<const UOp*, int>> loads;  // with the range along the row of each
-};
-// Those that are stored over, and those of LoopPlan::kept, in the order of groups. None for plans
-// without blocks of threads.
-std::vector<KeptRow> KeptRowsOf(const LoopNest& kernel, const LoopPlan& plan);
-// The bytes of a block's memory that hold its threads' part of the row.
-int64_t BytesInMemory(const KeptRow& row, const LoopNest& kernel, const LoopPlan& plan);
+// Whether what is reduced is made from a load of one of these slots.
+bool ReadsAnyOf(const ReduceGroup& group, const absl::flat_hash_set<int64_t>& slots);
 
 }  // namespace outboard::codegen

@@ -258,6 +258,8 @@ static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56 &&
      const CUDA_MEMCPY3D_v2* params, CUcontext context))                              \
   F(cuLaunchKernelEx, cuLaunchKernelEx,                                               \
     (const CUlaunchConfig* config, CUfunction function, void** params, void** extra)) \
+  F(cuOccupancyMaxActiveClusters, cuOccupancyMaxActiveClusters,                       \
+    (int* clusters, CUfunction function, const CUlaunchConfig* config))               \
   F(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled,                                   \
     (CUtensorMap * map, int type, uint32_t rank, void* address, const uint64_t* dims, \
      const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,   \

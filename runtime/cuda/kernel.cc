@@ -14,6 +14,8 @@ namespace {
 
 // Of PTX: waits until the launches that this one depends on are done.
 constexpr std::string_view kWaits = "griddepcontrol.wait;";
+// Of PTX: so many blocks are a cluster, which the hardware runs at once.
+constexpr std::string_view kOfClusters = ".reqnctapercluster";
 
 uint64_t NextSerial() {
   static std::atomic<uint64_t> last{0};
@@ -160,7 +162,30 @@ absl::Status KernelLoader::FindFunction(const CompiledKernel& compiled, CudaKern
               CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
               static_cast<int>(kernel.shared_bytes));
   }
-  return absl::OkStatus();
+  return CheckClusters(compiled, kernel);
+}
+
+// Code for sm_90 runs on newer devices, of which some have fewer multiprocessors side by side or
+// less memory in each. Drivers that cannot be asked are of CUDA before 11.8.
+absl::Status KernelLoader::CheckClusters(const CompiledKernel& compiled, const CudaKernel& kernel) {
+  if (context_->api().cuOccupancyMaxActiveClusters == nullptr ||
+      compiled.object.find(kOfClusters) == std::string::npos)
+    return absl::OkStatus();
+  // Without attributes: the text says how many blocks a cluster has.
+  const CUlaunchConfig config{.grid_x = kernel.blocks[0],
+                              .grid_y = kernel.blocks[1],
+                              .grid_z = kernel.blocks[2],
+                              .block_x = kernel.threads[0],
+                              .block_y = kernel.threads[1],
+                              .block_z = kernel.threads[2],
+                              .shared_bytes = kernel.shared_bytes};
+  int clusters = 0;
+  OB_CUDA(*context_, cuOccupancyMaxActiveClusters, &clusters, kernel.function, &config);
+  if (clusters > 0) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("kernel ", compiled.symbol, " has clusters of blocks of ", compiled.threads[0],
+                   " threads with ", compiled.shared_bytes, " bytes of shared memory; ",
+                   context_->name(), " has room for none"));
 }
 
 }  // namespace outboard::cuda

@@ -62,6 +62,8 @@ class KernelLoader {
  private:
   absl::Status CheckFits(const CompiledKernel& kernel) const;
   absl::Status FindFunction(const CompiledKernel& compiled, CudaKernel& kernel);
+  // Errors: UNIMPLEMENTED  the device can never run all blocks of one of its clusters at once
+  absl::Status CheckClusters(const CompiledKernel& compiled, const CudaKernel& kernel);
 
   DriverContext* const context_;
   LeftToWork* const left_;

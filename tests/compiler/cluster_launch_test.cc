@@ -156,6 +156,51 @@ TEST(ClusterLaunch, UpToVars_ComputesWhatLiesBelowThem) {
     }
 }
 
+// The row is in registers, in those of a cluster, or also in the memory of a block; where it ends
+// before what there is room for, no sector beyond is touched.
+TEST(ClusterLaunch, ColumnsUpToAVar_AreReadOnce) {
+  struct Room {
+    const char* arch;
+    int64_t columns;
+    const char* kept_by;  // in the list of Opts; "": registers of one block
+  };
+  constexpr Room kRooms[] = {{"sm_80", 4096, ""},
+                             {"sm_89", 30000, ""},
+                             {"sm_80", 50304, "KEEP"},
+                             {"sm_90", 50304, "CLUSTER"},
+                             {"sm_90a", 300000, "KEEP"}};
+  for (const auto& [arch, room, kept_by] : kRooms) {
+    SCOPED_TRACE(absl::StrCat(arch, ", ", room));
+    Graph g;
+    const Ends e = {"columns", false, true, "", 2, room};
+    const UOp* const sink = SoftmaxUpTo(g, e);
+    const Target target = CudaTarget(arch, 4);
+    const std::string opts = codegen::OptsToString(
+        codegen::HeuristicOpts(*codegen::AnalyzeKernel(sink), target));
+    EXPECT_TRUE(absl::StrContains(opts, kept_by)) << opts;
+    const auto compiled = CompileKernel(sink, {.target = target});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const Buffers start = RandomBuffers(sink, 1);
+    for (const int64_t columns : {int64_t{1}, room * 2 / 5 + 1, room}) {
+      SCOPED_TRACE(columns);
+      const int64_t vars[] = {e.row_count, columns};
+      Buffers got = start;
+      MachineCounts counts;
+      const absl::Status ran = RunOnPtxMachine(*compiled, got, vars, 1, nullptr, &counts);
+      ASSERT_TRUE(ran.ok()) << ran;
+      ExpectSoftmax(e, start, got, e.row_count, columns);
+      if (HasFatalFailure()) return;
+      // Read and written; and VARs, by each warp.
+      const auto least = static_cast<double>(2 * e.row_count * ((columns + 7) / 8));
+      const auto of_vars = static_cast<double>(compiled->blocks[0] * compiled->threads[0] / 32);
+      EXPECT_LE(static_cast<double>(counts.global_sectors), 1.01 * least + 2 * of_vars);
+      std::printf("%s, %lld of %lld columns: %.3f of the least sectors\n", arch,
+                  static_cast<long long>(columns), static_cast<long long>(room),
+                  (static_cast<double>(counts.global_sectors) - of_vars) / least);
+    }
+  }
+}
+
 // ---- copies, and grids in rows
 
 struct Launch {

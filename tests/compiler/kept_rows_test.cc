@@ -56,6 +56,7 @@ struct Case {
   int64_t blocks;  // of a row
   bool in_place = false;
   int64_t threads = 1024;
+  double most = 1.05;  // of the least sectors
 
   RowKernel kernel(int64_t rows) const { return {function, dtype, rows, columns, in_place}; }
 };
@@ -83,33 +84,60 @@ constexpr Case kCases[] = {
     {"sm_90", RowFunction::kSoftmax, DType::kF32, 262152, 8},
     {"sm_90a", RowFunction::kSoftmax, DType::kF32, 524288, 8},
     {"sm_90a", RowFunction::kLogSoftmax, DType::kBF16, 300001, 8},
+    // Of odd lengths, whose vectors of one number are more than are written out.
+    // There is no room for copies of their operands, which begin elsewhere in a sector.
+    {"sm_80", RowFunction::kLayerNorm, DType::kF32, 70001, 1, false, 512, 1.07},
+    {"sm_80", RowFunction::kLayerNorm, DType::kBF16, 100001, 1, false, 512, 1.13},
+    {"sm_89", RowFunction::kLayerNorm, DType::kF16, 80001, 1, true, 512, 1.13},
 };
+
+// The longest of clusters, of all lengths and of odd ones.
+constexpr Case kLongest[] = {
+    {"sm_90", RowFunction::kSoftmax, DType::kF32, 720896, 8},
+    {"sm_90a", RowFunction::kSoftmax, DType::kBF16, 1179648, 8},
+    {"sm_90a", RowFunction::kLogSoftmax, DType::kBF16, 1179633, 8},
+    {"sm_90", RowFunction::kLayerNorm, DType::kF32, 720889, 8, false, 512},
+};
+
+void ExpectReadOnce(const Case& c, int64_t rows) {
+  SCOPED_TRACE(TextOf(c));
+  Graph g;
+  const RowKernel kernel = c.kernel(rows);
+  const UOp* const sink = MakeRowKernel(g, kernel);
+  const Target target = CudaTarget(c.arch, kMultiprocessors);
+  const auto compiled = CompileKernel(sink, {.target = target});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(compiled->threads[0], c.threads);
+  EXPECT_EQ(compiled->blocks[0], kernel.rows * c.blocks);
+  EXPECT_GT(compiled->shared_bytes, 8 << 10);
+  EXPECT_LE(compiled->shared_bytes, target.shared_bytes_max);
+  const Buffers start = RandomBuffers(sink, 1);
+  Buffers got = start;
+  MachineCounts counts;
+  const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, 1, nullptr, &counts);
+  ASSERT_TRUE(ran.ok()) << ran;
+  ExpectRows(kernel, got, RowsOf(kernel, start), ToleranceOf(c.dtype),
+             c.function != RowFunction::kSoftmax);
+  if (testing::Test::HasFatalFailure()) return;
+  EXPECT_LE(SectorsOf(kernel, counts), c.most);
+  EXPECT_EQ(counts.shared_wavefronts, counts.shared_accesses) << "banks are waited for";
+  std::printf("%s: %.3f of the least sectors, %lld bytes of a block, %zu of PTX\n",
+              TextOf(c).c_str(), SectorsOf(kernel, counts),
+              static_cast<long long>(compiled->shared_bytes), compiled->object.size());
+}
 
 TEST(KeptRows, AreReadOnce) {
   for (const Case& c : kCases) {
-    SCOPED_TRACE(TextOf(c));
-    Graph g;
-    const RowKernel kernel = c.kernel(2);
-    const UOp* const sink = MakeRowKernel(g, kernel);
-    const Target target = CudaTarget(c.arch, kMultiprocessors);
-    const auto compiled = CompileKernel(sink, {.target = target});
-    ASSERT_TRUE(compiled.ok()) << compiled.status();
-    EXPECT_EQ(compiled->threads[0], c.threads);
-    EXPECT_EQ(compiled->blocks[0], kernel.rows * c.blocks);
-    EXPECT_GT(compiled->shared_bytes, 8 << 10);
-    EXPECT_LE(compiled->shared_bytes, target.shared_bytes_max);
-    const Buffers start = RandomBuffers(sink, 1);
-    Buffers got = start;
-    MachineCounts counts;
-    const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, 1, nullptr, &counts);
-    ASSERT_TRUE(ran.ok()) << ran;
-    ExpectRows(kernel, got, RowsOf(kernel, start), ToleranceOf(c.dtype),
-               c.function != RowFunction::kSoftmax);
+    ExpectReadOnce(c, 2);
     if (HasFatalFailure()) return;
-    EXPECT_LE(SectorsOf(kernel, counts), 1.05);
-    EXPECT_EQ(counts.shared_wavefronts, counts.shared_accesses) << "banks are waited for";
-    std::printf("%s: %.3f of the least sectors, %lld bytes of a block\n", TextOf(c).c_str(),
-                SectorsOf(kernel, counts), static_cast<long long>(compiled->shared_bytes));
+  }
+}
+
+// A single row, which begins with a sector.
+TEST(KeptRows, OfTheLongestClusters_AreReadOnce) {
+  for (const Case& c : kLongest) {
+    ExpectReadOnce(c, 1);
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -144,6 +172,27 @@ TEST(KeptRows, AreChosenUpToTheMemoryOfABlock) {
   }
 }
 
+// An odd layer norm without clusters: two blocks of 512 threads with a part of their rows in memory,
+// where they have room beside each other, else one of 1,024 with all of it in registers.
+TEST(KeptRows, OfOddNorms_AreInMemoryWhereTwoBlocksHaveRoom) {
+  struct Norm {
+    const char* arch;
+    DType dtype;
+    int64_t columns;
+    bool kept;
+  };
+  for (const auto& [arch, dtype, columns, kept] :
+       {Norm{"sm_80", DType::kF32, 16385, true}, Norm{"sm_80", DType::kF32, 32761, true},
+        Norm{"sm_89", DType::kF32, 24577, true}, Norm{"sm_89", DType::kF32, 30001, false},
+        Norm{"sm_89", DType::kBF16, 32753, true}}) {
+    SCOPED_TRACE(absl::StrCat(arch, " ", std::string(Name(dtype)), " ", columns));
+    const std::string opts =
+        ChosenOpts({RowFunction::kLayerNorm, dtype, 64, columns}, CudaTarget(arch, 132));
+    EXPECT_EQ(absl::StrContains(opts, "KEEP"), kept) << opts;
+    EXPECT_EQ(absl::StrContains(opts, ":1024 "), !kept) << opts;
+  }
+}
+
 // Vectors of one number reach the largest tile of a thread before they fill the memory.
 TEST(KeptRows, WhatIsChosenForOddRowsOfAllLengths_IsLegal) {
   for (const char* const arch : {"sm_80", "sm_89", "sm_90"})
@@ -167,7 +216,9 @@ TEST(KeptRows, WhatIsChosenForOddRowsOfAllLengths_IsLegal) {
 TEST(KeptRows, FitTheRegistersOfTheirThreads) {
   const std::string ptxas = FindPtxas();
   if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
-  for (const Case& c : kCases) {
+  std::vector<Case> cases(std::begin(kCases), std::end(kCases));
+  cases.insert(cases.end(), std::begin(kLongest), std::end(kLongest));
+  for (const Case& c : cases) {
     SCOPED_TRACE(TextOf(c));
     Graph g;
     const auto compiled =
@@ -254,6 +305,18 @@ const Small kSmall[] = {
     {{RowFunction::kRmsNorm, DType::kF32, 3, 1002},
      "VECTOR:1:2 LANE:1:32 WARP:1:4 ALIGN:1:8 VECTOR:2:2 SHARE:2:128 ALIGN:2:8 UNROLL:2:4 "
      "UPCAST:1:4 GRID:0:1 LOCAL:scale:0 KEEP:x:3"},
+    // Steps of a loop, instead of more vectors than are written out.
+    {{RowFunction::kSoftmax, DType::kF32, 2, 9501},
+     "LANE:1:32 WARP:1:2 ALIGN:1:8 SHARE:2:64 ALIGN:2:8 UNROLL:2:149 SHARE:3:64 ALIGN:3:8 "
+     "UNROLL:3:149 UPCAST:1:149 GRID:0:1 KEEP:x:3"},
+    {{RowFunction::kLayerNorm, DType::kBF16, 2, 19100, true},
+     "VECTOR:1:2 LANE:1:32 WARP:1:2 VECTOR:2:2 SHARE:2:64 UNROLL:2:150 VECTOR:3:2 SHARE:3:64 "
+     "UNROLL:3:150 UPCAST:1:150 GRID:0:1 KEEP:x:5"},
+    {{RowFunction::kStatistics, DType::kF32, 2, 9000},
+     "SHARE:1:64 UNROLL:1:141 SHARE:2:64 UNROLL:2:141 GRID:0:1 KEEP:x:2"},
+    {{RowFunction::kRmsNorm, DType::kF32, 2, 33501},
+     "CLUSTER:0:2 LANE:1:32 WARP:1:8 ALIGN:1:8 SHARE:2:256 ALIGN:2:8 UNROLL:2:131 UPCAST:1:131 "
+     "GRID:0:1 KEEP:x:7"},
     // One vector of a thread, which is in no tile.
     {{RowFunction::kRmsNorm, DType::kF32, 3, 101},
      "LANE:1:32 WARP:1:4 ALIGN:1:8 SHARE:2:128 ALIGN:2:8 GRID:0:1 LOCAL:scale:0"},

@@ -47,6 +47,48 @@ class Maker {
     return Sink(g_, stores);
   }
 
+  // Rows that are read by two reductions, of which the second needs what the first one found, and
+  // in most kernels once more for what is stored.
+  const UOp* MakeRows() {
+    static constexpr int64_t kColumns[] = {20, 33, 40, 64, 65, 97, 130, 290};
+    static constexpr DType kTypes[] = {DType::kF32, DType::kF32, DType::kF32, DType::kI32,
+                                       DType::kF64};
+    const int64_t columns = kColumns[Pick(std::size(kColumns))];
+    const DType dtype = kTypes[Pick(std::size(kTypes))];
+    std::vector<const UOp*> rows;
+    std::vector<int64_t> dims;
+    int64_t elements = columns;
+    for (int64_t i = 0, n = Pick(3); i < n && elements < 500; ++i) {
+      dims.push_back(1 + Pick(3));
+      elements *= dims.back();
+      rows.push_back(Range(g_, i, dims.back()));
+    }
+    const int64_t stored = slot_++, read = slot_++;
+    std::vector<int64_t> matrix = dims;
+    matrix.push_back(columns);
+    const auto place = [&](const UOp* at) {
+      std::vector<const UOp*> index = rows;
+      index.push_back(at);
+      return RowMajor(g_, index, matrix);
+    };
+    const auto x = [&](const UOp* at) { return LoadAt(g_, read, dtype, elements, place(at)); };
+    const auto beside = [&](const UOp* value, const UOp* at) {
+      return Pick(3) == 0 ? Mul(g_, value, SomeLoad(dtype, {at})) : value;
+    };
+    const UOp *const k = ReduceRange(g_, 10, columns), *const l = ReduceRange(g_, 11, columns);
+    const UOp* const first = Fold(g_, Pick(2) == 0 ? Op::kMax : Op::kAdd, beside(x(k), k), {k});
+    const UOp* apart = beside(Alu(g_, Pick(2) == 0 ? Op::kMax : Op::kAdd, x(l), first), l);
+    if (Pick(4) == 0) apart = Where(g_, Condition({l}), apart, ConstOf(g_, dtype, 0));
+    const UOp* const second = Fold(g_, Op::kAdd, apart, {l});
+    if (Pick(4) == 0)
+      return Sink(g_, {StoreAt(g_, stored, elements / columns,
+                               rows.empty() ? ConstIndex(g_, 0) : RowMajor(g_, rows, dims),
+                               Add(g_, first, second))});
+    const UOp* const j = Range(g_, static_cast<int64_t>(rows.size()), columns);
+    const UOp* const value = beside(Alu(g_, Op::kMax, x(j), first), j);
+    return Sink(g_, {StoreAt(g_, stored, elements, place(j), Add(g_, value, second))});
+  }
+
   // The kernel with old values of what it stores in its new ones, each read where it is stored.
   const UOp* InPlace(const UOp* sink) {
     std::vector<const UOp*> stores;
@@ -205,6 +247,7 @@ class Maker {
 const UOp* RandomKernel(Graph& g, uint32_t seed) {
   Maker maker(g, seed);
   if (seed % 16 == 5) return maker.MakeScatter();
+  if (seed % 13 == 7) return maker.MakeRows();
   const UOp* const sink = maker.Make();
   return seed % 4 == 2 ? maker.InPlace(sink) : sink;
 }

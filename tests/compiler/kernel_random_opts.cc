@@ -1,6 +1,9 @@
 #include "tests/compiler/kernel_random_opts.h"
 
+#include <algorithm>
+
 #include "base/check.h"
+#include "compiler/divide_up.h"
 #include "compiler/optimize/apply.h"
 
 namespace outboard::test {
@@ -100,6 +103,55 @@ std::vector<Opt> RandomCluster(const UOp* sink, const Target& target, std::mt199
   return legal() ? opts : std::vector<Opt>();
 }
 
+// Threads that have the same elements of the longest rows wherever these are read, and keep a part
+// of one of them in the memory of their block: which is legal as a whole alone. Empty where the
+// kernel has no such rows.
+std::vector<Opt> RandomKept(const UOp* sink, const Target& target, std::mt19937& random) {
+  const auto pick = [&](size_t n) { return static_cast<int64_t>(random() % n); };
+  const codegen::LoopNest kernel = ValueOrDie(codegen::AnalyzeKernel(sink));
+  const std::vector<codegen::Axis> axes = codegen::AxesOf(kernel);
+  int64_t columns = 0;
+  for (const codegen::Axis& axis : axes)
+    if (axis.group >= 0) columns = std::max(columns, kernel.ranges[axis.range].extent);
+  int64_t lanes = int64_t{1} << pick(3);
+  int64_t threads = int64_t{2} << pick(6);
+  while (lanes > 1 && columns % lanes != 0) lanes /= 2;
+  threads = std::min(threads, target.block_threads_max());
+  while (threads > 1 && 2 * threads * lanes > columns) threads /= 2;
+  const int64_t align = pick(3) == 0 ? 2 * lanes : 1;
+  const int64_t steps = DivideUp(columns + (align > 1 ? align - lanes : 0), threads * lanes);
+  if (threads < 2 || steps < 2) return {};
+  std::vector<Opt> opts;
+  int64_t blocks = kernel.output_count;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (kernel.ranges[axes[i].range].extent != columns) continue;
+    const bool reduced = axes[i].group >= 0;
+    const auto add = [&](OptKind kind, int64_t amount) {
+      if (amount > 1) opts.push_back({kind, static_cast<int64_t>(i), amount});
+    };
+    add(OptKind::kVector, lanes);
+    if (reduced) {
+      add(OptKind::kShare, threads);
+    } else {
+      add(OptKind::kLane, std::min<int64_t>(threads, kWarpThreads));
+      add(OptKind::kWarp, threads / kWarpThreads);
+      blocks = std::min(blocks, static_cast<int64_t>(i));
+    }
+    add(OptKind::kAlign, align);
+    add(reduced ? OptKind::kUnroll : OptKind::kUpcast, steps);
+  }
+  if (blocks > 0) opts.push_back({OptKind::kGrid, 0, blocks});
+  const auto loads = static_cast<int64_t>(codegen::LoadsOf(kernel).size());
+  const int64_t first = pick(static_cast<size_t>(loads)), count = 1 + pick(8);
+  for (int64_t i = 0; i < loads; ++i) {
+    opts.push_back({OptKind::kKeep, (first + i) % loads, std::min(count, steps - 1)});
+    if (codegen::ApplyOpts(ValueOrDie(codegen::AnalyzeKernel(sink)), opts, target).ok())
+      return opts;
+    opts.pop_back();
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<Opt> RandomThreadOpts(const UOp* sink, const Target& target, std::mt19937& random) {
@@ -114,6 +166,8 @@ std::vector<Opt> RandomThreadOpts(const UOp* sink, const Target& target, std::mt
   std::vector<Opt> opts;
   const bool clusters = target.cluster_blocks_max() > 1 && pick(2) == 0;
   if (clusters) opts = RandomCluster(sink, target, random);
+  if (opts.empty() && target.kind == TargetKind::kCuda) opts = RandomKept(sink, target, random);
+  const bool kept = !opts.empty() && opts.back().kind == OptKind::kKeep;
   int64_t copies = 1;  // of the code
   const auto attempt = [&](OptKind kind) {
     Opt opt{kind, pick(axes + 1), 0};
@@ -141,7 +195,7 @@ std::vector<Opt> RandomThreadOpts(const UOp* sink, const Target& target, std::mt
   };
   if (opts.empty() && pick(4) == 0) attempt(OptKind::kFlatten);
   for (int i = 0; i < 24; ++i) attempt(kKinds[pick(std::size(kKinds))]);
-  if (opts.empty() || opts[0].kind != OptKind::kCluster)
+  if (!kept && (opts.empty() || opts[0].kind != OptKind::kCluster))
     for (int i = 0; i < 4; ++i) attempt(OptKind::kGrid);
   return opts;
 }

@@ -12,6 +12,7 @@
 #include "compiler/kernel/decompose_math_f64.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
+#include "compiler/optimize/threads/kept_row.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/interpret.h"
 #include "tests/compiler/kernel_build.h"
@@ -27,6 +28,7 @@ struct Rows {
   int64_t outer, rows, length;  // outer x rows of `length` elements
   DType dtype = DType::kF32;    // of the row and what is stored over it; computed in f32
   bool ends = false;            // rows end at a VAR
+  bool sums_end_apart = false;  // and what is reduced of them at another one
 };
 
 // One that is rounded to bf16 may be rounded the other way.
@@ -37,9 +39,11 @@ double Tolerance(const Rows& r) { return r.dtype == DType::kF32 ? 1e-4 : 0x1p-7;
 const UOp* LossGradient(Graph& g, const Rows& r, int64_t x) {
   const int64_t rows = r.outer * r.rows, elements = rows * r.length;
   const UOp* const end = r.ends ? Var(g, 0, 1, r.length) : nullptr;
+  const UOp* const end_of_sums = r.sums_end_apart ? Var(g, 1, 1, r.length) : end;
   const auto along = [&](int64_t id, RangeKind kind) {
+    const UOp* const own = kind == RangeKind::kReduce ? end_of_sums : end;
     return g.MakeChecked(Op::kRange, DType::kI64,
-                         end == nullptr ? std::vector<const UOp*>{} : std::vector<const UOp*>{end},
+                         own == nullptr ? std::vector<const UOp*>{} : std::vector<const UOp*>{own},
                          {id, r.length, static_cast<int64_t>(kind)});
   };
   const UOp *a = test::Range(g, 0, r.outer), *b = test::Range(g, 1, r.rows),
@@ -372,17 +376,29 @@ TEST(RowsInPlace, OtherRowsAreNotKept) {
   }
 }
 
-// A loop may end before its first step: a thread that keeps a row would store what it never read.
-TEST(RowsInPlace, RowsThatEndAtAVar_AreNotKept) {
-  for (const bool ends : {false, true}) {
+// A loop may end before its first step: of loops that end apart, one would store what another one
+// never read.
+TEST(RowsInPlace, RowsThatEndAtAVar_AreKeptWhereAllLoopsEndThere) {
+  struct Ends {
+    bool ends, sums_end_apart;
+    size_t kept;
+  };
+  for (const auto& [ends, sums_end_apart, kept] :
+       {Ends{false, false, 1}, Ends{true, false, 1}, Ends{true, true, 0}, Ends{false, true, 0}}) {
     Graph g;
     const auto planned = codegen::ApplyOpts(
-        Analyzed(LossGradient(g, {.outer = 1, .rows = 40, .length = 512, .ends = ends}, kInPlace)),
+        Analyzed(LossGradient(g,
+                              {.outer = 1,
+                               .rows = 40,
+                               .length = 512,
+                               .ends = ends,
+                               .sums_end_apart = sums_end_apart},
+                              kInPlace)),
         *codegen::ParseOpts("LANE:1:32 WARP:1:4 UPCAST:1:4 SHARE:2:128 UNROLL:2:4 SHARE:3:128 "
                             "UNROLL:3:4 GRID:0:1"),
         CudaTarget("sm_90", 132));
     ASSERT_TRUE(planned.ok()) << planned.status();
-    EXPECT_EQ(codegen::KeptRowsOf(planned->kernel, planned->plan).size(), ends ? 0u : 1u);
+    EXPECT_EQ(codegen::KeptRowsOf(planned->kernel, planned->plan).size(), kept);
   }
 }
 

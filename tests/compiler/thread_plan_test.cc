@@ -438,7 +438,7 @@ TEST(ThreadPlan, RandomKernelsWithRandomOpts_RunAsTheWalk) {
   const int wanted = one ? 1 : setting("OUTBOARD_KERNELS", 500);
   const int last = one ? first + 1 : 2 * wanted;
   constexpr const char* kArchs[] = {"sm_80", "sm_89", "sm_90", "sm_90a"};
-  int with_threads = 0, chosen = 0, aligned = 0, clusters = 0;
+  int with_threads = 0, chosen = 0, aligned = 0, clusters = 0, kept = 0;
   for (int number = first; number < last && with_threads < wanted; ++number) {
     const auto seed = static_cast<uint32_t>(number);
     SCOPED_TRACE("repeat with OUTBOARD_SEED=" + std::to_string(number));
@@ -459,6 +459,7 @@ TEST(ThreadPlan, RandomKernelsWithRandomOpts_RunAsTheWalk) {
     };
     aligned += has(codegen::OptKind::kAlign);
     clusters += has(codegen::OptKind::kCluster);
+    kept += has(codegen::OptKind::kKeep);
     ExpectRuns(sink, opts, target, seed, /*each_pass=*/seed % 17 < 2);
     if (HasFatalFailure()) return;
   }
@@ -466,12 +467,13 @@ TEST(ThreadPlan, RandomKernelsWithRandomOpts_RunAsTheWalk) {
   RecordProperty("chosen_kernels", chosen);
   std::printf(
       "%d kernels with random Opts, %d with those that are chosen, %d aligned, %d by "
-      "clusters\n",
-      with_threads, chosen, aligned, clusters);
+      "clusters, %d with kept rows\n",
+      with_threads, chosen, aligned, clusters, kept);
   if (one) return;
   EXPECT_EQ(with_threads, wanted);
   EXPECT_GT(aligned * 100, wanted);
   EXPECT_GT(clusters * 100, wanted);
+  EXPECT_GT(kept * 100, wanted);
 }
 
 // ---- what is chosen

@@ -1,6 +1,6 @@
 // What goes wrong with GPUs, and the answer to each: the table of docs/gpu-workers.md, a test for
-// each of its rows (a process that does not die: executor_host_test; candidates of a search:
-// gpu_tuner_test).
+// each of its rows (a process that does not die: executor_host_test; candidates of a search, and
+// clusters without room: gpu_tuner_test).
 //
 // Figure: cuda_failure_cases_ratio of scripts/bench is the part of these tests that pass.
 #include <gtest/gtest.h>

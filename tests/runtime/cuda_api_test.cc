@@ -315,6 +315,42 @@ TEST_F(CudaTest, Refusals_NameTheKernelAndTheLimit) {
   EXPECT_EQ(Value(*device, buffer), 1);
 }
 
+TEST_F(CudaTest, ClustersThatHaveNoRoom_AreRefused) {
+  const auto device = Make();
+  const int64_t asked = Get("clusters asked");
+  CompiledKernel kernel = Kernel();
+  EXPECT_TRUE(device->Load(kernel).ok());
+  EXPECT_EQ(Get("clusters asked"), asked);  // it has none
+  kernel = Kernel("of_clusters");
+  kernel.object.insert(kernel.object.find('{'), ".explicitcluster\n.reqnctapercluster 8, 1, 1\n");
+  kernel.blocks = {8, 1, 1};
+  kernel.threads = {512, 1, 1};
+  kernel.shared_bytes = 100 << 10;
+  Set("no room for clusters", 1);
+  EXPECT_TRUE(Has(device->Load(kernel).status(), absl::StatusCode::kUnimplemented,
+                  {"of_clusters", "512 threads", "102400 bytes", "Fake GPU"}));
+  EXPECT_EQ(Get("clusters asked"), asked + 1);
+  const auto loaded = device->Load(kernel);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const DeviceBuffer buffer = Holding(*device, std::string(8, '\0'));
+  const DeviceAddress slots[] = {buffer.address()};
+  EXPECT_TRUE(device->Launch(**loaded, slots, {}).ok());
+  EXPECT_EQ(Value(*device, buffer), 1);
+}
+
+// A driver of CUDA before 11.8 cannot be asked: kernels are launched as they are.
+TEST_F(CudaTest, ClustersOfADriverThatCannotSay_AreLoaded) {
+  absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
+  ASSERT_TRUE(api.ok()) << api.status();
+  api->cuOccupancyMaxActiveClusters = nullptr;
+  const auto device = MakeCudaDeviceOf(*api, {});
+  ASSERT_TRUE(device.ok()) << device.status();
+  CompiledKernel kernel = Kernel("of_clusters");
+  kernel.object.insert(kernel.object.find('{'), ".reqnctapercluster 8, 1, 1\n");
+  Set("no room for clusters", 1);
+  EXPECT_TRUE((*device)->Load(kernel).ok());
+}
+
 TEST_F(CudaTest, Vars_AreThoseOfEachLaunch) {
   const auto device = Make();
   const auto kernel = device->Load(Kernel("k", /*reads_vars=*/true));

@@ -48,7 +48,7 @@ inline CompiledKernel Kernel(const std::string& symbol = "k", bool reads_vars = 
 inline void ResetDriver() {
   for (const char* const name :
        {"well", "faults", "refuse memory", "lose", "refuse graph", "unpinnable", "old devices",
-        "silent device", "meet links", "links met"})
+        "silent device", "meet links", "links met", "no room for clusters"})
     Set(name, 0);
   Set("version", 12040);
   Set("devices", 1);

@@ -366,6 +366,34 @@ void GpuTuner::CheckRefused(const UOp* sink, const std::string& refused) {
   compilers()->instead = nullptr;
 }
 
+// A cluster for which the driver says that the device has no room, as a newer one may: plain loops
+// run in its place, and nothing is launched before.
+TEST_F(GpuTuner, ClustersThatTheDeviceHasNoRoomFor_AreNotLaunched) {
+  Graph g;
+  const UOp* const sink = Product(g, DType::kF32, 8, 16, 8);
+  int of_clusters = 0;
+  compilers()->instead = [&](const KernelSource& source, CompiledKernel& compiled) {
+    const size_t at = compiled.object.find(".maxntid");
+    if (source.opts == "" || at == std::string::npos) return;
+    ++of_clusters;
+    compiled.object.insert(at, ".explicitcluster\n.reqnctapercluster 1, 1, 1\n");
+  };
+  const auto fault = reinterpret_cast<int (*)(const char*, int)>(
+      dlsym(dlopen(FAKE_CUDA, RTLD_NOW), "outboard_fake_cuda_fault"));
+  for (const bool refused : {true, false}) {
+    SCOPED_TRACE(refused);
+    ASSERT_EQ(fault("clusters", refused ? 1 : 0), 1);
+    compilers()->sources.clear();
+    of_clusters = 0;
+    ExpectRight(Answer(*NewEngine(0), sink), sink);
+    EXPECT_EQ(of_clusters, 1);
+    ASSERT_EQ(compilers()->sources.size(), refused ? 2u : 1u);
+    EXPECT_EQ(compilers()->sources.back().opts,
+              refused ? std::optional<std::string>("") : std::nullopt);
+  }
+  compilers()->instead = nullptr;
+}
+
 const auto kNobody = [] { return false; };
 const auto kSomebody = [] { return true; };
 

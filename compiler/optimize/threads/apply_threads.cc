@@ -8,7 +8,9 @@
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
+#include "compiler/optimize/limits.h"
 #include "compiler/optimize/rows_in_place.h"
+#include "compiler/optimize/threads/kept_row.h"
 #include "compiler/optimize/threads/row_copy.h"
 #include "compiler/optimize/threads/shifted_copy.h"
 
@@ -426,7 +428,17 @@ absl::Status ThreadPlanner::CheckSize() const {
         join = std::max(join, joining.elements() * std::max(4, ByteWidth(node->dtype)));
   }
   int64_t shared = 0;
-  for (const KeptRow& row : KeptRowsOf(kernel_, plan_)) {
+  const std::vector<KeptRow> kept = KeptRowsOf(kernel_, plan_);
+  const auto written_out = [&](const Tile& tile, int64_t most) {
+    const int64_t count = PiecesWrittenOut(kernel_, plan_, kept, tile);
+    return count > most ? over("steps written out", count, most) : absl::OkStatus();
+  };
+  for (const Tile& tile : plan_.tiles)
+    OB_RETURN_IF_ERROR(written_out(tile, limits::kTilePointsMax));
+  for (const GroupPlan& group : plan_.groups)
+    for (const Tile& tile : group.loops)
+      OB_RETURN_IF_ERROR(written_out(tile, limits::kTilePiecesMax));
+  for (const KeptRow& row : kept) {
     if (row.in_memory > 0) held += row.in_registers * row.lanes;
     shared += BytesInMemory(row, kernel_, plan_);
   }
@@ -456,7 +468,7 @@ absl::Status ThreadPlanner::CheckSize() const {
 absl::Status ThreadPlanner::Finish() {
   for (int i = 0; i < plan_.task_loops; ++i) {
     Tile& tile = plan_.tiles[plan_.loops[i].range];
-    if (tile.rest.empty()) continue;
+    if (tile.rest.empty() || tile.trips == 0) continue;  // there is one block, which is its rest
     ++tile.trips;
     tile.rest.clear();
     tile.cut = true;

@@ -21,6 +21,7 @@
 #include "compiler/optimize/loop_cost.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/apply_threads.h"
+#include "compiler/optimize/threads/kept_row.h"
 #include "compiler/optimize/threads/long_rows.h"
 #include "compiler/optimize/threads/row_copy.h"
 #include "compiler/optimize/threads/shifted_copy.h"
@@ -28,10 +29,7 @@
 namespace outboard::codegen {
 namespace {
 
-constexpr int64_t kThreadsWanted = 256;     // of a block: eight blocks fill a multiprocessor
 constexpr double kResidentThreads = 1024;   // of a multiprocessor, that hide latency
-constexpr int64_t kRowValuesMax = 32;       // of a row, in a thread's registers
-constexpr int64_t kJoinBytes = 2 << 10;     // of a block's memory that is not for rows
 constexpr int64_t kRunningValuesMax = 128;  // of a reduction, in a thread's registers
 constexpr int64_t kTermsOfThreadLeast = 4;  // of a divided reduction
 constexpr int64_t kMatrixTermsLeast = 8;    // of a product whose operands are copied
@@ -43,13 +41,7 @@ int64_t FloorPower(int64_t n) {
 
 class ThreadChooser {
  public:
-  // What may be chosen for rows that no block's registers keep.
-  struct LongRows {
-    int64_t cluster_max = 1;  // how many blocks may do a task
-    bool are_kept = false;    // a part of them in the memory of blocks
-    bool are_aligned = false;
-  };
-  ThreadChooser(const LoopNest& kernel, const Target& target, const LongRows& long_rows)
+  ThreadChooser(const LoopNest& kernel, const Target& target, const LongRowsMay& long_rows)
       : kernel_(kernel),
         target_(target),
         long_rows_(long_rows),
@@ -356,28 +348,13 @@ class ThreadChooser {
       count *= 2;
     // More threads, with fewer registers each, where they keep what these do not; and more blocks.
     if (steps * lanes > count * kRowValuesMax) {
-      const int64_t more =
-          std::bit_ceil(static_cast<uint64_t>(DivideUp(steps * lanes, kRowValuesMax)));
-      const int64_t cluster_max = long_rows_.cluster_max, full = LongRowThreads(along, false);
-      const bool beside = OperandsBeside(kernel_, along) > 1;
-      const int64_t most =
-          LongRowThreads(along, beside && (align > 1 || more > full * cluster_max));
-      int64_t blocks = DivideUp(more, most);
-      // Where all values that a thread of 1,024 may keep are taken and the last step is not
-      // everybody's: twice as many blocks of half the threads.
-      if (blocks > 1 && most == target_.block_threads_max() && steps % more != 0 &&
-          DivideUp(steps, more) * lanes == kRowValuesMax && 2 * blocks <= cluster_max)
-        blocks *= 2;
-      // Few rows: the same threads on more multiprocessors.
-      while (blocks > 1 && 2 * blocks <= cluster_max && more / (2 * blocks) >= kThreadsWanted &&
-             rows * static_cast<double>(2 * blocks) <= Multiprocessors())
-        blocks *= 2;
-      if (blocks == 1 || (blocks <= cluster_max && !RowSlots().empty() && Cluster(blocks))) {
-        count = more;
-      } else if (blocks > cluster_max && long_rows_.are_kept &&
-                 ChooseKept(steps, lanes, most, full) &&
-                 (cluster_max == 1 || Cluster(cluster_max))) {
-        count = most * cluster_max;
+      const LongRow row = ChooseLongRow(
+          kernel_, target_, cost_.bodies(),
+          {.main = main_, .along = along, .lanes = lanes, .align = align, .steps = steps},
+          long_rows_);
+      if (row.threads > 0 && (row.blocks == 1 || Cluster(row.blocks))) {
+        count = row.threads;
+        kept_vectors_ = row.in_registers;
       }
     }
     // Threads of one warp do not wait for each other before they store over what others have read.
@@ -415,39 +392,7 @@ class ThreadChooser {
       FillBlock(kThreadsWanted);
   }
 
-  // How many threads of a block may divide a row: of 1,024 each has 64 registers, half of which
-  // hold its part of one row; 512 have room for two, for places that are compared, or for `more`.
-  int64_t LongRowThreads(int along, bool more) {
-    constexpr int64_t kOfTwoRows = 512;
-    int64_t rows = 0;
-    for (const Access& access : body(main_).accesses)
-      if (In(access.deps, along)) ++rows;
-    const int64_t most = target_.block_threads_max();
-    if (rows > 2) return kThreadsWanted;
-    const bool two =
-        rows == 2 || more || (long_rows_.cluster_max > 1 && ComparesPlaces(kernel_, along));
-    return two ? std::min(most, kOfTwoRows) : most;
-  }
   std::vector<int64_t> RowSlots() { return SlotsReadAgain(kernel_, cost_.bodies(), main_, along_); }
-  // False: so many threads, with the registers of `full`, have no room for rows read again.
-  bool ChooseKept(int64_t steps, int64_t lanes, int64_t of_block, int64_t full) {
-    int64_t bytes = 0;  // of the values at one place of the row
-    for (const int64_t slot : RowSlots()) bytes += ByteWidth(kernel_.slot_dtypes[slot]);
-    const int64_t vectors = DivideUp(steps, of_block * long_rows_.cluster_max);
-    if (vectors > limits::kTilePointsMax) return false;
-    // As few in registers as there is memory for: of 1,024 threads there is one block anyway.
-    const int64_t most = kRowValuesMax * full / of_block;
-    for (const int64_t values : {most / 2, most * 3 / 4, most}) {
-      const int64_t kept = values / lanes;
-      const int64_t left = (vectors - kept) * lanes * of_block;
-      if (bytes == 0 || kept < 1 || kept >= vectors ||
-          left * bytes > target_.block_bytes_max() - kJoinBytes)
-        continue;
-      kept_vectors_ = kept;
-      return true;
-    }
-    return false;
-  }
   bool KeepRows() {
     const std::vector<const UOp*> loads = LoadsOf(kernel_);
     for (const int64_t slot : RowSlots()) {
@@ -561,7 +506,9 @@ class ThreadChooser {
       if (const Tile& row = TileOf(kernel_.groups[main_].ranges.back());
           row.align > 1 && Extent(range) == row.extent)
         Align(range, row.align);
-      const bool kept = kept_vectors_ > 0 && Extent(range) == Extent(along_);
+      const std::vector<int64_t> rows = RowSlots();
+      const bool kept = kept_vectors_ > 0 && Extent(range) == Extent(along_) &&
+                        ReadsAnyOf(group, {rows.begin(), rows.end()});
       const int64_t written_out = kRowValuesMax / std::max<int64_t>(lanes, 1);
       if (kept || StepsOf(range) <= written_out) Repeat(range, StepsOf(range));
     }
@@ -569,7 +516,7 @@ class ThreadChooser {
 
   const LoopNest& kernel_;
   const Target& target_;
-  const LongRows long_rows_;
+  const LongRowsMay long_rows_;
   LoopPlan plan_;
   ThreadPlanner planner_;
   optimize::LoopCost cost_;

@@ -21,6 +21,7 @@ Lowering::Lowering(const LoopNest& kernel, const LoopPlan* plan) : kernel_(kerne
   raw_.assign(ranges, -1);
   edges_.resize(ranges);
   in_registers_.assign(ranges, 0);
+  in_steps_.assign(ranges, false);
   behind_registers_.assign(ranges, false);
   done_.assign(kernel.groups.size(), false);
   for (size_t slot = 0; slot < kernel.slot_elements.size(); ++slot)

@@ -8,6 +8,8 @@
 namespace outboard::program {
 namespace {
 
+using codegen::VectorsOfStep;
+
 // Pieces of a tile that differ by their number only.
 struct Segment {
   int64_t first = 0;  // number of the first piece
@@ -45,16 +47,10 @@ std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces, int64_t split_
   return out;
 }
 
-// Results for the part of a row in the block's memory are computed in a loop of so many values.
-// Unrolled completely, the assembler would first load the scales and biases of all of them, and
-// spill registers.
-constexpr int64_t kValuesOfStep = 8;
-int64_t VectorsOfStep(const Segment& s) { return std::max<int64_t>(1, kValuesOfStep / s.lanes); }
-
 // Segments from number `first` on are whole steps, or shorter than one.
 void DivideIntoSteps(std::vector<Segment>& segments, int64_t first) {
   for (size_t i = 0; i < segments.size(); ++i) {
-    const int64_t whole = VectorsOfStep(segments[i]), left = segments[i].count % whole;
+    const int64_t whole = VectorsOfStep(segments[i].lanes), left = segments[i].count % whole;
     if (segments[i].first < first || segments[i].count < whole || left == 0) continue;
     Segment last = segments[i];
     segments[i].count -= left;
@@ -256,14 +252,16 @@ void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
   const auto edges_of = [&](const Piece& piece) { return bound_[r].EdgesOf(piece); };
   const int64_t in_registers = in_registers_[r];
   std::vector<Segment> segments = SegmentsOf(*bound_[r].pieces, in_registers, edges_of);
-  const bool in_steps = stored_ != nullptr && MayStoreInSteps(r);
+  // Results of what is in the block's memory are always computed in a loop: unrolled completely,
+  // the assembler would first load the scales and biases of all of them, and spill registers.
+  const bool in_steps = in_steps_[r] && (stored_ != nullptr || bound_[r].runs_in_steps);
   if (in_steps) DivideIntoSteps(segments, in_registers);
   for (const Segment& s : segments) {
     Enter();
     behind_registers_[r] = in_registers > 0 && s.first >= in_registers;
     edges_[r] = s.edges;
     ValueId local = b_.Int(s.offset), piece = b_.Int(s.first), place = b_.Int(s.place), loop = -1;
-    const int64_t of_step = VectorsOfStep(s);
+    const int64_t of_step = VectorsOfStep(s.lanes);
     const bool steps = in_steps && behind_registers_[r] && s.count > of_step;
     const ValueId step = steps ? b_.Loop(s.count / of_step) : -1;
     if (s.count > 1) {

@@ -46,6 +46,8 @@ void Lowering::OpenBlock() {
     kept_.back().of_block = b_.Alloc(Space::kShared, dtype, row.in_memory * row.lanes * threads_);
     for (const auto& [load, range] : row.loads) in_registers_[range] = row.in_registers;
   }
+  for (size_t r = 0; r < in_registers_.size(); ++r)
+    in_steps_[r] = codegen::MayRunInSteps(kernel_, *plan_, rows_, static_cast<int>(r));
   for (const codegen::BlockCopy& copy : plan_->copies) {
     copy_layouts_.push_back(codegen::LayOutCopy(kernel_, *plan_, copy));
     copies_.push_back(b_.Alloc(Space::kShared, copy.load->dtype, copy_layouts_.back().elements));
@@ -133,9 +135,20 @@ ValueId Lowering::WithinExtents(RangeSet ranges) {
   return inside;
 }
 
+ValueId Lowering::BelowEndsOf(RangeSet ranges) {
+  ValueId below = -1;
+  for (; blocks_ && ranges != 0; ranges &= ranges - 1) {
+    const int r = std::countr_zero(ranges);
+    const UOp* const end = kernel_.ranges[r].end();
+    if (end != nullptr && bound_[r].whole && bound_[r].tiled() && raw_[r] >= 0)
+      below = And(below, b_.Less(raw_[r], Emit(end)));
+  }
+  return below;
+}
+
 // One of the blocks and threads that have the same value.
 ValueId Lowering::StoresHere(RangeSet deps) {
-  ValueId here = WithinExtents(deps);
+  ValueId here = And(WithinExtents(deps), BelowEndsOf(deps));
   const auto first = [&](ValueId number) {
     here = And(here, b_.Alu(Op::kCmpEq, DType::kBool, {number, b_.Int(0)}));
   };

@@ -130,7 +130,7 @@ ValueId Lowering::Load(const UOp* node) {
   load.src = {buffers_[GlobalOfAccess(node).slot()], memo_.at(node->src[0]->src[1])};
   ValueId mask = ActiveLanes(kernel_.DepsOf(node));
   if (node->src.size() == 3) mask = And(Gate(ConjunctsOf(node->src[1])), mask);
-  mask = And(loads_if_, mask);
+  mask = And(And(loads_if_, BelowEndsOf(kernel_.DepsOf(node))), mask);
   // The last element may be another thread's, which stores there.
   if (blocks_ && !b_.IsReadOnly(load.src[0])) mask = And(mask, WithinExtents(kernel_.DepsOf(node)));
   if (const auto rows = row_copies_.find(GlobalOfAccess(node).slot());

@@ -36,8 +36,8 @@
 #include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/staging.h"
-#include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/apply_threads.h"
+#include "compiler/optimize/threads/kept_row.h"
 #include "compiler/optimize/threads/row_copy.h"
 #include "compiler/optimize/threads/shifted_copy.h"
 #include "compiler/program/expand.h"
@@ -95,6 +95,8 @@ class Lowering {
     // What `base` would be if the tile were not aligned.
     ValueId unaligned = -1;
     const Tile* rest = nullptr;  // whose rest `pieces` are
+    bool whole = false;          // `pieces` are all that a thread has of the range
+    bool runs_in_steps = false;  // of a kept row, those in memory are run in a loop everywhere
 
     Tile::Edges EdgesOf(const Piece& piece) const {
       if (!cut) return {};
@@ -212,6 +214,8 @@ class Lowering {
     bound.unaligned = base;
     bound.rest = &pieces == &tile.rest ? &tile : nullptr;
     bound.cut = bound.rest != nullptr ? tile.rest_cut : tile.cut;
+    bound.whole = tile.blocks() == 1;
+    bound.runs_in_steps = codegen::RunsInSteps(tile);
     if (tile.align > 1) bound.base = b_.Plus(base, Negated(ValuesBeforeRow(tile)));
     base = bound.base;
     edges_[range] = bound.EdgesOf(pieces[0]);
@@ -274,6 +278,9 @@ class Lowering {
   }
   // Whether the point lies within these ranges; -1: it does.
   ValueId WithinExtents(RangeSet ranges);
+  // Whether the point's vector begins below the ends of ranges of which a thread has all that it
+  // has in one step; -1: it does. Loops that have several steps end at them.
+  ValueId BelowEndsOf(RangeSet ranges);
   // Whether this thread stores what depends on these ranges, at this point; -1: it does.
   ValueId StoresHere(RangeSet deps);
   void OpenBlock();
@@ -285,17 +292,6 @@ class Lowering {
   void KeepRows(size_t group);
   // The memory of the current point of a row that is kept, and its place there.
   std::pair<ValueId, ValueId> PlaceOfKept(size_t row, int range);
-  // Whether results along the range may be computed in a loop: nothing of them is in registers from
-  // one pass to the next, since each kept row along it has a part in the block's memory.
-  bool MayStoreInSteps(int range) const {
-    for (size_t i = 0; i < rows_.size(); ++i)
-      for (const auto& [load, along] : rows_[i].loads)
-        if (along == range && rows_[i].in_memory == 0) return false;
-    const bool of_results = std::any_of(
-        kernel_.groups.begin(), kernel_.groups.end(),
-        [&](const ReduceGroup& group) { return (group.deps >> range & 1) != 0; });
-    return in_registers_[range] > 0 && !of_results;
-  }
   struct ShiftedCopy {
     const UOp* load = nullptr;
     codegen::ShiftedLayout layout;
@@ -513,9 +509,9 @@ class Lowering {
   };
   std::vector<KeptMemory> kept_;
   // By range along such a row: how many of its vectors are in registers, if others are not; and,
-  // inside a statement, whether the piece is one of the others.
+  // whether these may be run in a loop; and, inside a statement, whether the piece is one of them.
   std::vector<int64_t> in_registers_;
-  std::vector<bool> behind_registers_;
+  std::vector<bool> in_steps_, behind_registers_;
   // By load of them: the row, and the range along it.
   absl::flat_hash_map<const UOp*, std::pair<size_t, int>> of_kept_;
   absl::flat_hash_map<const UOp*, size_t> copied_;  // what is read from there now

@@ -276,6 +276,14 @@ FAKE_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* handle, 
   return kSuccess;
 }
 
+// How many clusters the device runs at once: one, or none on demand.
+FAKE_API cuOccupancyMaxActiveClusters(int* clusters, void* handle, const LaunchExConfig* config) {
+  FAKE_READY();
+  if (clusters == nullptr || handle == nullptr || config == nullptr) return kInvalidValue;
+  *clusters = FakeDevice::Get().Due("clusters") ? 0 : 1;
+  return kSuccess;
+}
+
 namespace {
 Result Launch(void* handle, outboard::ptx::LaunchConfig config, void* stream_handle,
               void** arguments, void** extra) {

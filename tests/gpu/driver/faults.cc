@@ -43,8 +43,8 @@ void FakeDevice::ParseFaults(const char* text) {
 }
 
 bool FakeDevice::SetFault(const std::string& name, int nth) {
-  for (const char* known : {"alloc", "host", "ptx", "start", "ecc", "sticky", "gone", "endless",
-                            "trap", "timeout"}) {
+  for (const char* known : {"alloc", "host", "ptx", "clusters", "start", "ecc", "sticky", "gone",
+                            "endless", "trap", "timeout"}) {
     if (name != known) continue;
     std::lock_guard<std::mutex> lock(fault_mutex_);
     faults_[name] = nth;
