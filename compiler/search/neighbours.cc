@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/loop_cost.h"
 #include "compiler/optimize/threads/apply_threads.h"
@@ -65,7 +66,7 @@ class Moves {
     axes_ = static_cast<int64_t>(codegen::AxesOf(kernel).size());
     outputs_ = kernel.output_count;
     if (target_.block_threads > 1) {
-      ThreadMoves(static_cast<int64_t>(codegen::LoadsOf(kernel).size()));
+      ThreadMoves(codegen::LoadsOf(kernel));
       return std::move(found_);
     }
     RegisterTiles();
@@ -122,7 +123,7 @@ class Moves {
   }
 
   // Of blocks of threads: other amounts, Opts that change places, go away or come.
-  void ThreadMoves(int64_t loads) {
+  void ThreadMoves(const std::vector<const UOp*>& loads) {
     for (size_t i = 0; i < opts_.size(); ++i) {
       if (opts_[i].kind == OptKind::kGrid || opts_[i].kind == OptKind::kLocal ||
           opts_[i].kind == OptKind::kAlign || opts_[i].kind == OptKind::kKeep)
@@ -167,7 +168,8 @@ class Moves {
       for (const int64_t count : {8, 32})
         add({output ? OptKind::kLane : OptKind::kShare, axis, count});
     }
-    for (int64_t load = 0; load < loads; ++load) add({OptKind::kLocal, load, 0});
+    for (size_t load = 0; load < loads.size(); ++load)
+      add({OptKind::kLocal, static_cast<int64_t>(load), 0});
     for (int64_t count = 1; count <= outputs_; ++count) add({OptKind::kGrid, 0, count});
     Vectors();
     Alignments();
@@ -227,16 +229,20 @@ class Moves {
   }
 
   // A row that threads keep, or all of those that they keep with other registers.
-  void KeptRows(int64_t loads) {
+  void KeptRows(const std::vector<const UOp*>& loads) {
+    constexpr size_t kRowsMax = 8;
+    absl::flat_hash_set<int64_t> slots;  // an Opt keeps what all loads of its slot read
     const auto is_keep = [](const Opt& opt) { return opt.kind == OptKind::kKeep; };
     const auto kept = std::find_if(opts_.begin(), opts_.end(), is_keep);
-    for (int64_t load = 0; load < loads; ++load)
+    for (size_t load = 0; load < loads.size() && slots.size() < kRowsMax; ++load) {
+      if (!slots.insert(GlobalOfAccess(loads[load]).slot()).second) continue;
       for (const int64_t count : {1, 2, 4, 8, 16}) {
         if (kept != opts_.end() && kept->amount != count) continue;
         Opts more = opts_;
-        more.push_back({OptKind::kKeep, load, count});
+        more.push_back({OptKind::kKeep, static_cast<int64_t>(load), count});
         Offer(std::move(more));
       }
+    }
     if (kept == opts_.end()) return;
     for (const int64_t count :
          {kept->amount / 2, kept->amount - 1, kept->amount + 1, kept->amount * 2}) {

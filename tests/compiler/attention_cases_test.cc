@@ -153,6 +153,28 @@ TEST(AttentionCases, ValuesThatScoresHide_AreAsInterpreted) {
   gpu.ExpectAsInterpreted(recorded.sink, {}, kAttentionTolerance);
 }
 
+// A weight that is multiplied by something of itself has no factor that all of it is divided by.
+TEST(AttentionCases, WeightsTimesWhatIsMadeOfThem_AreAsInterpreted) {
+  for (const int which : {0, 1, 2}) {
+    SCOPED_TRACE(which);
+    Graph graph;
+    const RecordedResults recorded = RecordResults(graph, [&]() -> std::vector<Tensor> {
+      const Tensor queries = Input({2, 64, 64}, DType::kBF16);
+      const Tensor keys = Input({2, 128, 64}, DType::kBF16);
+      const Tensor values = Input({2, 128, 64}, DType::kBF16);
+      const Tensor w = queries.matmul(keys.transpose(1, 2), DType::kF32).softmax();
+      const Tensor other = which == 0   ? w + 1.0
+                           : which == 1 ? 1.0 - w
+                                        : (w < 0.01).where(0.0, 1.0).cast(DType::kF32);
+      return {(w * other).cast(DType::kBF16).matmul(values, DType::kF32)};
+    });
+    for (const auto scores : {schedule::ScorePolicy::kByCost, schedule::ScorePolicy::kRecompute})
+      GpuSchedule(recorded.sink, "sm_90", scores)
+          .ExpectAsInterpreted(recorded.sink, {}, kAttentionTolerance);
+    if (HasFailure()) return;
+  }
+}
+
 // One after the other, as layers are: what the first makes is the queries of the second.
 TEST(AttentionCases, LayersAreAskedOneByOne) {
   for (const bool first_without : {false, true}) {

@@ -71,8 +71,10 @@ TEST(DecodeParts, KeysThatMayBeNone) { CheckLengths({.length_least = 0}, {1, 0, 
 // Attention of 8 queries for each head, given scores x; what exponentials are divided by, and
 // whether they are scaled.
 enum class Sum { kOfTheRow, kOfAnotherRow, kNone };
+// `rounded`: to what weights, 100 times as large, are.
 const UOp* WeightsTimesValues(Graph& g, int64_t keys, Sum of, int64_t heads = 8,
-                              int64_t width = 64, bool scaled = false) {
+                              int64_t width = 64, bool scaled = false,
+                              DType rounded = DType::kF32) {
   const UOp* const x = BufferNode(g, 0, DType::kF32, {Dim(heads), Dim(8), Dim(keys)});
   const UOp* const v = BufferNode(g, 1, DType::kF32, {Dim(heads), Dim(keys), Dim(width)});
   const UOp* const max = Expand(g, Reduce(g, Op::kMax, x, {2}), x->shape);
@@ -81,6 +83,10 @@ const UOp* WeightsTimesValues(Graph& g, int64_t keys, Sum of, int64_t heads = 8,
   if (of == Sum::kOfAnotherRow) sum = Permute(g, sum, {1, 0, 2});
   const UOp* weights = of == Sum::kNone ? e : Alu(g, Op::kFDiv, e, Expand(g, sum, x->shape));
   if (scaled) weights = Mul(g, weights, BufferNode(g, 3, DType::kF32, x->shape));
+  if (rounded != DType::kF32) {
+    weights = Mul(g, weights, Full(g, ConstFloat(g, DType::kF32, 100), x->shape));
+    weights = Cast(g, Cast(g, weights, rounded), DType::kF32);
+  }
   const Shape all = {Dim(heads), Dim(8), Dim(keys), Dim(width)};
   const auto wide = [&](const UOp* node, const Shape& ones) {
     return Expand(g, Reshape(g, node, ones), all);
@@ -104,6 +110,18 @@ TEST(DecodeParts, OnlyOfASoftmax) {
   EXPECT_EQ(DividedSums(1024, Sum::kOfTheRow), 1u);
   EXPECT_EQ(DividedSums(1024, Sum::kOfAnotherRow), 0u);
   EXPECT_EQ(DividedSums(1024, Sum::kNone), 0u);
+}
+
+// Exponentials that are not divided yet have other integers than weights have.
+TEST(DecodeParts, OnlyOfWeightsThatAreRoundedAsFloats) {
+  for (const DType rounded : {DType::kBF16, DType::kF16, DType::kI8, DType::kI32, DType::kF8E4M3}) {
+    Graph g;
+    const UOp* const sink = WeightsTimesValues(g, 1024, Sum::kOfTheRow, /*heads=*/8, /*width=*/64,
+                                               /*scaled=*/false, rounded);
+    const schedule::KeysInParts parts =
+        ValueOrDie(schedule::DivideKeys(g, sink, CudaTarget("sm_90a", kMultiprocessors)));
+    EXPECT_EQ(parts.divided.size(), rounded == DType::kBF16 ? 1u : 0u) << Name(rounded);
+  }
 }
 
 // Keys are filled up to a multiple of their parts, which a dimension must have room for.

@@ -95,6 +95,25 @@ const UOp* MaximumOf(const UOp* term, const LoopNest& kernel, int range,
   return max;
 }
 
+// How many nodes that `root` is made of, without what is inside of those that are replaced, have
+// `part` as a source.
+int UsesOf(const UOp* root, const UOp* part,
+           const absl::flat_hash_map<const UOp*, const UOp*>& replaced) {
+  int uses = 0;
+  std::vector<const UOp*> open = {root};
+  absl::flat_hash_set<const UOp*> seen = {root};
+  while (!open.empty()) {
+    const UOp* const node = open.back();
+    open.pop_back();
+    if (replaced.contains(node)) continue;
+    for (const UOp* source : node->src) {
+      uses += source == part ? 1 : 0;
+      if (source != part && seen.insert(source).second) open.push_back(source);
+    }
+  }
+  return uses;
+}
+
 }  // namespace
 
 absl::flat_hash_map<const UOp*, const UOp*> ExponentialsOf(const LoopNest& kernel, int range) {
@@ -145,7 +164,8 @@ const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range, bool 
       if (rounded && first_rounded == nullptr && factor->op == Op::kCast) {
         const UOp* quotient = BeforeCasts(factor);
         if (!is_quotient(quotient)) quotient = FactorOf(ProductBeforeCasts(factor), is_quotient);
-        if (quotient != nullptr) {
+        // Of p (p + 1) no factor would be left to divide by.
+        if (quotient != nullptr && UsesOf(factor, quotient, by) == 1) {
           auto without = by;
           without[quotient] = made(quotient->src[0]);
           first_rounded = Substitute(graph, factor, without);

@@ -201,7 +201,8 @@ bool MayRunInSteps(const LoopNest& kernel, const LoopPlan& plan, const std::vect
 }
 
 bool RunsInSteps(const Tile& tile) {
-  return static_cast<int64_t>(tile.pieces().size()) > limits::kTilePointsMax;
+  return tile.run == tile.lanes() &&
+         static_cast<int64_t>(tile.pieces().size()) > limits::kTilePointsMax;
 }
 
 int64_t PiecesWrittenOut(const LoopNest& kernel, const LoopPlan& plan,

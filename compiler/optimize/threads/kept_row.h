@@ -42,7 +42,8 @@ inline int64_t VectorsOfStep(int64_t lanes) {
 bool MayRunInSteps(const LoopNest& kernel, const LoopPlan& plan, const std::vector<KeptRow>& rows,
                    int range);
 
-// Whether they are wherever the row is read: all of the tile would be too much code.
+// Whether they are wherever the row is read: all of the tile would be too much code. Of several
+// vectors side by side no loop is made.
 bool RunsInSteps(const Tile& tile);
 
 // The pieces of a tile, less those that such a loop stands for.

@@ -60,12 +60,12 @@ bool HasGate(const UOp* load) {
   return load->op == Op::kLoad && load->src.size() == 3 && IsZero(load->src[2]);
 }
 
-// Whether a factor is 0 where this gate is false.
-bool IsZeroBeyond(const UOp* factor, const UOp* gate) {
-  absl::flat_hash_map<const UOp*, bool> zero;
-  for (const UOp* node : PostOrder(factor)) {
-    const auto source = [&](int i) { return zero.at(node->src[i]); };
-    bool& is = zero[node];
+// The nodes that are 0 where this gate is false.
+absl::flat_hash_set<const UOp*> ZeroBeyond(const codegen::LoopNest& kernel, const UOp* gate) {
+  absl::flat_hash_set<const UOp*> zero;
+  for (const UOp* node : kernel.nodes) {  // sources first
+    const auto source = [&](int i) { return zero.contains(node->src[i]); };
+    bool is = false;
     if (node->op == Op::kLoad) {
       is = HasGate(node) && node->src[1] == gate;
     } else if (node->op == Op::kCast || node->op == Op::kNeg || node->op == Op::kFDiv) {
@@ -79,8 +79,9 @@ bool IsZeroBeyond(const UOp* factor, const UOp* gate) {
     } else {
       is = IsZero(node);
     }
+    if (is) zero.insert(node);
   }
-  return zero.at(factor);
+  return zero;
 }
 
 // What a store may depend on where this gate is false: all but what is chosen where it is true.
@@ -98,27 +99,49 @@ absl::flat_hash_set<const UOp*> SeenBeyond(const codegen::LoopNest& kernel, cons
   return seen;
 }
 
+// What `root` is made of, sources first; none if that is more than a factor of a row has.
+std::vector<const UOp*> NodesOfFactor(const UOp* root) {
+  constexpr size_t kNodesMax = 256;
+  std::vector<const UOp*> open = {root};
+  absl::flat_hash_set<const UOp*> seen = {root};
+  while (!open.empty() && seen.size() <= kNodesMax) {
+    const UOp* const node = open.back();
+    open.pop_back();
+    for (const UOp* source : node->src)
+      if (seen.insert(source).second) open.push_back(source);
+  }
+  return seen.size() <= kNodesMax ? PostOrder(root) : std::vector<const UOp*>();
+}
+
 }  // namespace
 
 const UOp* WithoutGatesOfRows(Graph& graph, const codegen::LoopNest& kernel, int range) {
   const UOp* const steps = kernel.ranges[range].node;
   const auto varies = [&](const UOp* node) { return kernel.DepsOf(node) >> range & 1; };
-  absl::flat_hash_map<const UOp*, absl::flat_hash_set<const UOp*>> seen;  // by gate
-  const auto is_seen = [&](const UOp* product, const UOp* gate) {
-    const auto [known, fresh] = seen.try_emplace(gate);
-    if (fresh) known->second = SeenBeyond(kernel, gate);
-    return known->second.contains(product);
+  struct Beyond {
+    absl::flat_hash_set<const UOp*> zero, seen;
+  };
+  absl::flat_hash_map<const UOp*, Beyond> gates;
+  // Each gate takes two walks of the kernel: a hostile one has many, of which the rest stay.
+  constexpr size_t kGatesMax = 16;
+  const auto hides = [&](const UOp* gate, const UOp* product, const UOp* step) {
+    if (gates.size() >= kGatesMax && !gates.contains(gate)) return false;
+    const auto [known, fresh] = gates.try_emplace(gate);
+    Beyond& beyond = known->second;
+    if (fresh) beyond = {ZeroBeyond(kernel, gate), SeenBeyond(kernel, gate)};
+    return beyond.zero.contains(step) || !beyond.seen.contains(product);
   };
   // A factor of a row without gates where the product is 0, or not seen; itself if it varies all
   // the same.
   const auto ungated = [&](const UOp* product, const UOp* row, const UOp* step) {
     absl::flat_hash_map<const UOp*, const UOp*> by;
-    for (const UOp* node : PostOrder(row)) {
+    for (const UOp* node : NodesOfFactor(row)) {
       if (node->op == Op::kReduceLoop) return row;
       if (HasGate(node) && !varies(node->src[0]) && varies(node->src[1]) &&
-          (IsZeroBeyond(step, node->src[1]) || !is_seen(product, node->src[1])))
+          hides(node->src[1], product, step))
         by[node] = graph.MakeChecked(Op::kLoad, DType::kVoid, {node->src[0]});
     }
+    if (by.empty()) return row;
     const UOp* const made = Substitute(graph, row, by);
     const std::vector<const UOp*> left = PostOrder(made);
     return std::find(left.begin(), left.end(), steps) == left.end() ? made : row;

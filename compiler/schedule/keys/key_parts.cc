@@ -195,16 +195,21 @@ class Divider {
         few.sum->src[0]->rank() >= limits::kRankMax ||
         static_cast<size_t>(few.weights->rank()) >= limits::kRankMax)
       return false;
-    // Exponentials are divided when they are summed: a product with what is no weight yet may have
-    // no room in f16.
+    // Exponentials are divided when they are summed. What is rounded before that has to round them
+    // as it would round weights: no integers, no floats of 8 bits; and of a product with what is
+    // no weight yet nothing with the range of f16.
     bool is_scaled = false;
-    return std::all_of(few.chain.begin(), few.chain.end(), [&](const UOp* node) {
+    for (const UOp* node : few.chain) {
       is_scaled = is_scaled || node->op == Op::kMul;
-      return (node->op == Op::kCast || node->op == Op::kReshape || node->op == Op::kExpand ||
-              node->op == Op::kPermute || node->op == Op::kMul) &&
-             !(is_scaled && node->dtype == DType::kF16) && node->rank() < limits::kRankMax &&
-             PlaceOf(node->shape, few.keys) >= 0;
-    });
+      if (node->dtype != DType::kF32 && node->dtype != DType::kBF16 &&
+          (node->dtype != DType::kF16 || is_scaled))
+        return false;
+      if (node->op != Op::kCast && node->op != Op::kReshape && node->op != Op::kExpand &&
+          node->op != Op::kPermute && node->op != Op::kMul)
+        return false;
+      if (node->rank() >= limits::kRankMax || PlaceOf(node->shape, few.keys) < 0) return false;
+    }
+    return true;
   }
 
   bool HasParts(FewQueries& few) const {
