@@ -162,7 +162,7 @@ TEST(AttentionCases, WeightsTimesWhatIsMadeOfThem_AreAsInterpreted) {
       const Tensor queries = Input({2, 64, 64}, DType::kBF16);
       const Tensor keys = Input({2, 128, 64}, DType::kBF16);
       const Tensor values = Input({2, 128, 64}, DType::kBF16);
-      const Tensor w = queries.matmul(keys.transpose(1, 2), DType::kF32).softmax();
+      const Tensor w = queries.matmul(keys.transpose(), DType::kF32).softmax();
       const Tensor other = which == 0   ? w + 1.0
                            : which == 1 ? 1.0 - w
                                         : (w < 0.01).where(0.0, 1.0).cast(DType::kF32);
