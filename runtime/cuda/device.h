@@ -1,6 +1,6 @@
 // The CUDA device: the first GPU that NVIDIA's driver shows this process (CUDA_VISIBLE_DEVICES
-// chooses which) and that is new enough. Kernels are PTX (CompiledKernel::Form::kPtx). There is one in-order stream for
-// work, and one for each download at a time.
+// chooses which) and that is new enough. Kernels are PTX (CompiledKernel::Form::kPtx). There is one
+// in-order stream for work, and one for each download at a time.
 //
 // A process has one such device. Memory that comes from the driver is overwritten before its first
 // use: it may hold what another process left.

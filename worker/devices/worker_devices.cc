@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "telemetry/log.h"
 #include "worker/devices/device_rates.h"
 #include "worker/devices/device_info.h"
@@ -43,6 +44,7 @@ WorkerDevices::WorkerDevices(const WorkerDevicesOptions& options)
                                      {"class", DescribeGpu(gpus_[i].properties).hardware_class},
                                      {"model", gpus_[i].properties.name},
                                      {"memory_bytes", gpus_[i].properties.memory_bytes},
+                                     {"shown_by", absl::StrJoin(gpus_[i].environment, " ")},
                                      {"served", static_cast<int>(i) < count_}});
 }
 

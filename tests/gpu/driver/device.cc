@@ -268,11 +268,10 @@ Result FakeDevice::Free(uint64_t address) {
 }
 
 Result FakeDevice::RunKernel(GraphNode* work) {
-  const std::string& name = work->function->code->name;
-  if (DueAt("ecc", name)) return kEccUncorrectable;
-  if (DueAt("sticky", name)) return kIllegalAddress;
-  if (DueAt("gone", name)) return kDeviceUnavailable;
-  if (DueAt("endless", name))
+  if (Due("ecc")) return kEccUncorrectable;
+  if (Due("sticky")) return kIllegalAddress;
+  if (Due("gone")) return kDeviceUnavailable;
+  if (Due("endless"))
     while (true) std::this_thread::sleep_for(kPause * 100);
   std::lock_guard<std::mutex> lock(memory_mutex_);
   const size_t before = machine_.reports().size();
@@ -285,10 +284,11 @@ Result FakeDevice::RunKernel(GraphNode* work) {
   const int resident = machine_.options().resident_blocks;
   if (launch.shared_bytes > kHalfOfShared && blocks <= kMultiprocessors)
     machine_.options().resident_blocks = static_cast<int>(blocks);
+  const std::string& name = work->function->code->name;
   absl::Status status;
-  if (DueAt("trap", name))
+  if (Due("trap"))
     status = absl::AbortedError("kernel " + name + " trapped on demand");
-  else if (DueAt("timeout", name))
+  else if (Due("timeout"))
     status = absl::DeadlineExceededError("kernel " + name + " does not end on demand");
   else
     status = machine_.Launch(*work->function->module->loaded, name, work->launch);

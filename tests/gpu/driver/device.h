@@ -157,9 +157,6 @@ class FakeDevice {
   // ---- faults and reports (faults.cc)
   // Counts an occasion ("alloc", "launch", ...) and says whether the fault of that name is due.
   bool Due(const std::string& name);
-  // Likewise, for a kernel: OUTBOARD_FAKE_CUDA_FAULT_KERNEL says whose launches are occasions.
-  // Notes what it does to it.
-  bool DueAt(const std::string& name, const std::string& kernel);
   // The machine's device of that number is the one that runs, and modules are for its
   // architecture. Faults are of one device, if OUTBOARD_FAKE_CUDA_FAULT_DEVICE names it.
   void Use(int ordinal);

@@ -61,13 +61,6 @@ bool FakeDevice::Due(const std::string& name) {
   return --it->second == 0;
 }
 
-bool FakeDevice::DueAt(const std::string& name, const std::string& kernel) {
-  const char* only = std::getenv("OUTBOARD_FAKE_CUDA_FAULT_KERNEL");
-  if ((only != nullptr && kernel != only) || !Due(name)) return false;
-  Note("fault " + name + " kernel " + kernel);
-  return true;
-}
-
 // "90", or "75,90": a number for each device, the last one also for those that follow.
 int FakeDevice::arch_of(int ordinal) const {
   const char* at = std::getenv("OUTBOARD_FAKE_CUDA_ARCH");
