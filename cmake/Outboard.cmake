@@ -133,7 +133,7 @@ function(ob_test name)
     set_tests_properties(${A_LAYER}.${name}.far PROPERTIES
       LABELS far TIMEOUT ${A_TIMEOUT} ENVIRONMENT_MODIFICATION "${environment};OUTBOARD_DEVICE=set:far")
   endif()
-  if(name MATCHES "^(device_test|engine_test|group_kernels_test|repeat_test)$")
+  if(name MATCHES "^(device_test|engine_test|group_kernels_test|repeat_test|snapshot_test)$")
     ob_test_on_cuda(${A_LAYER}.${name}.cuda ${name} ${A_ARGS})
   endif()
   # Where memory, shared memory and registers are full of what others have left, nobody may notice.

@@ -24,6 +24,10 @@ using absl::StatusCode;
 using test::Eventually;
 using test::Outboard;
 
+// The row of docs/when-it-breaks.md.
+constexpr char kAGpuFails[] =
+    "A GPU fails (`CUDA_ERROR_ECC_UNCORRECTABLE`, `CUDA_ERROR_ILLEGAL_ADDRESS` ...)";
+
 class GpuFailures : public test::GpuCluster {
  protected:
   // f(x) of these values, computed by the session.
@@ -78,6 +82,41 @@ TEST_F(GpuFailures, AClassNobodyCompilesFor_IsOneLineWithWhatIsNeeded) {
   EXPECT_EQ(ended.code, 2);
   EXPECT_TRUE(Contains(ended.err, "compute capability 7.5; needed: 8.0")) << ended.err;
   EXPECT_EQ(Lines(ended.err), 1u) << ended.err;
+}
+
+// As a machine to which a GPU was added: what is too old is named, and the other one served.
+TEST_F(GpuFailures, AnOldGpuBesideANewOne_IsNamedInOneLineAndTheNewOneServed) {
+  StartUp(Driver(2, {"OUTBOARD_FAKE_CUDA_ARCH=75,90"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  EXPECT_TRUE(test::Step(*session).ok()) << session->status() << Log();
+  const std::string log = Log(), left_out = "event=gpu_left_out", found = "event=gpu_found";
+  const size_t at = log.find(left_out);
+  ASSERT_NE(at, std::string::npos) << log;
+  const std::string line = log.substr(at, log.find('\n', at) - at);
+  EXPECT_TRUE(Contains(line, "sm_75") &&
+              Contains(line, "compute capability 7.5; needed: 8.0 or newer"))
+      << line;
+  EXPECT_EQ(log.find(left_out, at + 1), std::string::npos) << log;
+  EXPECT_TRUE(Contains(log, "sm_90") && log.find(found) == log.rfind(found)) << log;
+  EXPECT_TRUE(Contains(log, "CUDA_VISIBLE_DEVICES=1")) << log;
+  const std::string page = test::Get(cluster_.last_metrics(), "/metrics");
+  EXPECT_TRUE(Contains(page, "outboard_devices{state=\"busy\"} 1") &&
+              Contains(page, "outboard_devices{state=\"free\"} 0"))
+      << page;
+}
+
+// One of a class that came after this program runs the code of the newest one that it knows.
+TEST_F(GpuFailures, AGpuNewerThanAnyClassOfOurs_IsServed) {
+  StartUp(Driver(1, {"OUTBOARD_FAKE_CUDA_ARCH=120"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  EXPECT_TRUE(test::Step(*session).ok()) << session->status() << Log();
+  const auto sums =
+      Compute<float>(*session, DType::kF32, {3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12},
+                     [](Graph& g, const UOp* v) { return Reduce(g, Op::kAdd, v, {1}); });
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  EXPECT_EQ(*sums, (std::vector<float>{10, 26, 42}));
 }
 
 TEST_F(GpuFailures, TheSameProgramWithoutADriver_ServesTheProcessor) {
@@ -202,6 +241,23 @@ TEST_F(GpuFailures, AnErrorThatComesBackInTheReplay_FailsTheRunAndTheSessionLive
   test::ExpectAsDocumented("A kernel breaks a GPU's driver, and a second one's", status);
 }
 
+// As `serve` is by itself: what there was of the session was on the GPU.
+TEST_F(GpuFailures, WithoutSnapshots_AnErrorForGoodEndsTheSession) {
+  cluster_.StartUp(1, "--no-idle-search --snapshot-every 0 --shared-anyway",
+                   Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=sticky:2",
+                              "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  const absl::Status status = test::Step(*session);
+  EXPECT_FALSE(session->status().ok());
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
+  EXPECT_TRUE(Contains(status.message(), "the session's values are gone")) << status;
+  test::ExpectAsDocumented(kAGpuFails, status);
+  const auto next = Connect();
+  ASSERT_NE(next, nullptr);
+  EXPECT_TRUE(test::Step(*next).ok()) << next->status() << Log();
+}
+
 TEST_F(GpuFailures, AnEccError_TakesTheDeviceOutOfServiceAtOnce) {
   StartUp(Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=ecc:2", "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"}));
   const auto session = Connect();
@@ -235,9 +291,12 @@ TEST_F(GpuFailures, AKernelThatDoesNotEndAnywhere_IsAnErrorWithItsName) {
   const absl::Status status = test::Step(*session);
   EXPECT_TRUE(session->status().ok()) << session->status();  // its values are there
   EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status;
-  EXPECT_TRUE(Contains(status.message(), "kernel ") &&
-              Contains(status.message(), "was not done after 2.0 s"))
+  // The name says what the kernel writes: three numbers.
+  const std::string message(status.message()), word = "kernel ";
+  const size_t name = message.find(word), end = message.find(" was not done after 2.0 s");
+  ASSERT_TRUE(name != std::string::npos && end != std::string::npos && name + word.size() < end)
       << status;
+  EXPECT_TRUE(Contains(message.substr(name, end - name), "3")) << status;
   test::ExpectAsDocumented("A kernel on a GPU does not end, nor on a second one", status);
 }
 

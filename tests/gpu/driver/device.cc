@@ -268,10 +268,12 @@ Result FakeDevice::Free(uint64_t address) {
 }
 
 Result FakeDevice::RunKernel(GraphNode* work) {
-  if (Due("ecc")) return kEccUncorrectable;
-  if (Due("sticky")) return kIllegalAddress;
-  if (Due("gone")) return kDeviceUnavailable;
-  if (Due("endless"))
+  const ptx::Function& code = *work->function->code;
+  const std::string& name = code.name;
+  if (DueAt("ecc", code)) return kEccUncorrectable;
+  if (DueAt("sticky", code)) return kIllegalAddress;
+  if (DueAt("gone", code)) return kDeviceUnavailable;
+  if (DueAt("endless", code))
     while (true) std::this_thread::sleep_for(kPause * 100);
   std::lock_guard<std::mutex> lock(memory_mutex_);
   const size_t before = machine_.reports().size();
@@ -284,11 +286,10 @@ Result FakeDevice::RunKernel(GraphNode* work) {
   const int resident = machine_.options().resident_blocks;
   if (launch.shared_bytes > kHalfOfShared && blocks <= kMultiprocessors)
     machine_.options().resident_blocks = static_cast<int>(blocks);
-  const std::string& name = work->function->code->name;
   absl::Status status;
-  if (Due("trap"))
+  if (DueAt("trap", code))
     status = absl::AbortedError("kernel " + name + " trapped on demand");
-  else if (Due("timeout"))
+  else if (DueAt("timeout", code))
     status = absl::DeadlineExceededError("kernel " + name + " does not end on demand");
   else
     status = machine_.Launch(*work->function->module->loaded, name, work->launch);

@@ -157,6 +157,9 @@ class FakeDevice {
   // ---- faults and reports (faults.cc)
   // Counts an occasion ("alloc", "launch", ...) and says whether the fault of that name is due.
   bool Due(const std::string& name);
+  // Likewise, for a kernel: launches of those with OUTBOARD_FAKE_CUDA_FAULT_PARAMETERS parameters
+  // are occasions; without it all. Notes what it does to it.
+  bool DueAt(const std::string& name, const ptx::Function& kernel);
   // The machine's device of that number is the one that runs, and modules are for its
   // architecture. Faults are of one device, if OUTBOARD_FAKE_CUDA_FAULT_DEVICE names it.
   void Use(int ordinal);

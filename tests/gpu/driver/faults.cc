@@ -61,6 +61,14 @@ bool FakeDevice::Due(const std::string& name) {
   return --it->second == 0;
 }
 
+bool FakeDevice::DueAt(const std::string& name, const ptx::Function& kernel) {
+  const char* only = std::getenv("OUTBOARD_FAKE_CUDA_FAULT_PARAMETERS");
+  const size_t count = kernel.parameters.size();
+  if ((only != nullptr && count != std::strtoull(only, nullptr, 10)) || !Due(name)) return false;
+  Note("fault " + name + " parameters " + std::to_string(count));
+  return true;
+}
+
 // "90", or "75,90": a number for each device, the last one also for those that follow.
 int FakeDevice::arch_of(int ordinal) const {
   const char* at = std::getenv("OUTBOARD_FAKE_CUDA_ARCH");
