@@ -38,8 +38,8 @@ class OnlineElements {
 
   // The block's batch and first row, and this thread's place. Outside of all scopes.
   void Place();
-  // Outside of all scopes. Binds the batch, and opens a branch around the code that follows for blocks that have rows
-  // below the ends of their ranges; -1: no range ends early.
+  // Outside of all scopes. Binds the batch, and opens a branch around the code that follows for
+  // blocks that have rows below the ends of their ranges; -1: no range ends early.
   ValueId IfBelowEnds();
   // The warp's number among those that have rows; known before anything below is called.
   void SetWarp(ValueId warp);
