@@ -51,13 +51,26 @@ using program::ValueId;
 
 namespace {
 
-// From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 5 to 9
+// From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 7 to 8
 // each, in place of the 10 of `div.rn.f32`.
 constexpr int64_t kQuotientsLeast = 4;
 // How many share a branch, and how far the last one may stand behind the first. All dividends are
 // kept until the branch: threads that hold rows in their 64 registers have none for four.
 constexpr int kTogether = 2;
 constexpr ValueId kLookAhead = 4096;
+
+// Measured (docs/measurements/2026-11-29-division.md): threads that hold a row in 64 registers have
+// none to spare, nor have products by matrix units of f32, in three parts each, or of one warp.
+bool HasRegistersToSpare(const program::Program& program) {
+  constexpr int64_t kFew = 64, kWarpThreads = 32;
+  const int64_t threads = program.Extent(program::Grid::kThread);
+  return kCudaRegisters / threads > kFew &&
+         std::ranges::none_of(program.code, [&](const Instruction& i) {
+           return i.code == Code::kMma &&
+                  (threads <= kWarpThreads ||
+                   program.code[static_cast<size_t>(i.src[0])].dtype == DType::kF32);
+         });
+}
 
 constexpr double kResidualMost = 0x1p-24, kReciprocalMost = 0x1p32, kQuotientLeast = 0x1p-69;
 
@@ -85,6 +98,7 @@ std::pair<ValueId, int> PtxPrinter::OriginOf(ValueId n, int lane) const {
 
 // A quotient in a loop that the divisor is outside of counts once for each pass.
 void PtxPrinter::FindDivisors() {
+  if (!HasRegistersToSpare(program_)) return;
   absl::flat_hash_map<std::pair<ValueId, int>, int64_t> counts;
   std::vector<ValueId> open;  // loops
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
