@@ -60,16 +60,22 @@ constexpr int kTogether = 2;
 constexpr ValueId kLookAhead = 4096;
 
 // Measured (docs/measurements/2026-11-29-division.md): threads that hold a row in 64 registers have
-// none to spare, nor have products by matrix units of f32, in three parts each, or of one warp.
+// none to spare, nor have products of f32 by matrix units, in three parts each.
 bool HasRegistersToSpare(const program::Program& program) {
-  constexpr int64_t kFew = 64, kWarpThreads = 32;
-  const int64_t threads = program.Extent(program::Grid::kThread);
-  return kCudaRegisters / threads > kFew &&
+  constexpr int64_t kFew = 64;
+  return kCudaRegisters / program.Extent(program::Grid::kThread) > kFew &&
          std::ranges::none_of(program.code, [&](const Instruction& i) {
            return i.code == Code::kMma &&
-                  (threads <= kWarpThreads ||
-                   program.code[static_cast<size_t>(i.src[0])].dtype == DType::kF32);
+                  program.code[static_cast<size_t>(i.src[0])].dtype == DType::kF32;
          });
+}
+
+// Likewise: one warp with all sums of a tile has none for reciprocals that live through its loop.
+bool IsWarpWithProducts(const program::Program& program) {
+  constexpr int64_t kWarpThreads = 32;
+  return program.Extent(program::Grid::kThread) <= kWarpThreads &&
+         std::ranges::any_of(program.code,
+                             [](const Instruction& i) { return i.code == Code::kMma; });
 }
 
 constexpr double kResidualMost = 0x1p-24, kReciprocalMost = 0x1p32, kQuotientLeast = 0x1p-69;
@@ -99,6 +105,7 @@ std::pair<ValueId, int> PtxPrinter::OriginOf(ValueId n, int lane) const {
 // A quotient in a loop that the divisor is outside of counts once for each pass.
 void PtxPrinter::FindDivisors() {
   if (!HasRegistersToSpare(program_)) return;
+  const bool only_in_loops = IsWarpWithProducts(program_);
   absl::flat_hash_map<std::pair<ValueId, int>, int64_t> counts;
   std::vector<ValueId> open;  // loops
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
@@ -109,6 +116,7 @@ void PtxPrinter::FindDivisors() {
     for (int lane = 0; lane < i.lanes; ++lane) {
       const auto divisor = OriginOf(i.src[1], lane);
       if (at(divisor.first).code == Code::kConst) continue;
+      if (only_in_loops && (open.empty() || divisor.first < open.front())) continue;
       int64_t passes = 1;
       for (auto loop = std::ranges::upper_bound(open, divisor.first);
            loop != open.end() && passes < kQuotientsLeast; ++loop)
