@@ -51,13 +51,32 @@ using program::ValueId;
 
 namespace {
 
-// From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 5 to 9
+// From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 7 to 8
 // each, in place of the 10 of `div.rn.f32`.
 constexpr int64_t kQuotientsLeast = 4;
 // How many share a branch, and how far the last one may stand behind the first. All dividends are
 // kept until the branch: threads that hold rows in their 64 registers have none for four.
 constexpr int kTogether = 2;
 constexpr ValueId kLookAhead = 4096;
+
+// Measured (docs/measurements/2026-11-29-division.md): threads that hold a row in 64 registers have
+// none to spare, nor have products of f32 by matrix units, in three parts each.
+bool HasRegistersToSpare(const program::Program& program) {
+  constexpr int64_t kFew = 64;
+  return kCudaRegisters / program.Extent(program::Grid::kThread) > kFew &&
+         std::ranges::none_of(program.code, [&](const Instruction& i) {
+           return i.code == Code::kMma &&
+                  program.code[static_cast<size_t>(i.src[0])].dtype == DType::kF32;
+         });
+}
+
+// Likewise: one warp with all sums of a tile has none for reciprocals that live through its loop.
+bool IsWarpWithProducts(const program::Program& program) {
+  constexpr int64_t kWarpThreads = 32;
+  return program.Extent(program::Grid::kThread) <= kWarpThreads &&
+         std::ranges::any_of(program.code,
+                             [](const Instruction& i) { return i.code == Code::kMma; });
+}
 
 constexpr double kResidualMost = 0x1p-24, kReciprocalMost = 0x1p32, kQuotientLeast = 0x1p-69;
 
@@ -85,6 +104,8 @@ std::pair<ValueId, int> PtxPrinter::OriginOf(ValueId n, int lane) const {
 
 // A quotient in a loop that the divisor is outside of counts once for each pass.
 void PtxPrinter::FindDivisors() {
+  if (!HasRegistersToSpare(program_)) return;
+  const bool only_in_loops = IsWarpWithProducts(program_);
   absl::flat_hash_map<std::pair<ValueId, int>, int64_t> counts;
   std::vector<ValueId> open;  // loops
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
@@ -95,6 +116,7 @@ void PtxPrinter::FindDivisors() {
     for (int lane = 0; lane < i.lanes; ++lane) {
       const auto divisor = OriginOf(i.src[1], lane);
       if (at(divisor.first).code == Code::kConst) continue;
+      if (only_in_loops && (open.empty() || divisor.first < open.front())) continue;
       int64_t passes = 1;
       for (auto loop = std::ranges::upper_bound(open, divisor.first);
            loop != open.end() && passes < kQuotientsLeast; ++loop)
