@@ -49,7 +49,7 @@ bool IsReadInASum(const FusedKernel& kernel, int64_t slot) {
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
     const bool in_sum = inside.contains(*node);
     if (in_sum && (*node)->op == Op::kLoad && GlobalOfAccess(*node).slot() == slot) return true;
-    if ((*node)->op == Op::kReduce) inside.insert((*node)->src[0]);
+    if ((*node)->op == Op::kReduceLoop) inside.insert((*node)->src[0]);
     if (in_sum) inside.insert((*node)->src.begin(), (*node)->src.end());
   }
   return false;
