@@ -16,9 +16,9 @@
 //     that kernel; if that kernel depends on the writer, the result gets memory of its own;
 //   - the writer also reads other elements of the input (permuted, windowed, gathered, reduced) or
 //     computes an element more than once: memory of its own;
-//   - threads of a GPU may divide a sum, each step of which reads the input: one of them would store
-//     what others still read, and a kernel in which they may not adds in another order: memory of
-//     its own, so that a Run has the same bits whether an input is donated or not;
+//   - threads of a GPU may divide a sum, each step of which reads the input: one of them would
+//     store what others still read, and a kernel in which they may not adds in another order:
+//     memory of its own, so that a Run has the same bits whether an input is donated or not;
 //   - two results want one input: the first in the SINK gets it;
 //   - a dimension made of VARs, a gated store, or a move past more kernels than pays off: memory of
 //     its own.
