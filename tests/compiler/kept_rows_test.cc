@@ -172,8 +172,8 @@ TEST(KeptRows, AreChosenUpToTheMemoryOfABlock) {
   }
 }
 
-// An odd layer norm without clusters: two blocks of 512 threads with a part of their rows in memory,
-// where they have room beside each other, else one of 1,024 with all of it in registers.
+// An odd layer norm without clusters: two blocks of 512 threads with a part of their rows in
+// memory, where both have room, else one of 1,024 with all of it in registers.
 TEST(KeptRows, OfOddNorms_AreInMemoryWhereTwoBlocksHaveRoom) {
   struct Norm {
     const char* arch;
@@ -416,7 +416,8 @@ std::string RandomKeptOpts(const RowKernel& kernel, std::mt19937& random) {
   int64_t lanes = int64_t{1} << pick(3);
   while (kernel.columns % lanes != 0) lanes /= 2;
   const int64_t cluster = int64_t{1} << pick(2);
-  const int64_t threads = cluster * (cluster > 1 ? int64_t{128} << pick(2) : int64_t{64} << pick(3));
+  const int64_t of_block = cluster > 1 ? int64_t{128} << pick(2) : int64_t{64} << pick(3);
+  const int64_t threads = cluster * of_block;
   const bool aligned = lanes < 8 && pick(2) == 0;
   const int64_t span = kernel.columns + (aligned ? 8 - lanes : 0);
   const int64_t count = (span + threads * lanes - 1) / (threads * lanes);
