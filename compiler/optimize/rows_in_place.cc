@@ -1,13 +1,11 @@
 #include "compiler/optimize/rows_in_place.h"
 
 #include <algorithm>
-#include <bit>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/accessors.h"
-#include "compiler/kernel/affine.h"
 #include "compiler/optimize/threads/apply_threads.h"
 
 namespace outboard::codegen {

@@ -53,12 +53,15 @@ class Maker {
     static constexpr int64_t kColumns[] = {20, 33, 40, 64, 65, 97, 130, 290};
     static constexpr DType kTypes[] = {DType::kF32, DType::kF32, DType::kF32, DType::kI32,
                                        DType::kF64};
-    const int64_t columns = kColumns[Pick(std::size(kColumns))];
+    const bool is_number = Pick(4) == 0;  // a row's results are one number
+    int64_t columns = kColumns[Pick(std::size(kColumns))];
+    // A walk computes the first reduction for each term of the second one, at each point.
+    if (!is_number) columns = std::min<int64_t>(columns, 97);
     const DType dtype = kTypes[Pick(std::size(kTypes))];
     std::vector<const UOp*> rows;
     std::vector<int64_t> dims;
     int64_t elements = columns;
-    for (int64_t i = 0, n = Pick(3); i < n && elements < 500; ++i) {
+    for (int64_t i = 0, n = Pick(3); i < n && elements < 100; ++i) {
       dims.push_back(1 + Pick(3));
       elements *= dims.back();
       rows.push_back(Range(g_, i, dims.back()));
@@ -80,7 +83,7 @@ class Maker {
     const UOp* apart = beside(Alu(g_, Pick(2) == 0 ? Op::kMax : Op::kAdd, x(l), first), l);
     if (Pick(4) == 0) apart = Where(g_, Condition({l}), apart, ConstOf(g_, dtype, 0));
     const UOp* const second = Fold(g_, Op::kAdd, apart, {l});
-    if (Pick(4) == 0)
+    if (is_number)
       return Sink(g_, {StoreAt(g_, stored, elements / columns,
                                rows.empty() ? ConstIndex(g_, 0) : RowMajor(g_, rows, dims),
                                Add(g_, first, second))});

@@ -132,8 +132,8 @@ std::optional<KeptRow> KeptRowOf(const LoopNest& kernel, const LoopPlan& plan, i
 
 // Whether the load is of a row that ends at a VAR and fits half of the registers of each thread.
 bool EndsAtVar(const LoopNest& kernel, const LoopPlan& plan, const UOp* load) {
-  const int64_t most =
-      std::min(kCudaThreadRegistersMax, kCudaRegisters / std::max<int64_t>(1, plan.block_threads())) / 2;
+  const int64_t of_thread = kCudaRegisters / plan.block_threads(),
+                most = std::min(kCudaThreadRegistersMax, of_thread) / 2;
   for (RangeSet deps = kernel.DepsOf(load); deps != 0; deps &= deps - 1) {
     const int range = std::countr_zero(deps);
     uint64_t threads = 0;

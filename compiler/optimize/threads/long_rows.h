@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/ir/uop.h"
 #include "compiler/kernel/access_profile.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/target.h"

@@ -17,7 +17,6 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/access_profile.h"
 #include "compiler/optimize/apply.h"
-#include "compiler/optimize/limits.h"
 #include "compiler/optimize/loop_cost.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/apply_threads.h"
