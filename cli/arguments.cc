@@ -306,8 +306,8 @@ std::optional<int> Arguments::Parse(int argc, const char* const* argv) {
       ++depth;
     }
     std::string what = error.what();
-    if (const std::vector<std::string> left = at->remaining();
-        error.get_name() == "ExtrasError" && !left.empty())
+    if (const std::vector<std::string> left = app.remaining(/*recurse=*/true);
+        dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !left.empty())
       what = (left[0].starts_with("-") ? "there is no option \""
                                        : "nothing takes the argument \"") +
              left[0] + "\"";
