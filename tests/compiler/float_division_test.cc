@@ -281,8 +281,8 @@ std::string BytesOf(const std::vector<float>& numbers, DType dtype) {
 }
 
 // Each thread divides a row by its divisor, `lanes` numbers at a time; or `together`, when it has
-// loaded all of them. Not together, what it divides next lies elsewhere: loads that lie next to each
-// other would become one.
+// loaded all of them. Not together, what it divides next lies elsewhere: loads that lie next to
+// each other would become one.
 Program DivideRows(DType dtype, int64_t rows, int lanes, bool together = false) {
   ProgramBuilder b;
   const ValueId out = b.Buffer(dtype, 0, rows * kRow), in = b.Buffer(dtype, 1, rows * kRow),
