@@ -299,7 +299,7 @@ void GpuProgramsGroup(GroupSize size) {
   const double search = group.search_seconds() / 2;
   const auto times = MeasureGpuPrograms(*device, TrialOf(size, search * 2 / 3), DivisorOf(size));
   device.reset();
-  const MnistSizes mnist_sizes = size == GroupSize::kSmall ? MnistSizes{4, 1} : MnistSizes{};
+  const MnistSizes mnist_sizes = size == GroupSize::kSmall ? MnistSizes{4, 1, 1} : MnistSizes{};
   const auto mnist =
       MeasureMnistStep(mnist_sizes, size == GroupSize::kSmall ? 1 : kMnistSteps, search / 3);
   DecodeModel model;

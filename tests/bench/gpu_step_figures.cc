@@ -34,14 +34,14 @@ Tensor Text(const GptStep& step) {
 class Training {
  public:
   // `step` returns its loss.
-  Training(std::string name, std::function<Tensor()> step)
-      : name_(std::move(name)), step_(std::move(step)) {}
+  Training(std::string name, int rounds, std::function<Tensor()> step)
+      : name_(std::move(name)), rounds_(rounds), step_(std::move(step)) {}
 
   absl::StatusOr<double> Seconds(int steps) {
     for (int i = 0; i < kWarmSteps; ++i) step_();
     OB_RETURN_IF_ERROR(SessionIfConnected()->Sync());
     std::vector<double> rounds;
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < rounds_; ++round) {
       const auto begin = std::chrono::steady_clock::now();
       Tensor loss;
       for (int i = 0; i < steps; ++i) loss = step_();
@@ -56,16 +56,18 @@ class Training {
 
  private:
   const std::string name_;
+  const int rounds_;
   const std::function<Tensor()> step_;
 };
 
 // In a session of its own; `begin` makes what is trained, and returns its step.
-absl::StatusOr<SessionTimes> Train(const std::string& name, int steps, double search_seconds,
+absl::StatusOr<SessionTimes> Train(const std::string& name, int rounds, int steps,
+                                   double search_seconds,
                                    const std::function<std::function<Tensor()>()>& begin) {
   OB_ASSIGN_OR_RETURN(const std::unique_ptr<GpuEngineSession> session, GpuEngineSession::Open());
   try {
     Tensor::manual_seed(1);
-    Training training(name, begin());
+    Training training(name, rounds, begin());
     OB_ASSIGN_OR_RETURN(const double nobeam, training.Seconds(steps));
     SessionTimes times = {nobeam, nobeam};
     session->SearchAndMeasure(name, search_seconds, times, [&] { return training.Seconds(steps); });
@@ -99,7 +101,7 @@ GptStep SmallStep(GptStep step) {
 }
 
 absl::StatusOr<SessionTimes> MeasureGptStep(const GptStep& step, int steps, double search_seconds) {
-  return Train(step.name, steps, search_seconds, [&] {
+  return Train(step.name, kRounds, steps, search_seconds, [&] {
     const auto trainer =
         std::make_shared<examples::GptTrainer>(Text(step), step.options, step.batch, kLearningRate);
     return [trainer] { return trainer->Step(); };
@@ -108,7 +110,7 @@ absl::StatusOr<SessionTimes> MeasureGptStep(const GptStep& step, int steps, doub
 
 absl::StatusOr<SessionTimes> MeasureMnistStep(const MnistSizes& sizes, int steps,
                                               double search_seconds) {
-  return Train("mnist_step", steps, search_seconds, [&] {
+  return Train("mnist_step", sizes.rounds, steps, search_seconds, [&] {
     const auto drawn = [](const Dims& dims, int64_t end) {
       Tensor values = Tensor::randint(dims, 0, end).cast(DType::kU8).state_();
       values.realize();

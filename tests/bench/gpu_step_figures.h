@@ -39,6 +39,7 @@ absl::StatusOr<SessionTimes> MeasureGptStep(const GptStep& step, int steps,
 // The same of client/examples/mnist.h.
 struct MnistSizes {
   int64_t pictures = 60000, batch = 512;
+  int rounds = kRounds;
 };
 absl::StatusOr<SessionTimes> MeasureMnistStep(const MnistSizes& sizes, int steps,
                                               double search_seconds);

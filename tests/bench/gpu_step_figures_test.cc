@@ -30,7 +30,7 @@ TEST(GpuStepFigures, MnistsStepIsMeasured) {
   setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
-  const auto times = MeasureMnistStep({4, 1}, /*steps=*/1, /*search_seconds=*/0);
+  const auto times = MeasureMnistStep({4, 1, /*rounds=*/1}, /*steps=*/1, /*search_seconds=*/0);
   ASSERT_TRUE(times.ok()) << times.status();
   EXPECT_GT(times->seconds, 0);
   EXPECT_EQ(times->seconds, times->seconds_nobeam);
