@@ -218,7 +218,7 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
           text_.Value("setp.ge.or.f32", Width::kPred,
                       {f32("abs.f32", {quotient}), Float(kQuotientLeast), is_zero});
       all_fast = all_fast.IsNone() ? is_fast : Logic(Op::kAnd, all_fast, is_fast);
-      pending.push_back({n, out.size(), dividend, b, quotient});
+      pending.push_back({n, out.size(), dividend, InRegister(b), quotient});
       out.push_back(quotient);
       if (pending.size() == kTogether) branch();
     }
