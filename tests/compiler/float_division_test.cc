@@ -23,7 +23,7 @@
 #include "absl/strings/str_split.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/program.h"
-#include "tests/compiler/nvptx_check.h"
+#include "tests/compiler/ptx_check.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {
