@@ -140,6 +140,7 @@ void PtxPrinter::FindSharedAddresses() {
       wanted.accesses.push_back(n);
     }
   }
+  close(scopes.back());
 }
 
 // An index that several of them use is printed before the first one (Places).
