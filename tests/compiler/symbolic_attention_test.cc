@@ -370,8 +370,8 @@ TEST(SymbolicAttention, PlantedMistakesOfTheEnd_AreFoundInEveryOrder) {
   }
 }
 
-// The text with lanes that come late: where the first thread does something alone, the others wait a
-// while. PTX promises that they go on some day, no more.
+// The text with lanes that come late: where the first thread does something alone, the others wait
+// a while. PTX promises that they go on some day, no more.
 std::string WithLateLanes(absl::string_view text) {
   constexpr char kLate[] = "\t.reg .b32 %late<2>;\n\t.reg .pred %is_late<2>;\n";
   constexpr int kSpins = 20'000;  // longer than all of the kernel's steps take

@@ -87,7 +87,7 @@ int DifferencesBelow(const EndCase& p, int64_t end, const std::string& got,
 
 // Runs the program and the PTX with the VAR at 0, 1, values beside the edges of tiles, and the
 // whole. What is done must be less at 1 than at the whole, by `times`; blocks that leave do next to
-// nothing. Those of warpgroups begin their barriers before: of them what is done beside that counts.
+// nothing. Those of warpgroups begin their barriers before: what is done beside that counts there.
 void CheckEnds(const EndCase& p, const program::Program& program, const CompiledKernel& compiled,
                const UOp* sink, double times) {
   const Buffers start = RandomBuffers(sink, 1);

@@ -7,8 +7,6 @@
 // What a program must not do (a copy that is not from pinned memory, a module that goes while a
 // launch of it is queued) counts as a "fault".
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -24,6 +22,8 @@
 #include "runtime/cuda/api.h"
 
 namespace outboard::cuda {
+
+void MeetOtherLinks();  // fake_cuda_links.cc
 
 struct CUctx_st {};
 struct CUmod_st {
@@ -446,25 +446,6 @@ FAKE CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* dat
   state->code = kCodeMark + text;
   return CUDA_SUCCESS;
 }
-// As long as the real one's work: the next comes when `meet links` of them are here at once, each
-// on a thread of its own, or after ten seconds.
-void MeetOtherLinks() {
-  static std::mutex mutex;
-  static std::condition_variable changed;
-  static int64_t here = 0, met = 0;
-  const int64_t wanted = outboard_fake_get("meet links");
-  if (wanted == 0) return;
-  std::unique_lock<std::mutex> lock(mutex);
-  const int64_t mine = met;
-  if (++here == wanted) {
-    here = 0;
-    ++met;
-    outboard_fake_set("links met", met);
-    changed.notify_all();
-  } else if (!changed.wait_for(lock, std::chrono::seconds(10), [&] { return met != mine; })) {
-    --here;
-  }
-}
 FAKE CUresult cuLinkComplete(CUlinkState state, void** cubin, size_t* bytes) {
   MeetOtherLinks();
   FAKE_READY();
@@ -602,8 +583,7 @@ FAKE CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   FAKE_READY();
   ++State().values["graph launches"];
   for (const CUgraphNode_st& node : exec->nodes)
-    Enqueue(
-        stream, [node] { RunKernel(node); }, node.function->module);
+    Enqueue(stream, [node] { RunKernel(node); }, node.function->module);
   return CUDA_SUCCESS;
 }
 #endif

@@ -1,0 +1,33 @@
+// Of the small driver (fake_cuda_driver.cc): links that wait for each other, so that a test sees how
+// many go on at once. It counts "links met".
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+extern "C" void outboard_fake_set(const char* name, int64_t value);
+extern "C" int64_t outboard_fake_get(const char* name);
+
+namespace outboard::cuda {
+
+// As long as the real one's work: the next comes when `meet links` of them are here at once, each
+// on a thread of its own, or after ten seconds.
+void MeetOtherLinks() {
+  static std::mutex mutex;
+  static std::condition_variable changed;
+  static int64_t here = 0, met = 0;
+  const int64_t wanted = outboard_fake_get("meet links");
+  if (wanted == 0) return;
+  std::unique_lock<std::mutex> lock(mutex);
+  const int64_t mine = met;
+  if (++here == wanted) {
+    here = 0;
+    ++met;
+    outboard_fake_set("links met", met);
+    changed.notify_all();
+  } else if (!changed.wait_for(lock, std::chrono::seconds(10), [&] { return met != mine; })) {
+    --here;
+  }
+}
+
+}  // namespace outboard::cuda
