@@ -24,7 +24,6 @@
 namespace outboard::cuda {
 
 void MeetOtherLinks();  // fake_cuda_links.cc
-
 struct CUctx_st {};
 struct CUmod_st {
   std::string text;
@@ -424,7 +423,6 @@ FAKE CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end
   *milliseconds = static_cast<float>(end->time - begin->time);
   return CUDA_SUCCESS;
 }
-
 FAKE CUresult cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values,
                               CUlinkState* state) {
   FAKE_READY();
@@ -458,7 +456,6 @@ FAKE CUresult cuLinkDestroy(CUlinkState state) {
   Delete(state);
   return CUDA_SUCCESS;
 }
-
 FAKE CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*,
                                  void**) {
   FAKE_READY();

@@ -1,5 +1,5 @@
-// Of the small driver (fake_cuda_driver.cc): links that wait for each other, so that a test sees how
-// many go on at once. It counts "links met".
+// Of the small driver (fake_cuda_driver.cc): links that wait for each other, so that a test sees
+// how many go on at once. It counts "links met".
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
