@@ -59,10 +59,10 @@ constexpr int64_t kQuotientsLeast = 4;
 constexpr int kTogether = 2;
 constexpr ValueId kLookAhead = 4096;
 
-// Measured (docs/measurements/2026-11-29-division.md): threads that hold a row in 64 registers have
-// none to spare, nor have products of f32 by matrix units, in three parts each.
+// Measured (docs/measurements/2026-11-29-division.md): threads that hold a row in 128 registers or
+// fewer have none to spare, nor have products of f32 by matrix units, in three parts each.
 bool HasRegistersToSpare(const program::Program& program) {
-  constexpr int64_t kFew = 64;
+  constexpr int64_t kFew = 128;
   return kCudaRegisters / program.Extent(program::Grid::kThread) > kFew &&
          std::ranges::none_of(program.code, [&](const Instruction& i) {
            return i.code == Code::kMma &&
