@@ -9,12 +9,8 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
-#include <string>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "base/check.h"
 #include "client/tensor/tensor.h"
 #include "compiler/compile.h"
@@ -368,70 +364,6 @@ TEST(SymbolicAttention, PlantedMistakesOfTheEnd_AreFoundInEveryOrder) {
           << name << ", seed " << seed << ": " << Name(report.fault) << ": " << report.message;
     }
   }
-}
-
-// The text with lanes that come late: where the first thread does something alone, the others wait
-// a while. PTX promises that they go on some day, no more.
-std::string WithLateLanes(absl::string_view text) {
-  constexpr char kLate[] = "\t.reg .b32 %late<2>;\n\t.reg .pred %is_late<2>;\n";
-  constexpr int kSpins = 20'000;  // longer than all of the kernel's steps take
-  const absl::string_view end = "\tret;\n}\n";
-  OB_CHECK(absl::ConsumeSuffix(&text, end));
-  std::string lines, beyond, first;  // first: whether the thread is thread 0
-  int lanes = 0;
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    if (absl::StartsWith(line, "\tsetp.lt.s32 ") && absl::EndsWith(line, ", 1;") && first.empty())
-      first = std::string(line.substr(13, line.find(',') - 13));
-    const std::string leaves = absl::StrCat("\t@!", first, " bra ");
-    if (first.empty() || !absl::StartsWith(line, leaves)) {
-      absl::StrAppend(&lines, line, "\n");
-      if (line == "{") lines += kLate;
-      continue;
-    }
-    const std::string late = absl::StrCat("LATE", lanes++);
-    absl::StrAppend(&lines, leaves, late, ";\n");
-    absl::StrAppend(&beyond, late, ":\n\tmov.b32 %late1, 0;\nSPIN", late,
-                    ":\n\tadd.s32 %late1, %late1, 1;\n\tsetp.lt.s32 %is_late1, %late1, ", kSpins,
-                    ";\n\t@%is_late1 bra SPIN", late, ";\n\tbra ", line.substr(leaves.size()),
-                    "\n");
-  }
-  OB_CHECK(lanes > 1);
-  return absl::StrCat(lines, "\tret;\n", beyond, "}\n");
-}
-
-// Of the warp that copies all but one thread only wait. One that comes so late that a barrier has
-// the parity again that it waits for the end of would wait for ever.
-TEST(SymbolicAttention, LanesOfACopyingWarp_DoNotComeApart) {
-  constexpr OnlineTile kTile = {4, 1, 32, 2, true};
-  const Attention a{.name = "", .queries = 64, .heads = 1};
-  Kernel kernel;
-  Schedule(a, kernel);
-  CompiledKernel compiled = ValueOrDie(
-      CompileKernel(kernel.schedule.kernels[0].ast,
-                    {.target = CudaTarget("sm_90a", kMultiprocessors), .opts = OptsOf(kTile)}));
-  Graph graph;
-  const Recorded bound = Record(graph, a, {256});
-  const std::vector<HostTensor> params = RandomParams(bound.sink, 1);
-  const auto run = [&](const std::string& text) {
-    Buffers memory;
-    for (const int i : kernel.schedule.kernels[0].buffers) {
-      const schedule::ScheduledBuffer& buffer = kernel.schedule.buffers[i];
-      memory.emplace_back(static_cast<size_t>(buffer.bytes()), '\xa5');
-      if (buffer.kind == schedule::ScheduledBuffer::Kind::kInput)
-        memory.back() = params[buffer.index].bytes;
-    }
-    compiled.object = text;
-    return RunOnPtxMachine(compiled, memory, bound.vars());
-  };
-  const std::string late = WithLateLanes(compiled.object);
-  const absl::Status ran = run(late);
-  EXPECT_TRUE(ran.ok()) << ran;
-  const std::string sync = "\tbar.warp.sync -1;\n";  // the last one ends each step
-  const size_t last = late.rfind(sync);
-  ASSERT_NE(last, std::string::npos);
-  std::string apart = late;
-  const absl::Status found = run(apart.erase(last, sync.size()));
-  EXPECT_TRUE(absl::StrContains(found.message(), "endless-wait")) << found;
 }
 
 // Instructions of warps, of the largest length and of others.
