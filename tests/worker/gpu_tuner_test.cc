@@ -299,17 +299,15 @@ TEST_F(GpuTuner, ACandidateWithOtherResults_IsStruck) {
   };
   ExpectRight(Answer(*NewEngine(1), sink), sink);
   ASSERT_FALSE(wrong.empty());
-  int tried = 0, slow = 0;
+  int tried = 0;
   for (const search::Trial& trial : TheOnlyOne().trials) {
     const std::string opts = codegen::OptsToString(trial.opts);
     EXPECT_EQ(trial.verified, trial.works()) << opts << " was not compared";
-    slow += !trial.exact;
     if (opts != wrong) continue;
     ++tried;
     EXPECT_FALSE(trial.works()) << "the wrong one counts as one that works";
   }
   EXPECT_EQ(tried, 1);
-  EXPECT_GT(slow, 0) << "none was given up on";
 }
 
 // Opts that worked when they were measured, and whose code the driver of today does not take.
