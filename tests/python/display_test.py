@@ -12,7 +12,7 @@ def test_a_tensors_repr_computes_nothing():
     with Session() as session:
         x = Tensor.ones(2, 3) + 1
         before = session.stats
-        assert "(2, 3)" in repr(x) and "f32" in repr(x) and "not computed" in repr(x)
+        assert "(2, 3)" in repr(x) and "float32" in repr(x) and "not computed" in repr(x)
         assert "(2, 3)" in x._repr_html_() and "not computed" in x._repr_html_()
         x.realize()
         assert "not computed" not in repr(x)
