@@ -1,6 +1,6 @@
 // The label ptx_machine of ctest's entries, by which tests/bench counts what runs on the PTX
 // machine, against the programs themselves: a test has it if its program is linked with the machine
-// or names the tests' own CUDA driver, or if it is given that driver, and no other test has it.
+// or names the tests' own CUDA driver, or if it is given that driver.
 #include <gtest/gtest.h>
 
 #include <algorithm>
