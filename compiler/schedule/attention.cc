@@ -296,7 +296,8 @@ class Finder {
   }
 
   const bool by_cost_, has_matrix_unit_, has_blocks_;
-  absl::flat_hash_set<const UOp*> of_parts_;  // scores of keys in parts, and what they are made of
+  // Scores whose keys are divided among blocks, and all nodes that these scores depend on.
+  absl::flat_hash_set<const UOp*> of_parts_;
   std::vector<Family> families_;
   std::vector<int> parent_;  // of a family that was united with another; else itself
   absl::flat_hash_map<const UOp*, int> family_of_;

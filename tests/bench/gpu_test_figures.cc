@@ -26,8 +26,8 @@ namespace {
 
 // ctest's entries by label (cmake/PtxMachine.cmake): operators and whole graphs on the CUDA device
 // over the tests' own driver, and kernels alone on its machine. Tests of figures run some of these
-// again; planted faults are a figure of their own. Of a driver that is told to fail reports are
-// wanted.
+// again; planted faults are a figure of their own. Tests that make the driver fail on purpose are
+// counted, but what the driver reports in them is not.
 constexpr char kOnTheMachine[] =
     "-L '^ptx_machine$' -LE '^(bench|planted_faults|faults_on_demand)$'";
 constexpr char kOnDemand[] = "-L '^faults_on_demand$'";

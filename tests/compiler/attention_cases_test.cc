@@ -82,8 +82,9 @@ TEST(AttentionCases, APromptWithoutAPlan_LeavesATokenInParts) {
   CheckTwo(token, kPromptWithout, {1, 77});
 }
 
-// Beside keys in parts an attention of few queries that has none is what it is alone: it stores its
-// scores, which many blocks compute, and its sum over many keys is divided.
+// Two attentions of few queries: the keys of one are divided among blocks, those of the other are
+// not. The second compiles as it does in a graph of its own: many blocks compute its scores, which
+// are stored, and its sum over many keys is divided.
 TEST(AttentionCases, ATokenThatIsNotInParts_IsAsItIsAlone) {
   for (const bool few_keys : {true, false}) {
     SCOPED_TRACE(few_keys ? "few keys" : "no softmax");

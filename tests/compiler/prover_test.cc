@@ -1,5 +1,6 @@
-// The prover of inequalities on random indices: what it says is never negative is evaluated at
-// every point where the conditions hold. (What it has to prove, of kernels: in_range_test.)
+// Tests that the prover of inequalities is right on random indices: each expression that it says is
+// never negative is evaluated for all values of the loops for which the conditions hold.
+// in_range_test.cc tests what it must be able to prove of kernels.
 #include "compiler/proof/prover.h"
 
 #include <gtest/gtest.h>

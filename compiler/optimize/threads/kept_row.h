@@ -30,8 +30,8 @@ std::vector<KeptRow> KeptRowsOf(const LoopNest& kernel, const LoopPlan& plan);
 // The bytes of a block's memory that hold its threads' part of the row.
 int64_t BytesInMemory(const KeptRow& row, const LoopNest& kernel, const LoopPlan& plan);
 
-// The vectors in memory may be run in a loop of so many values: registers have places that are
-// known, memory need not.
+// Values of one pass of a loop over the part of a row that lies in shared memory. Shared memory can
+// be indexed at run time; registers cannot, so the part in registers is written out.
 inline constexpr int64_t kValuesOfStep = 8;
 inline int64_t VectorsOfStep(int64_t lanes) {
   return lanes < kValuesOfStep ? kValuesOfStep / lanes : 1;

@@ -17,7 +17,7 @@ std::vector<const UOp*> ValuesOf(const Draft& draft) {
   return values;
 }
 
-// Whether some reduction of `value` over `range`, or what it is made of, depends on `other`.
+// Returns whether `value` contains a reduction over `range` whose terms depend on `other`.
 bool DependsInside(const UOp* value, const UOp* range, const UOp* other) {
   for (const UOp* node : PostOrder(value)) {
     if (node->op != Op::kReduceLoop ||
