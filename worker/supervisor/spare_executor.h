@@ -29,8 +29,8 @@ class SpareExecutor {
   // `parts` of its sandbox, how it is killed, and how long it then has to end, as `child` says.
   explicit SpareExecutor(ChildOptions child) : child_(std::move(child)) {}
 
-  // Starts an executor in place of the present one, which is ended on a thread of its own. Waits for
-  // that end only if both have the same device, since a GPU has one process at a time.
+  // Starts an executor in place of the present one, which is ended on a thread of its own. That end
+  // is waited for only if both have the same device, since a GPU has one process at a time.
   // `environment` is what gives it its device; `tunes` as in KernelService::StartFor.
   // Errors: UNAVAILABLE  it cannot be started
   absl::Status Start(const std::vector<std::string>& command, uint32_t device,

@@ -37,16 +37,16 @@ inline int64_t VectorsOfStep(int64_t lanes) {
   return lanes < kValuesOfStep ? kValuesOfStep / lanes : 1;
 }
 
-// Whether they may along this range: each of `rows` along it has a part in memory, and nothing else
-// is in registers from one step to the next.
+// Returns whether such a loop may run along this range: each of `rows` along it has a part in
+// shared memory, and no pass of the loop leaves other values in registers for the next one.
 bool MayRunInSteps(const LoopNest& kernel, const LoopPlan& plan, const std::vector<KeptRow>& rows,
                    int range);
 
-// Whether they are wherever the row is read: all of the tile would be too much code. Of several
-// vectors side by side no loop is made.
+// Returns whether the row is read by such a loop everywhere, since the tile written out would be
+// too much code. Never of tiles with several vectors side by side.
 bool RunsInSteps(const Tile& tile);
 
-// The pieces of a tile, less those that such a loop stands for.
+// Returns how many pieces of a tile are written out: all, less those that such a loop stands for.
 int64_t PiecesWrittenOut(const LoopNest& kernel, const LoopPlan& plan,
                          const std::vector<KeptRow>& rows, const Tile& tile);
 

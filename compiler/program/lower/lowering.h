@@ -278,8 +278,8 @@ class Lowering {
   }
   // Whether the point lies within these ranges; -1: it does.
   ValueId WithinExtents(RangeSet ranges);
-  // Whether the point's vector begins below the ends of ranges of which a thread has all that it
-  // has in one step; -1: it does. Loops that have several steps end at them.
+  // Whether the point's vector begins below the ends of those ranges that a thread handles in one
+  // iteration; -1: it does. Loops of several iterations end there by themselves.
   ValueId BelowEndsOf(RangeSet ranges);
   // Whether this thread stores what depends on these ranges, at this point; -1: it does.
   ValueId StoresHere(RangeSet deps);

@@ -29,7 +29,8 @@ struct DividedKeys {
   const UOp* maxima = nullptr;
 };
 
-// What is exponentiated less the maxima; nullptr where they are a maximum no more.
+// Returns the scores that `divided.maxima` are the maxima of; nullptr if a later pass has made
+// something else of the maximum.
 const UOp* ScoresOf(const DividedKeys& divided);
 absl::flat_hash_set<const UOp*> ScoresOfParts(const std::vector<DividedKeys>& all);
 
