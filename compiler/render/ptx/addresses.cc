@@ -90,11 +90,12 @@ PtxPrinter::TermSum PtxPrinter::SumOf(absl::Span<const ValueId> terms) const {
 
 namespace {
 
-// The branches of one scope, from the first one behind a loop to the last one before the next.
+// IFs of one scope that follow each other with nothing but pure instructions between them, and what
+// is loaded and stored inside of them.
 struct Neighbours {
   struct Wanted {
-    ValueId first = 0, last = 0;  // branches
-    std::vector<ValueId> accesses;
+    ValueId first = 0, last = 0;    // IFs
+    std::vector<ValueId> accesses;  // LOADs and STOREs
   };
   ValueId branch = -1;  // the one that is open around the scope
   absl::btree_map<std::pair<ValueId, ValueId>, Wanted> wanted;  // by memory and index

@@ -54,8 +54,8 @@ namespace {
 // From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 7 to 8
 // each, in place of the 10 of `div.rn.f32`.
 constexpr int64_t kQuotientsLeast = 4;
-// How many share a branch, and how far the last one may stand behind the first. All dividends are
-// kept until the branch: threads that hold rows in their 64 registers have none for four.
+// How many quotients share a branch, and how many instructions may lie between the first and the
+// last of them. More would keep more dividends in registers until the branch, and spill.
 constexpr int kTogether = 2;
 constexpr ValueId kLookAhead = 4096;
 
@@ -206,12 +206,12 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
       const auto f32 = [&](const char* op, std::initializer_list<PtxOperand> args) {
         return text_.Value(op, Width::k32, args);
       };
-      const auto& [negated, y] = found->second;
+      const auto& [minus_b, y] = found->second;
       OB_CHECK(!y.IsNone());
       const PtxOperand dividend = InRegister(a);
-      const PtxOperand near = f32("mul.rn.f32", {dividend, y});
-      const PtxOperand rest = f32("fma.rn.f32", {negated, near, dividend});
-      const PtxOperand quotient = f32("fma.rn.f32", {rest, y, near});
+      const PtxOperand q = f32("mul.rn.f32", {dividend, y});
+      const PtxOperand r = f32("fma.rn.f32", {minus_b, q, dividend});
+      const PtxOperand quotient = f32("fma.rn.f32", {r, y, q});
       const PtxOperand is_zero = text_.Value("setp.eq.s32", Width::kPred,
                                              {f32("or.b32", {dividend, quotient}), Integer(0)});
       const PtxOperand is_fast =
@@ -237,10 +237,10 @@ void PtxPrinter::DivideByF64(const PtxOperand& dividend, const PtxOperand& divis
   const PtxOperand is_number = text_.Value("setp.num.f64", Width::kPred, {error, error});
   text_.Set("fma.rn.f64", y, {error, y, y}, is_number);
   const PtxOperand q = f64("mul.rn.f64", {a, y});
-  const PtxOperand rest = f64("fma.rn.f64", {negated, q, a});
+  const PtxOperand r = f64("fma.rn.f64", {negated, q, a});
   const PtxOperand is_inexact =
-      text_.Value("setp.ne.f64", Width::kPred, {rest, Float(0, Width::k64)});
-  text_.Set("fma.rn.f64", q, {rest, y, q}, is_inexact);
+      text_.Value("setp.ne.f64", Width::kPred, {r, Float(0, Width::k64)});
+  text_.Set("fma.rn.f64", q, {r, y, q}, is_inexact);
   text_.Set("cvt.rn.f32.f64", quotient, {q});
 }
 

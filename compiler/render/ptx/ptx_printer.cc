@@ -131,15 +131,15 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   if (IsShortOfRegisters(program_)) FindComputedAgain();
   FindTakenApart();
   leaving_ = FindLeaving();
-  if (leaving_ < 0) Begin();
+  if (leaving_ < 0) PrintPrologue();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
   text_.Line("ret");
   return absl::StrCat(shared_, "\n.visible .entry ", symbol, "(", Parameters(), "\n)\n",
                       Directives(), "{\n", text_.Declarations(), text_.lines(), "}\n");
 }
 
-// The branch around everything that blocks beyond the end of a VAR leave out, whole blocks at once:
-// -1 if there is none.
+// Returns the IF around all that the kernel does whose condition is the same for all threads of a
+// block, as of blocks that lie beyond the end of a VAR; -1 if there is none.
 PtxPrinter::ValueId PtxPrinter::FindLeaving() const {
   std::vector<bool> of_block(program_.code.size());  // equal for all threads
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
@@ -157,7 +157,7 @@ PtxPrinter::ValueId PtxPrinter::FindLeaving() const {
   return -1;
 }
 
-void PtxPrinter::Begin() {
+void PtxPrinter::PrintPrologue() {
   LoadParameters();
   for (const auto& [memory, name] : shared_names_) text_.Line("mov.b32 ", memory, ", ", name);
   if (!warpgroup_.IsNone()) NumberWarpgroups();
@@ -271,7 +271,7 @@ void PtxPrinter::Print(ValueId n) {
     case Code::kIf:
       ShareAddresses(n);
       OpenIf(Lane(i.src[0], 0));
-      if (n == leaving_) Begin();
+      if (n == leaving_) PrintPrologue();
       return PrintMoved(n);
     case Code::kEndIf: return CloseIf();
     case Code::kStore: return IsPrivate(i.src[0]) ? StorePrivate(n) : Store(n);

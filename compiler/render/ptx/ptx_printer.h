@@ -50,8 +50,9 @@ class PtxPrinter {
   absl::Status CheckUnits() const;  // of the processor; errors: UNIMPLEMENTED
   std::string Directives() const;  // of blocks and registers, before the body
   void OpenMemories();
-  // What all threads need of parameters and memory. Behind the test by which whole blocks leave.
-  void Begin();
+  // Loads parameters and the addresses of shared memory. Behind the branch of FindLeaving, if there
+  // is one: blocks that leave need none of it.
+  void PrintPrologue();
   ValueId FindLeaving() const;
   void LeaveBehindGrid();  // blocks of a grid in rows that the program does not have
   void NumberWarpgroups();
@@ -315,7 +316,7 @@ class PtxPrinter {
 
   // Of a divisor: -b, and y near 1 / b, which is NaN where that says nothing. By value and lane.
   struct Reciprocal {
-    PtxOperand negated, value;
+    PtxOperand minus_b, y;
   };
   absl::flat_hash_map<std::pair<ValueId, int>, Reciprocal> reciprocals_;
 
