@@ -89,9 +89,10 @@ absl::StatusOr<gateway::WallTime> ExpiryFrom(const std::string& text) {
   return TimeFrom("--expires", text, "30d, 12h, ");
 }
 
-// The value of a flag, or why it is none.
+// Returns `value`; if that is an error, one that begins with the flag and its text.
 template <typename Value>
-absl::StatusOr<Value> Of(const char* flag, const std::string& text, absl::StatusOr<Value> value) {
+absl::StatusOr<Value> NamingFlag(const char* flag, const std::string& text,
+                                 absl::StatusOr<Value> value) {
   if (value.ok()) return value;
   return absl::Status(value.status().code(), absl::StrCat(flag, " is \"", text, "\": ",
                                                           value.status().message()));
@@ -100,13 +101,13 @@ absl::StatusOr<Value> Of(const char* flag, const std::string& text, absl::Status
 absl::StatusOr<gateway::KeyRights> RightsFrom(const AccountFlags& flags) {
   gateway::KeyRights rights;
   OB_ASSIGN_OR_RETURN(rights.scopes,
-                      Of("--scope", flags.scopes, gateway::Scopes::Parse(flags.scopes)));
+                      NamingFlag("--scope", flags.scopes, gateway::Scopes::Parse(flags.scopes)));
   if (!flags.expires.empty()) {
     OB_ASSIGN_OR_RETURN(rights.expires_at, ExpiryFrom(flags.expires));
   }
   for (const std::string& text : flags.from) {
     OB_ASSIGN_OR_RETURN(gateway::AddressRange range,
-                        Of("--from", text, gateway::AddressRange::Parse(text)));
+                        NamingFlag("--from", text, gateway::AddressRange::Parse(text)));
     rights.from.push_back(range);
   }
   return rights;

@@ -1,6 +1,6 @@
 # Tests that run kernels on the PTX machine (tests/gpu/ptx), in the program itself or behind the tests' own CUDA driver,
 # have the label ptx_machine. tests/bench/gpu_test_figures.cc counts them by it, and tests/layers/ptx_machine_labels_test.cc
-# holds it against what the programs are linked with.
+# asks that every program that is linked with the machine has it.
 
 # ob_test_on_cuda(NAME TEST ARGS...): likewise, on the CUDA device, whose driver is the tests' own (tests/gpu/driver).
 function(ob_test_on_cuda name test)

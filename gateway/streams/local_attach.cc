@@ -112,14 +112,13 @@ class Connection final : public ExecutorEndpoint {
     }
     const auto session = SessionId::FromBytes(hello.session_id());
     const auto token = TokenFromBytes(hello.attach_token());
-    const absl::Status known = session && token ? authenticator_->Worker(hello.fleet_secret())
-                                                : absl::InvalidArgumentError("no session or token");
-    const absl::Status attached =
-        known.ok() ? port_.Attach(*session, *token, hello.rank()) : known;
-    if (!attached.ok()) {
+    absl::Status status = session && token ? authenticator_->Worker(hello.fleet_secret())
+                                           : absl::InvalidArgumentError("no session or token");
+    if (status.ok()) status = port_.Attach(*session, *token, hello.rank());
+    if (!status.ok()) {
       // The executor sees its socket close, and the session waits for it in vain.
       telemetry::LogWarning("attach_refused", {{"session", session ? session->Hex() : ""},
-                                    {"message", attached.message()}});
+                                               {"message", status.message()}});
       return false;
     }
     attached_ = true;

@@ -117,16 +117,14 @@ class ServedCompilers {
     return absl::OkStatus();
   }
 
-  // The device with a driver that the process has. Once: what was measured and compiled so far is
-  // of that one.
+  // The process says which device its driver has given it. Only once: all that is compiled and
+  // measured from then on is for that device.
   absl::Status NameTarget(const proto::CompileTarget& named) {
     OB_RETURN_IF_ERROR(CheckTarget(named));
-    if (!options_.names_target)
+    OB_ASSIGN_OR_RETURN(Target target, TargetFromWire(named));
+    if (!options_.names_target || target.kind == TargetKind::kCpu)
       return absl::InvalidArgumentError("target: that of a processor is not the process's to name");
     if (has_named_target_) return absl::InvalidArgumentError("target: named before");
-    OB_ASSIGN_OR_RETURN(Target target, TargetFromWire(named));
-    if (target.kind == TargetKind::kCpu)
-      return absl::InvalidArgumentError("target: that of a processor is not the process's to name");
     has_named_target_ = true;
     SetTarget(std::move(target));
     return absl::OkStatus();
