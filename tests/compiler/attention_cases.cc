@@ -27,10 +27,10 @@ Tensor Scaled(const Dims& dims, const Dims& of_scale, DType dtype) {
       .cast(dtype);
 }
 
-// A matrix of keys or values as it lies in memory: [heads][keys][width], or turned.
+// A matrix of keys or values as it lies in memory: [heads][keys][width], or transposed.
 Tensor StepsOf(const AttentionProgram& c) {
-  const Dims dims = c.turned ? Dims{c.heads, c.width, c.keys} : Dims{c.heads, c.keys, c.width},
-             of_scale = c.turned ? Dims{c.heads, 1, c.keys} : Dims{c.heads, c.keys, 1};
+  const Dims dims = c.transposed ? Dims{c.heads, c.width, c.keys} : Dims{c.heads, c.keys, c.width},
+             of_scale = c.transposed ? Dims{c.heads, 1, c.keys} : Dims{c.heads, c.keys, 1};
   const auto from_zero = [&] { return Input(dims, DType::kU8).cast(DType::kF32) - 128; };
   switch (c.form) {
     case KeysForm::kAsTheyAre: return Input(dims, c.of_keys);
@@ -71,8 +71,8 @@ Tensor AttentionOf(const AttentionProgram& c, const Tensor& q, const SymInt& n) 
   const bool ends = c.least >= 0;
   const auto steps = [&] {
     Tensor matrix = StepsOf(c);
-    if (ends) matrix = matrix.slice(c.turned ? 2 : 1, 0, n);
-    return c.turned ? matrix.transpose() : matrix;
+    if (ends) matrix = matrix.slice(c.transposed ? 2 : 1, 0, n);
+    return c.transposed ? matrix.transpose() : matrix;
   };
   const auto scale = [&] {
     Tensor of_keys = Input({c.heads, 1, c.keys}, DType::kF32);
@@ -108,7 +108,8 @@ void CheckCase(const AttentionProgram& c, std::initializer_list<int64_t> lengths
                const char* arch) {
   SCOPED_TRACE(testing::Message() << c.heads << " heads, " << c.queries << " queries, " << c.keys
                                   << " keys, width " << c.width << ", form "
-                                  << static_cast<int>(c.form) << (c.turned ? ", turned" : "")
+                                  << static_cast<int>(c.form)
+                                  << (c.transposed ? ", transposed" : "")
                                   << (c.packed_queries ? ", packed queries " : " ") << arch);
   Graph graph;
   const RecordedResults recorded = RecordCase(graph, c, c.keys);

@@ -48,7 +48,7 @@ struct AttentionProgram {
   KeysForm form = KeysForm::kAsTheyAre;
   bool causal = false;
   int64_t least = 1;            // that the VAR may be; -1: there is none
-  bool turned = false;          // keys and values lie with their keys side by side
+  bool transposed = false;          // keys and values lie with their keys side by side
   bool packed_queries = false;  // int8, times a scale of f32 for each
 };
 

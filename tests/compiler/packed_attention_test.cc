@@ -82,7 +82,7 @@ TEST(PackedAttentionOf, KeysSideBySide) {
   for (const DType dtype : {DType::kBF16, DType::kF32})
     for (const KeysForm form : {KeysForm::kScaledInF32, KeysForm::kFromZeroAlone}) {
       AttentionProgram c{.heads = 1, .keys = 205, .dtype = dtype, .of_keys = dtype, .form = form};
-      c.turned = true;
+      c.transposed = true;
       CheckCase(c, {1, 67, 205}, 2);
       if (HasFailure()) return;
       if (dtype == DType::kF32) continue;
