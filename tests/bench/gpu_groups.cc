@@ -299,9 +299,11 @@ void GpuProgramsGroup(GroupSize size) {
   const double search = group.search_seconds() / 2;
   const auto times = MeasureGpuPrograms(*device, TrialOf(size, search * 2 / 3), DivisorOf(size));
   device.reset();
-  const MnistSizes mnist_sizes = size == GroupSize::kSmall ? MnistSizes{4, 1, 1} : MnistSizes{};
-  const auto mnist =
-      MeasureMnistStep(mnist_sizes, size == GroupSize::kSmall ? 1 : kMnistSteps, search / 3);
+  // Its network has one size. On the tests' own driver a candidate for its largest kernel outlives
+  // what a launch may take, which loses the device; so there is no search where sizes are small.
+  const auto mnist = size == GroupSize::kSmall
+                         ? MeasureMnistStep(MnistSizes{4, 1, 1}, 1, /*search_seconds=*/0)
+                         : MeasureMnistStep(MnistSizes{}, kMnistSteps, search / 3);
   DecodeModel model;
   if (size == GroupSize::kSmall)
     model = {.layers = 1, .width = 32, .heads = 2, .vocabulary = 64, .context = 16, .tokens = 3};
