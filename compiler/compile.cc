@@ -33,7 +33,7 @@ namespace {
 constexpr char kSymbol[] = "outboard_kernel";
 
 // A kernel on its way to text: what every target has in common.
-struct Lowered {
+struct Expanded {
   program::Program program;  // proved to be in range; nothing changes it before it is printed
   int64_t flops = 0, bytes = 0;
   int buffer_count = 0;
@@ -64,17 +64,17 @@ absl::Status CheckMemory(const program::Program& program) {
 }
 
 // By a GPU's matrix units; none if the kernel is to be computed without.
-absl::StatusOr<std::optional<program::Program>> LowerProduct(const codegen::LoopNest& kernel,
-                                                             const Target& target,
-                                                             const CompileOptions& options,
-                                                             std::string* dump) {
+absl::StatusOr<std::optional<program::Program>> ExpandProduct(const codegen::LoopNest& kernel,
+                                                              const Target& target,
+                                                              const CompileOptions& options,
+                                                              std::string* dump) {
   if (!options.opts.has_value() && options.no_opt) return std::nullopt;
   const bool asked = options.opts.has_value();
   const std::vector<codegen::Opt>* const opts = asked ? &*options.opts : nullptr;
-  OB_ASSIGN_OR_RETURN(const std::optional<program::OnlineMmaPlan> online,
-                      program::PlanOnlineMma(kernel, target, opts));
+  OB_ASSIGN_OR_RETURN(const std::optional<program::OnlinePlan> online,
+                      program::PlanOnline(kernel, target, opts));
   if (online) {
-    absl::StatusOr<program::Program> program = program::ExpandOnlineMma(*online);
+    absl::StatusOr<program::Program> program = program::ExpandOnline(*online);
     absl::StrAppend(dump, "ONLINE ", program::OnlineAmount(online->tile), ": ",
                     program.status().ToString(), "\n");
     if (program.ok() || asked) return program;
@@ -100,8 +100,8 @@ absl::StatusOr<std::optional<program::Program>> LowerProduct(const codegen::Loop
 }
 
 // Sets the program and what is known of the plan.
-absl::Status LowerByPlan(codegen::LoopNest kernel, const std::vector<codegen::Opt>& opts,
-                         const Target& target, const CompileOptions& options, Lowered& out) {
+absl::Status ExpandByPlan(codegen::LoopNest kernel, const std::vector<codegen::Opt>& opts,
+                         const Target& target, const CompileOptions& options, Expanded& out) {
   OB_ASSIGN_OR_RETURN(const codegen::PlannedKernel planned,
                       codegen::ApplyOpts(std::move(kernel), opts, target));
   OB_ASSIGN_OR_RETURN(out.program, program::ExpandPlan(planned.kernel, planned.plan));
@@ -117,7 +117,7 @@ absl::Status LowerByPlan(codegen::LoopNest kernel, const std::vector<codegen::Op
 }
 
 // Of options.target, which is resolved: there is no options.cpu.
-absl::StatusOr<Lowered> MakeProgram(const UOp* sink, const CompileOptions& options) {
+absl::StatusOr<Expanded> MakeProgram(const UOp* sink, const CompileOptions& options) {
   const Target& device = options.target;
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
   const int64_t copies = CopiesOf(sink);
@@ -127,11 +127,11 @@ absl::StatusOr<Lowered> MakeProgram(const UOp* sink, const CompileOptions& optio
   Graph guards;
   OB_ASSIGN_OR_RETURN(const UOp* guarded, GuardedKernel(guards, sink, target));
   OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
-  Lowered out;
+  Expanded out;
   if (target.kind == TargetKind::kOpenCl && options.opts.has_value() && !options.opts->empty())
     return absl::UnimplementedError("kernel: no Opts on OpenCL devices");
   OB_ASSIGN_OR_RETURN(std::optional<program::Program> product,
-                      LowerProduct(kernel, target, options, &out.dump));
+                      ExpandProduct(kernel, target, options, &out.dump));
   if (!product && codegen::HasRowSums(guarded)) {
     OB_ASSIGN_OR_RETURN(guarded, PlainKernel(guards, sink, target));
     OB_ASSIGN_OR_RETURN(kernel, codegen::AnalyzeKernel(guarded));
@@ -143,10 +143,10 @@ absl::StatusOr<Lowered> MakeProgram(const UOp* sink, const CompileOptions& optio
   if (product) {
     out.program = *std::move(product);
   } else if (target.block_threads == 1) {
-    OB_RETURN_IF_ERROR(LowerByPlan(std::move(kernel), opts, target, options, out));
+    OB_RETURN_IF_ERROR(ExpandByPlan(std::move(kernel), opts, target, options, out));
   } else {
     absl::Status planned = absl::OkStatus();
-    if (!opts.empty()) planned = LowerByPlan(std::move(kernel), opts, target, options, out);
+    if (!opts.empty()) planned = ExpandByPlan(std::move(kernel), opts, target, options, out);
     if (!planned.ok()) {
       // What somebody asks for is done, or refused; our own choice may turn out not to fit.
       if (options.opts.has_value()) return planned;
@@ -166,37 +166,37 @@ absl::StatusOr<Lowered> MakeProgram(const UOp* sink, const CompileOptions& optio
 
 absl::StatusOr<CompiledKernel> CompileToX86(render::X86Renderer& renderer, const UOp* sink,
                                             const CompileOptions& options, std::string* ir) {
-  OB_ASSIGN_OR_RETURN(const Lowered lowered, MakeProgram(sink, options));
+  OB_ASSIGN_OR_RETURN(const Expanded expanded, MakeProgram(sink, options));
   CompiledKernel out;
   out.symbol = kSymbol;
-  out.buffer_count = lowered.buffer_count;
-  out.flops = lowered.flops;
-  out.bytes = lowered.bytes;
-  out.tasks = lowered.empty ? 0 : lowered.program.Extent(program::Grid::kBlock);
+  out.buffer_count = expanded.buffer_count;
+  out.flops = expanded.flops;
+  out.bytes = expanded.bytes;
+  out.tasks = expanded.empty ? 0 : expanded.program.Extent(program::Grid::kBlock);
   std::string text;
-  OB_ASSIGN_OR_RETURN(out.object, renderer.Render(lowered.program, kSymbol, options.no_opt,
+  OB_ASSIGN_OR_RETURN(out.object, renderer.Render(expanded.program, kSymbol, options.no_opt,
                                                   options.dump || ir != nullptr ? &text : nullptr));
-  if (options.dump) std::fprintf(stderr, "%s%s\n", lowered.dump.c_str(), text.c_str());
+  if (options.dump) std::fprintf(stderr, "%s%s\n", expanded.dump.c_str(), text.c_str());
   if (ir != nullptr) *ir = std::move(text);
   return out;
 }
 
 absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOptions& options) {
-  OB_ASSIGN_OR_RETURN(const Lowered lowered, MakeProgram(sink, options));
+  OB_ASSIGN_OR_RETURN(const Expanded expanded, MakeProgram(sink, options));
   OB_ASSIGN_OR_RETURN(CompiledKernel out,
-                      render::RenderOpenClC(lowered.program, kSymbol, options.target));
-  out.flops = lowered.flops;
-  out.bytes = lowered.bytes;
-  if (options.dump) std::fprintf(stderr, "%s%s\n", lowered.dump.c_str(), out.object.c_str());
+                      render::RenderOpenClC(expanded.program, kSymbol, options.target));
+  out.flops = expanded.flops;
+  out.bytes = expanded.bytes;
+  if (options.dump) std::fprintf(stderr, "%s%s\n", expanded.dump.c_str(), out.object.c_str());
   return out;
 }
 
 absl::StatusOr<CompiledKernel> CompileForGpu(const render::GpuRenderer& renderer, const UOp* sink,
                                              const CompileOptions& options) {
-  OB_ASSIGN_OR_RETURN(Lowered lowered, MakeProgram(sink, options));
+  OB_ASSIGN_OR_RETURN(Expanded expanded, MakeProgram(sink, options));
   std::string ir;
   const auto render = [&] {
-    return renderer.Render(lowered.program, kSymbol, options.dump ? &ir : nullptr);
+    return renderer.Render(expanded.program, kSymbol, options.dump ? &ir : nullptr);
   };
   absl::StatusOr<CompiledKernel> rendered = render();
   // Our own choice may need more registers than the printer permits; the plain threads that come
@@ -210,19 +210,19 @@ absl::StatusOr<CompiledKernel> CompileForGpu(const render::GpuRenderer& renderer
     for (const std::vector<codegen::Opt>& opts : lists) {
       CompileOptions other = options;
       other.opts = opts;
-      absl::StatusOr<Lowered> again = MakeProgram(sink, other);
+      absl::StatusOr<Expanded> again = MakeProgram(sink, other);
       if (!again.ok()) continue;
-      lowered = *std::move(again);
+      expanded = *std::move(again);
       rendered = render();
       if (!too_much()) break;
     }
   }
   OB_ASSIGN_OR_RETURN(CompiledKernel out, std::move(rendered));
-  out.flops = lowered.flops * out.copies;
-  out.bytes = lowered.bytes * out.copies;
+  out.flops = expanded.flops * out.copies;
+  out.bytes = expanded.bytes * out.copies;
   if (options.dump) {
     const bool is_text = out.form == CompiledKernel::Form::kPtx;
-    std::fprintf(stderr, "%s%s%s\n", lowered.dump.c_str(), ir.c_str(),
+    std::fprintf(stderr, "%s%s%s\n", expanded.dump.c_str(), ir.c_str(),
                  is_text ? out.object.c_str() : "");
   }
   return out;

@@ -42,8 +42,8 @@ absl::StatusOr<std::vector<std::vector<codegen::Opt>>> StartingOpts(const UOp* s
   const auto add = [&](OptKind kind, int64_t axis, int64_t amount) {
     lists.push_back({codegen::Opt{kind, axis, amount}});
   };
-  OB_ASSIGN_OR_RETURN(const std::optional<program::OnlineMmaPlan> online,
-                      program::PlanOnlineMma(kernel, target, nullptr));
+  OB_ASSIGN_OR_RETURN(const std::optional<program::OnlinePlan> online,
+                      program::PlanOnline(kernel, target, nullptr));
   if (online) add(OptKind::kOnline, 0, program::OnlineAmount(online->tile));
   OB_ASSIGN_OR_RETURN(const std::optional<codegen::MmaPlan> mma,
                       codegen::PlanMma(kernel, target, nullptr));

@@ -53,7 +53,7 @@ class Applier {
   absl::Status Upcast(int64_t axis, int64_t count);
   absl::Status Unroll(int64_t axis, int64_t count);
   absl::Status Group(int64_t axis, int64_t count);
-  absl::Status TensorCore(int64_t axis, int64_t row_axis);
+  absl::Status CpuMatrixUnit(int64_t axis, int64_t row_axis);
   absl::Status Block(int64_t axis, int64_t size);
   absl::Status Swap(int64_t a, int64_t b);
   absl::Status Thread(int64_t count);
@@ -147,7 +147,7 @@ absl::Status Applier::DispatchToThreads(const Opt& opt) {
         return Illegal("the kernel has ", loads.size(), " loads");
       return threads_->Keep(loads[opt.axis], opt.amount);
     }
-    case OptKind::kTensorCore:
+    case OptKind::kCpuMatrixUnit:
     case OptKind::kBlock:
     case OptKind::kThread:
     case OptKind::kPanel:
@@ -160,7 +160,7 @@ absl::Status Applier::DispatchToThreads(const Opt& opt) {
 
 absl::Status Applier::Dispatch(const Opt& opt) {
   if (threads_) return DispatchToThreads(opt);
-  if (opt.kind < OptKind::kTensorCore)
+  if (opt.kind < OptKind::kCpuMatrixUnit)
     for (const GroupPlan& group : plan_.groups)
       if (group.core) return Illegal("must come before a TC, which counts on the tiles");
   switch (opt.kind) {
@@ -169,7 +169,7 @@ absl::Status Applier::Dispatch(const Opt& opt) {
     case OptKind::kUpcast: return Upcast(opt.axis, opt.amount);
     case OptKind::kUnroll: return Unroll(opt.axis, opt.amount);
     case OptKind::kGroup: return Group(opt.axis, opt.amount);
-    case OptKind::kTensorCore: return TensorCore(opt.axis, opt.amount);
+    case OptKind::kCpuMatrixUnit: return CpuMatrixUnit(opt.axis, opt.amount);
     case OptKind::kBlock: return Block(opt.axis, opt.amount);
     case OptKind::kSwap: return Swap(opt.axis, opt.amount);
     case OptKind::kThread: return Thread(opt.amount);
@@ -275,7 +275,7 @@ absl::Status Applier::Group(int64_t axis, int64_t count) {
   return absl::OkStatus();
 }
 
-absl::Status Applier::TensorCore(int64_t axis, int64_t row_axis) {
+absl::Status Applier::CpuMatrixUnit(int64_t axis, int64_t row_axis) {
   if (target_.bf16 == Bf16Products::kNone) return Illegal("the processor has no products of bf16");
   OB_ASSIGN_OR_RETURN(const Axis inner, Reduced(axis));
   OB_ASSIGN_OR_RETURN(const Axis row, Output(row_axis));
@@ -285,8 +285,9 @@ absl::Status Applier::TensorCore(int64_t axis, int64_t row_axis) {
   for (const Tile& tile : plan_.tiles)
     if (tile.lanes() > 1) column = tile.range;
   if (column < 0) return Illegal("no output range lies in lanes");
-  OB_ASSIGN_OR_RETURN(codegen::TensorCore core, FindTensorCore(kernel_, kernel_.groups[inner.group],
-                                                               row.range, column, inner.range));
+  OB_ASSIGN_OR_RETURN(codegen::CpuMatrixUnit core,
+                      FindCpuMatrixUnit(kernel_, kernel_.groups[inner.group], row.range, column,
+                                        inner.range));
   core.by = target_.bf16;
   // Every vector has all its lanes, some of them idle.
   Tile& columns = plan_.tiles[column];
@@ -383,7 +384,7 @@ absl::Status Applier::Finish() {
   for (size_t g = 0; g < plan_.groups.size(); ++g) {
     const GroupPlan& group = plan_.groups[g];
     if (!group.core) continue;
-    const codegen::TensorCore& core = *group.core;
+    const codegen::CpuMatrixUnit& core = *group.core;
     const size_t level = plan_.LevelOfGroup(kernel_.groups[g]);
     for (const UOp* load : {core.rows, core.columns}) {
       const auto stage = std::find_if(plan_.stages.begin(), plan_.stages.end(),

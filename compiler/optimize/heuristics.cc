@@ -1,11 +1,11 @@
-// Products of bf16 (tensor_core_opts.h), kernels with panels (panel_opts.h) and blocks of threads
-// (thread_opts.h) have choosers of their own; all others have vectors/vector_chooser.h.
+// Products of bf16 (cpu_matrix_unit_opts.h), kernels with panels (panel_opts.h) and blocks of
+// threads (thread_opts.h) have choosers of their own; all others have vectors/vector_chooser.h.
 #include "compiler/optimize/heuristics.h"
 
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/flatten.h"
 #include "compiler/optimize/operands/panel_opts.h"
-#include "compiler/optimize/operands/tensor_core_opts.h"
+#include "compiler/optimize/operands/cpu_matrix_unit_opts.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/thread_opts.h"
 #include "compiler/optimize/vectors/vector_chooser.h"
@@ -16,7 +16,7 @@ std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target, dou
   if (kernel.empty) return {};
   if (target.block_threads > 1) return ThreadOpts(kernel, target);
   if (RowsInPlace(kernel)) return VectorChooser(kernel, target, code_price).Run();
-  if (const auto opts = TensorCoreOpts(kernel, target)) return *opts;
+  if (const auto opts = CpuMatrixUnitOpts(kernel, target)) return *opts;
   if (std::vector<Opt> opts = PanelOpts(kernel, target); !opts.empty()) return opts;
   VectorChooser chooser(kernel, target, code_price);
   std::vector<Opt> opts = chooser.Run();

@@ -6,7 +6,7 @@
 
 #include "compiler/optimize/flatten.h"
 #include "compiler/optimize/operands/staging.h"
-#include "compiler/optimize/operands/tensor_core.h"
+#include "compiler/optimize/operands/cpu_matrix_unit.h"
 
 namespace outboard::optimize {
 namespace {

@@ -158,7 +158,7 @@ size_t LoopPlan::LevelOfGroup(const ReduceGroup& group) const {
   return level == 0 ? 0 : std::max(level, static_cast<size_t>(task_loops));
 }
 
-const TensorCore* LoopPlan::CoreOf(const UOp* load) const {
+const CpuMatrixUnit* LoopPlan::CoreOf(const UOp* load) const {
   for (const GroupPlan& group : groups)
     if (group.core && (group.core->rows == load || group.core->columns == load))
       return &*group.core;

@@ -12,7 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/kernel/loop_nest.h"
-#include "compiler/optimize/operands/tensor_core.h"
+#include "compiler/optimize/operands/cpu_matrix_unit.h"
 #include "compiler/target.h"
 
 namespace outboard::codegen {
@@ -65,7 +65,7 @@ struct Tile {
 struct GroupPlan {
   std::vector<Tile> loops;         // of the group's ranges, outermost first
   int partials = 1;                // running values for each result, combined in order at the end
-  std::optional<TensorCore> core;  // the matrix unit that computes the reduction, if any
+  std::optional<CpuMatrixUnit> core;  // the matrix unit that computes the reduction, if any
   int64_t shared_by = 1;           // threads that divide its terms among them (SHARE)
 };
 
@@ -176,7 +176,7 @@ struct LoopPlan {
   // them.
   size_t LevelOfGroup(const ReduceGroup& group) const;
   // Returns the matrix-unit operation that has `load` as an operand; nullptr if there is none.
-  const TensorCore* CoreOf(const UOp* load) const;
+  const CpuMatrixUnit* CoreOf(const UOp* load) const;
 };
 
 // Plain loops over a kernel, one after the other.

@@ -14,10 +14,10 @@
 //   UNROLL   axis count   `count` steps of a reduction's range are unrolled
 //   GROUP    axis count   `count` partial sums for each result of the axis' reduction, which must
 //                         be unrolled at least as far
-//   TC       axis rows    the reduction over the axis, of products of bf16, uses the matrix unit
-//                         (tensor_core.h): `rows` is the output range that only the first of the
-//                         two operands depends on. Both operands are copied: at the level of their
-//                         LOCAL if there is one, else for each tile
+//   TC       axis rows    the reduction over the axis, of products of bf16, uses the processor's
+//                         matrix unit (cpu_matrix_unit.h): `rows` is the output range that only the
+//                         first of the two operands depends on. Both operands are copied: at the
+//                         level of their LOCAL if there is one, else for each tile
 //   BLOCK    axis size    a loop over blocks of `size` values of an output range, around all loops
 //                         that are not blocks: the data of a block stays in a cache
 //   SWAP     loop loop    exchanges two output loops; loops are numbered from the outermost, blocks
@@ -91,7 +91,7 @@ enum class OptKind {
   kUpcast,
   kUnroll,
   kGroup,
-  kTensorCore,
+  kCpuMatrixUnit,
   kBlock,
   kSwap,
   kThread,

@@ -85,8 +85,8 @@ absl::StatusOr<Program> ExpandHopper(const codegen::LoopNest& kernel, const Hopp
   return RunPasses(LowerHopper(kernel, plan), /*lanes=*/false, passes);
 }
 
-absl::StatusOr<Program> ExpandOnlineMma(const OnlineMmaPlan& plan,
-                                        std::vector<PassResult>* passes) {
+absl::StatusOr<Program> ExpandOnline(const OnlinePlan& plan,
+                                     std::vector<PassResult>* passes) {
   return RunPasses(plan.tile.groups ? LowerOnlineHopper(plan) : LowerOnlineMma(plan),
                    /*lanes=*/true, passes);
 }

@@ -188,7 +188,7 @@ class Chooser {
   }
 
   // One instruction, and memory would hold the same numbers in more bytes. (An operand of bf16 must
-  // be seen as such: compiler/optimize/operands/tensor_core.h.)
+  // be seen as such: compiler/optimize/operands/cpu_matrix_unit.h.)
   static bool IsWidening(const UOp* node) {
     if (node->op != Op::kCast || node->dtype != DType::kF32) return false;
     return node->src[0]->dtype == DType::kBF16 || node->src[0]->dtype == DType::kF16;

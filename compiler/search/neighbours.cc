@@ -306,7 +306,7 @@ class Moves {
       case OptKind::kPanel:
       case OptKind::kMma:
       case OptKind::kWgmma:
-      case OptKind::kTensorCore:
+      case OptKind::kCpuMatrixUnit:
       case OptKind::kSwap:
       case OptKind::kCluster:
       case OptKind::kAlign:
@@ -352,7 +352,7 @@ class Moves {
         if (axis >= outputs_) add({OptKind::kGroup, axis, count});
       }
       for (int64_t rows = 0; axis >= outputs_ && rows < outputs_; ++rows)
-        add({OptKind::kTensorCore, axis, rows});
+        add({OptKind::kCpuMatrixUnit, axis, rows});
       if (axis < outputs_)
         for (const int64_t size : {64, 256}) add({OptKind::kBlock, axis, size});
     }

@@ -140,7 +140,7 @@ class Tiles {
     const program::OnlineTile tile = program::OnlineTileOf(from_.amount);
     const auto offer = [&](const program::OnlineTile& other) {
       const std::vector<Opt> opts{{OptKind::kOnline, from_.axis, program::OnlineAmount(other)}};
-      const auto plan = program::PlanOnlineMma(kernel_, target_, &opts);
+      const auto plan = program::PlanOnline(kernel_, target_, &opts);
       if (!plan.ok() || !*plan || (*plan)->tile != other) return;
       Add(opts[0].amount, CostOf((*plan)->batches * DivideUp((*plan)->row_count, other.rows()),
                                  other.rows(), target_));

@@ -43,7 +43,7 @@ std::vector<Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937&
         opt.axis = pick(loads + 1);
         opt.amount = pick(6);
         break;
-      case OptKind::kTensorCore: opt.amount = pick(4); break;
+      case OptKind::kCpuMatrixUnit: opt.amount = pick(4); break;
       case OptKind::kMma:  // of GPUs
       case OptKind::kWgmma:
       case OptKind::kOnline:

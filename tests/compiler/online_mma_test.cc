@@ -347,7 +347,7 @@ TEST(OnlineMma, StoresBehindThePassThatTheyNeed) {
   for (const schedule::ScheduledKernel& kernel : Scheduled(g, AttentionGraph(h, shape)).kernels) {
     const auto plan_of = [&](const UOp* ast) {
       return ValueOrDie(
-          program::PlanOnlineMma(*codegen::AnalyzeKernel(*proof::GuardUnproved(guards, ast)),
+          program::PlanOnline(*codegen::AnalyzeKernel(*proof::GuardUnproved(guards, ast)),
                                  CudaTarget("sm_90", kMultiprocessors), nullptr));
     };
     const auto plan = plan_of(kernel.ast);

@@ -43,11 +43,11 @@ program::Program ProgramOf(const UOp* ast, const Ways& ways) {
   Graph guards;
   const codegen::LoopNest kernel = *codegen::AnalyzeKernel(*proof::GuardUnproved(guards, ast));
   const std::vector<Opt> opts = ways.tile == nullptr ? std::vector<Opt>{} : OptsOf(*ways.tile);
-  const auto plan = program::PlanOnlineMma(kernel, CudaTarget(ways.arch, kMultiprocessors),
+  const auto plan = program::PlanOnline(kernel, CudaTarget(ways.arch, kMultiprocessors),
                                            ways.tile == nullptr ? nullptr : &opts);
   OB_CHECK_OK(plan.status());
   OB_CHECK(plan->has_value());
-  return ValueOrDie(program::ExpandOnlineMma(**plan));
+  return ValueOrDie(program::ExpandOnline(**plan));
 }
 
 void RunAsProgram(const UOp* ast, const Ways& ways, uint32_t seed, Buffers& buffers,

@@ -31,7 +31,7 @@ void LayOutPieces(StageLayout& layout) {
 }
 
 // Inside of a block: as the instructions want it. All other ranges are in tiles of one value.
-void LayOutOperand(const TensorCore& core, const UOp* load, StageLayout& layout) {
+void LayOutOperand(const CpuMatrixUnit& core, const UOp* load, StageLayout& layout) {
   const bool rows = load == core.rows;
   int64_t width = 0;  // whole tiles of rows, unless blocks of other sizes follow each other
   for (const StageDim& dim : layout.dims)
@@ -195,7 +195,7 @@ StageLayout LayOut(const LoopNest& kernel, const LoopPlan& plan, const Stage& st
       }
 
   layout.elements = 1;
-  if (const TensorCore* const core = plan.CoreOf(stage.load)) {
+  if (const CpuMatrixUnit* const core = plan.CoreOf(stage.load)) {
     LayOutOperand(*core, stage.load, layout);
   } else {
     LayOutPieces(layout);

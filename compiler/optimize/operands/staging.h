@@ -27,8 +27,8 @@ struct StageDim {
 struct StageLayout {
   std::vector<StageDim> dims;  // output ranges first, each kind by its loops, outermost first
   int64_t elements = 0;
-  int element_bytes = 0;  // as in a register: small floats are stored as f32; bf16 of a TensorCore
-                          // as such, in the order that tensor_core.h defines
+  int element_bytes = 0;  // as in a register: small floats are stored as f32; bf16 of a
+                          // CpuMatrixUnit as such, in the order that cpu_matrix_unit.h defines
 
   // Rounded up so that consecutive copies start at a cache line.
   int64_t bytes() const { return (elements * element_bytes + 63) / 64 * 64; }

@@ -1,5 +1,5 @@
 // Sums of products of bf16 by instructions made for them
-// (compiler/optimize/operands/tensor_core.h). The sums of up to four squares of 16 rows by 16
+// (compiler/optimize/operands/cpu_matrix_unit.h). The sums of up to four squares of 16 rows by 16
 // columns lie in tiles, or in vectors of private memory; a result is read from private memory.
 #include <algorithm>
 
@@ -13,7 +13,7 @@ using codegen::kCoreColumns;
 using codegen::kCoreColumnTilesMax;
 using codegen::kCoreSteps;
 using codegen::kCoreTilesMax;
-using codegen::TensorCore;
+using codegen::CpuMatrixUnit;
 
 namespace {
 
@@ -52,7 +52,7 @@ void Lowering::CoreGroup(int index) {
   const ReduceGroup& group = kernel_.groups[index];
   CoreSums sums;
   sums.plan = &plan_->groups[index];
-  const TensorCore& core = *sums.plan->core;
+  const CpuMatrixUnit& core = *sums.plan->core;
   sums.rows = static_cast<int64_t>(bound_[core.row_range].pieces->size());
   sums.vectors = static_cast<int64_t>(bound_[core.column_range].pieces->size());
   const bool tiles = core.by == Bf16Products::kTiles;
@@ -98,7 +98,7 @@ const Lowering::Staged& Lowering::StageOf(const UOp* load) const {
 namespace {
 
 // Elements of u32 from one pair of steps of the columns' operand to the next.
-int64_t PairStride(const TensorCore& core, const codegen::StageLayout& columns) {
+int64_t PairStride(const CpuMatrixUnit& core, const codegen::StageLayout& columns) {
   for (const codegen::StageDim& dim : columns.dims)
     if (dim.range == core.inner_range) return dim.inside;
   return 0;
@@ -107,7 +107,7 @@ int64_t PairStride(const TensorCore& core, const codegen::StageLayout& columns) 
 }  // namespace
 
 void Lowering::TileStep(const CoreSums& sums) {
-  const TensorCore& core = *sums.plan->core;
+  const CpuMatrixUnit& core = *sums.plan->core;
   const Staged &rows = StageOf(core.rows), &columns = StageOf(core.columns);
   const ValueId row_block = BlockOf(rows, 2), column_block = BlockOf(columns, 2);
   const auto load = [&](ValueId tile, const Staged& staged, ValueId first, int64_t stride) {
@@ -128,7 +128,7 @@ void Lowering::TileStep(const CoreSums& sums) {
 
 // A loop over the pairs of the step: a row's pair goes to all lanes.
 void Lowering::VectorStep(const CoreSums& sums) {
-  const TensorCore& core = *sums.plan->core;
+  const CpuMatrixUnit& core = *sums.plan->core;
   const Staged &rows = StageOf(core.rows), &columns = StageOf(core.columns);
   const ValueId row_block = BlockOf(rows, 2), column_block = BlockOf(columns, 2);
   const ValueId pair = b_.Loop(kPairs);

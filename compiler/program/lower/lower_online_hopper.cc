@@ -41,7 +41,7 @@ namespace outboard::program {
 
 class OnlineHopperLowering : OnlineElements {
  public:
-  explicit OnlineHopperLowering(const OnlineMmaPlan& plan)
+  explicit OnlineHopperLowering(const OnlinePlan& plan)
       : OnlineElements(plan), consumers_(tile_.warps * kWarpThreads / kWarpgroupThreads) {}
 
   absl::StatusOr<Program> Run() {
@@ -539,7 +539,7 @@ class OnlineHopperLowering : OnlineElements {
   std::vector<std::pair<const UOp*, ValueId>> scores_;     // of the pass, and their registers
 };
 
-absl::StatusOr<Program> LowerOnlineHopper(const OnlineMmaPlan& plan) {
+absl::StatusOr<Program> LowerOnlineHopper(const OnlinePlan& plan) {
   return OnlineHopperLowering(plan).Run();
 }
 

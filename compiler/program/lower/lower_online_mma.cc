@@ -26,7 +26,7 @@ namespace outboard::program {
 
 class OnlineMmaLowering : OnlineElements {
  public:
-  explicit OnlineMmaLowering(const OnlineMmaPlan& plan)
+  explicit OnlineMmaLowering(const OnlinePlan& plan)
       : OnlineElements(plan), matrices_(low_, plan) {}
 
   Program Run() {
@@ -222,7 +222,7 @@ class OnlineMmaLowering : OnlineElements {
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> scores_;
 };
 
-absl::StatusOr<Program> LowerOnlineMma(const OnlineMmaPlan& plan) {
+absl::StatusOr<Program> LowerOnlineMma(const OnlinePlan& plan) {
   return OnlineMmaLowering(plan).Run();
 }
 

@@ -1,5 +1,5 @@
 // Copies the operands of a matrix unit into the order that
-// compiler/optimize/operands/tensor_core.h defines, as pairs of bf16 in u32.
+// compiler/optimize/operands/cpu_matrix_unit.h defines, as pairs of bf16 in u32.
 //
 // It is made in squares of 16 pairs of steps by 16 rows or columns, in vectors of 16 pairs, along
 // whichever of the two is consecutive in memory; where that is not the order that is wanted, the
@@ -17,7 +17,7 @@ namespace outboard::program {
 using codegen::kCoreColumns;
 using codegen::kCoreSteps;
 using codegen::StageDim;
-using codegen::TensorCore;
+using codegen::CpuMatrixUnit;
 
 namespace {
 
@@ -42,7 +42,7 @@ void Lowering::PackOperand(const Staged& staged, const std::vector<const StageDi
     return;
   }
   const UOp* const load = staged.value;
-  const TensorCore& core = *plan_->CoreOf(load);
+  const CpuMatrixUnit& core = *plan_->CoreOf(load);
   // How many values of a range the block holds that is bound: that of its rest may be shorter.
   const auto count = [&](int range) -> int64_t {
     const Tile* tile = nullptr;
@@ -67,7 +67,7 @@ void Lowering::PackOperand(const Staged& staged, const std::vector<const StageDi
 
 void Lowering::PackSquare(const Staged& staged, const Square& square) {
   const UOp* const load = staged.value;
-  const TensorCore& core = *plan_->CoreOf(load);
+  const CpuMatrixUnit& core = *plan_->CoreOf(load);
   const bool rows = load == core.rows;
   // What is loaded, in vectors of 32 steps or 16 lines. Those that are not there are zeros.
   const int64_t vectors = square.along ? square.lines : square.steps;

@@ -9,7 +9,7 @@ namespace outboard::program {
 
 namespace {
 
-codegen::MmaProduct SidesOf(const OnlineMmaPlan& plan) {
+codegen::MmaProduct SidesOf(const OnlinePlan& plan) {
   codegen::MmaProduct sides;
   sides.rows.ranges = plan.rows;
   sides.rows.count = plan.row_count;
@@ -20,7 +20,7 @@ codegen::MmaProduct SidesOf(const OnlineMmaPlan& plan) {
 
 }  // namespace
 
-OnlineElements::OnlineElements(const OnlineMmaPlan& plan)
+OnlineElements::OnlineElements(const OnlinePlan& plan)
     : low_(plan.kernel, nullptr),
       b_(low_.b_),
       kernel_(plan.kernel),

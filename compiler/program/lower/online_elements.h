@@ -20,7 +20,7 @@ class OnlineElements {
   // kChunk: rows, or columns, of a product of the unit.
   static constexpr int64_t kFragment = 16, kChunk = 8, kRowsOfFragment = 2;
 
-  explicit OnlineElements(const OnlineMmaPlan& plan);
+  explicit OnlineElements(const OnlinePlan& plan);
   virtual ~OnlineElements() = default;
   OnlineElements(const OnlineElements&) = delete;
   OnlineElements& operator=(const OnlineElements&) = delete;
@@ -78,7 +78,7 @@ class OnlineElements {
   Lowering low_;
   ProgramBuilder& b_;
   const LoopNest& kernel_;
-  const OnlineMmaPlan& plan_;
+  const OnlinePlan& plan_;
   const OnlineTile& tile_;
   const int64_t extent_, times_, halves_;
   ValueId thread_ = -1, lane_ = -1, warp_ = -1, member_ = -1;

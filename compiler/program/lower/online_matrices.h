@@ -17,7 +17,7 @@ namespace outboard::program {
 
 class OnlineMatrices {
  public:
-  OnlineMatrices(Lowering& low, const OnlineMmaPlan& plan)
+  OnlineMatrices(Lowering& low, const OnlinePlan& plan)
       : low_(low), b_(low.b_), plan_(plan), tile_(plan.tile), chunk_(16 / ByteWidth(plan.dtype)) {}
 
   // Terms of a product of the unit: two chunks.
@@ -60,7 +60,7 @@ class OnlineMatrices {
 
   Lowering& low_;
   ProgramBuilder& b_;
-  const OnlineMmaPlan& plan_;
+  const OnlinePlan& plan_;
   const OnlineTile& tile_;
   const int64_t chunk_;  // elements
   ValueId thread_ = -1, lane_ = -1, origin_ = -1, steps_ = -1;

@@ -19,7 +19,7 @@ absl::Status NoneOf(const auto&... what) {
   return absl::UnimplementedError(absl::StrCat("ONLINE by warpgroups: ", what...));
 }
 
-int64_t RegistersOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
+int64_t RegistersOf(const OnlinePlan& plan, const OnlineTile& tile) {
   int64_t sums = 0;
   for (const OnlineProduct& product : plan.products)
     sums += plan.matrices[product.matrix].width / 2 / tile.parts;
@@ -41,7 +41,7 @@ int64_t RegistersMaxOf(const OnlineTile& tile) {
 
 }  // namespace
 
-absl::StatusOr<MappedTensor> OnlineViewOf(const OnlineMmaPlan& plan, const OnlineMatrix& matrix) {
+absl::StatusOr<MappedTensor> OnlineViewOf(const OnlinePlan& plan, const OnlineMatrix& matrix) {
   if (matrix.load == nullptr) return NoneOf("a matrix is unpacked");
   if (matrix.load->src.size() != 1) return NoneOf("a matrix has a gate");
   if (matrix.other.size() != 1 || (matrix.of_rows && plan.rows.size() != 1))
@@ -78,7 +78,7 @@ absl::StatusOr<MappedTensor> OnlineViewOf(const OnlineMmaPlan& plan, const Onlin
   return view;
 }
 
-absl::Status CheckOnlineGroups(const OnlineMmaPlan& plan, const OnlineTile& tile,
+absl::Status CheckOnlineGroups(const OnlinePlan& plan, const OnlineTile& tile,
                                const Target& target) {
   if (target.kind != TargetKind::kCuda || target.arch != "sm_90a")
     return NoneOf("the target is no sm_90a");

@@ -21,12 +21,12 @@ inline constexpr int64_t kOnlineConsumerRegisters = 232, kOnlineProducerRegister
 // Returns the view of a matrix of which boxes of its rows, or steps, by 64 columns are copied: its
 // dimensions are columns and rows, then those of the batch, the last range of which comes first.
 // Errors: UNIMPLEMENTED names what keeps it from being one.
-absl::StatusOr<MappedTensor> OnlineViewOf(const OnlineMmaPlan& plan, const OnlineMatrix& matrix);
+absl::StatusOr<MappedTensor> OnlineViewOf(const OnlinePlan& plan, const OnlineMatrix& matrix);
 
 // Returns OK where a block of this target can run a tile of warpgroups. Errors: INVALID_ARGUMENT
 // and UNIMPLEMENTED, with the condition that the tile or kernel misses; RESOURCE_EXHAUSTED, with
 // what a block has too little of.
-absl::Status CheckOnlineGroups(const OnlineMmaPlan& plan, const OnlineTile& tile,
+absl::Status CheckOnlineGroups(const OnlinePlan& plan, const OnlineTile& tile,
                                const Target& target);
 
 }  // namespace outboard::program

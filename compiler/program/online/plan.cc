@@ -66,7 +66,7 @@ class Finder {
  public:
   explicit Finder(LoopNest kernel) : kernel_(plan_.kernel) { plan_.kernel = std::move(kernel); }
 
-  absl::StatusOr<OnlineMmaPlan> Run() {
+  absl::StatusOr<OnlinePlan> Run() {
     const std::vector<const UOp*> panels = codegen::PanelsOf(kernel_, /*ends=*/true);
     if (panels.empty()) return Illegal("no reduction inside of another one");
     plan_.range = codegen::PanelRange(kernel_, panels[0]);
@@ -335,7 +335,7 @@ class Finder {
            form.constant == other.constant && form.terms == other.terms;
   }
 
-  OnlineMmaPlan plan_;
+  OnlinePlan plan_;
   const LoopNest& kernel_;
   codegen::AffineForms forms_;
 };
@@ -347,7 +347,7 @@ constexpr OnlineTile kCandidates[] = {
 // With few rows more warps would have none.
 constexpr OnlineTile kFewRows = {1, 1, 64, 2};
 
-absl::StatusOr<OnlineMmaPlan> FindIn(Graph& graph, const LoopNest& kernel, int range) {
+absl::StatusOr<OnlinePlan> FindIn(Graph& graph, const LoopNest& kernel, int range) {
   OB_ASSIGN_OR_RETURN(LoopNest without, codegen::AnalyzeKernel(codegen::WithoutFactors(
                                             graph, kernel, range, /*rounded=*/true)));
   return Finder(std::move(without)).Run();
@@ -358,7 +358,7 @@ constexpr OnlineTile kGroupCandidates[] = {{8, 1, 128, 2, true}, {8, 1, 64, 2, t
                                            {4, 1, 128, 2, true}, {4, 1, 64, 2, true},
                                            {8, 1, 32, 2, true},  {4, 1, 32, 2, true}};
 
-int64_t SharedBytesOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
+int64_t SharedBytesOf(const OnlinePlan& plan, const OnlineTile& tile) {
   // One number of each warp says whether a guard fails.
   int64_t bytes = plan.visible.guards.empty() ? 0 : tile.warps * ByteWidth(DType::kF32);
   for (const OnlineMatrix& matrix : plan.matrices)
@@ -369,7 +369,7 @@ int64_t SharedBytesOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
 
 // With the sums of all passes: those that are stored before the last one make room for what the
 // compiler keeps besides.
-int64_t RegistersOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
+int64_t RegistersOf(const OnlinePlan& plan, const OnlineTile& tile) {
   int64_t sums = 0;
   for (const OnlineProduct& product : plan.products)
     sums += OnlinePadded(plan.matrices[product.matrix].width) / 2 / tile.parts;
@@ -379,7 +379,7 @@ int64_t RegistersOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
          (splits ? kSplitRegisters : 0) + kOtherRegisters;
 }
 
-absl::Status CheckOnlineTile(const OnlineMmaPlan& plan, const OnlineTile& tile,
+absl::Status CheckOnlineTile(const OnlinePlan& plan, const OnlineTile& tile,
                              const Target& target) {
   const auto is_power = [](int64_t n) { return n > 0 && std::has_single_bit(uint64_t(n)); };
   if (tile.parts < 1 || tile.parts > kPartsMax ||
@@ -412,7 +412,7 @@ absl::Status CheckOnlineTile(const OnlineMmaPlan& plan, const OnlineTile& tile,
 }
 
 // The first that fits and has a block for each multiprocessor, else the one with the most blocks.
-std::optional<OnlineTile> ChooseTile(const OnlineMmaPlan& plan, const Target& target) {
+std::optional<OnlineTile> ChooseTile(const OnlinePlan& plan, const Target& target) {
   std::optional<OnlineTile> best;
   int64_t most = 0;
   const auto is_enough = [&](const OnlineTile& tile) {
@@ -443,7 +443,7 @@ std::optional<OnlineTile> ChooseTile(const OnlineMmaPlan& plan, const Target& ta
 }
 
 // What masks leave visible of the steps, for the rows of a tile.
-codegen::VisibleSteps VisibleOf(const OnlineMmaPlan& plan) {
+codegen::VisibleSteps VisibleOf(const OnlinePlan& plan) {
   LoopPlan loops = codegen::PlainPlan(plan.kernel);
   for (const UOp* value : codegen::PanelsOf(plan.kernel, /*ends=*/true))
     loops.panels.push_back(
@@ -470,13 +470,13 @@ codegen::VisibleSteps VisibleOf(const OnlineMmaPlan& plan) {
 
 }  // namespace
 
-const OnlineProduct* OnlineMmaPlan::ProductOf(const UOp* sum) const {
+const OnlineProduct* OnlinePlan::ProductOf(const UOp* sum) const {
   const auto found = std::find_if(products.begin(), products.end(),
                                   [&](const OnlineProduct& p) { return p.sum == sum; });
   return found == products.end() ? nullptr : &*found;
 }
 
-std::vector<const OnlineProduct*> OnlineMmaPlan::ProductsOf(size_t pass) const {
+std::vector<const OnlineProduct*> OnlinePlan::ProductsOf(size_t pass) const {
   std::vector<const OnlineProduct*> of_pass;
   for (const size_t g : online.phases[pass])
     for (const UOp* node : kernel.groups[g].nodes)
@@ -484,7 +484,7 @@ std::vector<const OnlineProduct*> OnlineMmaPlan::ProductsOf(size_t pass) const {
   return of_pass;
 }
 
-size_t OnlineMmaPlan::PassOf(const UOp* store) const {
+size_t OnlinePlan::PassOf(const UOp* store) const {
   // What may lie over an input is stored when nothing reads that input any more.
   const int64_t slot = GlobalOfAccess(store->src[0]).slot();
   for (const UOp* node : kernel.nodes)
@@ -506,7 +506,7 @@ bool ComputesSumsOfOnline(const UOp* kernel, const Target& target) {
   if (!guarded.ok()) return false;
   const absl::StatusOr<LoopNest> nest = codegen::AnalyzeKernel(*guarded);
   if (!nest.ok()) return false;
-  const auto plan = PlanOnlineMma(*nest, target, /*opts=*/nullptr);
+  const auto plan = PlanOnline(*nest, target, /*opts=*/nullptr);
   return plan.ok() && plan->has_value();
 }
 
@@ -529,7 +529,7 @@ bool ComputesScores(const UOp* kernel, const Target& target) {
   if (!guarded.ok()) return false;
   const absl::StatusOr<LoopNest> nest = codegen::AnalyzeKernel(*guarded);
   if (!nest.ok() || codegen::PanelsOf(*nest, /*ends=*/true).empty()) return nest.ok();
-  const auto plan = PlanOnlineMma(*nest, target, /*opts=*/nullptr);
+  const auto plan = PlanOnline(*nest, target, /*opts=*/nullptr);
   return plan.ok() && plan->has_value();
 }
 
@@ -546,13 +546,13 @@ OnlineTile OnlineTileOf(int64_t amount) {
   return {amount / 100000, amount / 10 % 10, amount / 100 % 1000, amount % 10, groups, parts};
 }
 
-absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kernel,
-                                                           const Target& target,
-                                                           const std::vector<Opt>* opts) {
+absl::StatusOr<std::optional<OnlinePlan>> PlanOnline(const LoopNest& kernel,
+                                                     const Target& target,
+                                                     const std::vector<Opt>* opts) {
   if (target.kind != TargetKind::kCuda) return std::nullopt;
   const bool asked = opts != nullptr && opts->size() == 1 && (*opts)[0].kind == OptKind::kOnline;
   if (opts != nullptr && !asked) return std::nullopt;
-  const auto found = [&]() -> absl::StatusOr<OnlineMmaPlan> {
+  const auto found = [&]() -> absl::StatusOr<OnlinePlan> {
     const std::vector<const UOp*> panels = codegen::PanelsOf(kernel, /*ends=*/true);
     if (kernel.empty || panels.empty()) return Illegal("ONLINE: no reduction inside of another");
     const int range = codegen::PanelRange(kernel, panels[0]);
@@ -566,7 +566,7 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kerne
     if (again.empty()) return Illegal("ONLINE: no reduction inside of another");
     return FindIn(graph, ungated, codegen::PanelRange(ungated, again[0]));
   };
-  absl::StatusOr<OnlineMmaPlan> plan = found();
+  absl::StatusOr<OnlinePlan> plan = found();
   if (!plan.ok()) {
     if (asked) return plan.status();
     return std::nullopt;
@@ -582,7 +582,7 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kerne
   }
   plan->online.block = plan->tile.steps;
   if (plan->visible.range >= 0) plan->visible.multiple = plan->tile.steps;
-  return std::optional<OnlineMmaPlan>(*std::move(plan));
+  return std::optional<OnlinePlan>(*std::move(plan));
 }
 
 }  // namespace outboard::program

@@ -85,7 +85,7 @@ struct OnlineTile {
   bool operator==(const OnlineTile&) const = default;
 };
 
-struct OnlineMmaPlan {
+struct OnlinePlan {
   codegen::LoopNest kernel;      // with what does not vary along the steps out of its sums
   int range = -1;                // the steps
   std::vector<int> batch, rows;  // output ranges: of all matrices, of those of rows
@@ -119,9 +119,9 @@ OnlineTile OnlineTileOf(int64_t amount);
 // choose; none if the kernel is to be computed otherwise.
 // Errors, for an Opt alone: INVALID_ARGUMENT    names the condition that the kernel or tile misses
 //                           RESOURCE_EXHAUSTED  names what a block has too little of
-absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const codegen::LoopNest& kernel,
-                                                           const Target& target,
-                                                           const std::vector<codegen::Opt>* opts);
+absl::StatusOr<std::optional<OnlinePlan>> PlanOnline(const codegen::LoopNest& kernel,
+                                                     const Target& target,
+                                                     const std::vector<codegen::Opt>* opts);
 
 // Returns whether a kernel, if it computes reductions inside of others, has such a plan on this
 // target: else each element of its results would compute them again.
@@ -130,11 +130,11 @@ bool ComputesScores(const UOp* kernel, const Target& target);
 // Returns whether a kernel with stores of sums (compiler/kernel/row_sums.h) has such a plan.
 bool ComputesSumsOfOnline(const UOp* kernel, const Target& target);
 
-absl::StatusOr<Program> LowerOnlineMma(const OnlineMmaPlan& plan);
+absl::StatusOr<Program> LowerOnlineMma(const OnlinePlan& plan);
 // The same for tiles of warpgroups.
-absl::StatusOr<Program> LowerOnlineHopper(const OnlineMmaPlan& plan);
+absl::StatusOr<Program> LowerOnlineHopper(const OnlinePlan& plan);
 // Expands the plan to blocks of threads with matrix units. Errors: as of ExpandPlan.
-absl::StatusOr<Program> ExpandOnlineMma(const OnlineMmaPlan& plan,
-                                        std::vector<PassResult>* passes = nullptr);
+absl::StatusOr<Program> ExpandOnline(const OnlinePlan& plan,
+                                     std::vector<PassResult>* passes = nullptr);
 
 }  // namespace outboard::program

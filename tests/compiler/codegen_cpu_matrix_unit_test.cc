@@ -1,5 +1,5 @@
 // Sums of products of bf16 by the processor's own instructions
-// (compiler/optimize/operands/tensor_core.h): what they compute on each kind of processor, and
+// (compiler/optimize/operands/cpu_matrix_unit.h): what they compute on each kind of processor, and
 // where they are refused.
 #include <gmock/gmock.h>
 
@@ -87,7 +87,7 @@ void CheckProduct(const Product& p, const char* opts, const char* cpu) {
   ASSERT_EQ(split, once) << "the split of tasks changes bits";
 }
 
-class TensorCoreOn : public testing::TestWithParam<Bf16Products> {
+class CpuMatrixUnitOn : public testing::TestWithParam<Bf16Products> {
  protected:
   void SetUp() override {
     if (!HostHas(GetParam())) GTEST_SKIP() << "this processor, or system, has none of these";
@@ -95,13 +95,13 @@ class TensorCoreOn : public testing::TestWithParam<Bf16Products> {
   const char* cpu() const { return GetParam() == Bf16Products::kTiles ? "" : kVectorsOnly; }
 };
 
-INSTANTIATE_TEST_SUITE_P(Bf16, TensorCoreOn,
+INSTANTIATE_TEST_SUITE_P(Bf16, CpuMatrixUnitOn,
                          testing::Values(Bf16Products::kVectors, Bf16Products::kTiles),
                          [](const auto& info) {
                            return info.param == Bf16Products::kTiles ? "Tiles" : "Vectors";
                          });
 
-TEST_P(TensorCoreOn, EveryOrderOfOperands) {
+TEST_P(CpuMatrixUnitOn, EveryOrderOfOperands) {
   for (const bool a_turned : {false, true})
     for (const bool b_turned : {false, true})
       for (const DType result : {DType::kBF16, DType::kF32}) {
@@ -124,7 +124,7 @@ TEST_P(TensorCoreOn, EveryOrderOfOperands) {
 }
 
 // Ranges shorter than a square, of several, and one step more or less.
-TEST_P(TensorCoreOn, SizesAroundTheSquare) {
+TEST_P(CpuMatrixUnitOn, SizesAroundTheSquare) {
   for (const int64_t m : {9, 16, 17, 33})
     for (const int64_t n : {9, 16, 33})
       for (const int64_t k : {2, 31, 32, 65}) {
@@ -135,7 +135,7 @@ TEST_P(TensorCoreOn, SizesAroundTheSquare) {
       }
 }
 
-TEST(TensorCore, TheHeuristicTakesTiles) {
+TEST(CpuMatrixUnit, TheHeuristicTakesTiles) {
   if (!HostHas(Bf16Products::kTiles)) GTEST_SKIP() << "this processor, or system, has no tiles";
   for (const auto& [m, n, k] : {std::tuple{8, 9, 500}, {31, 100, 70}, {200, 130, 64}}) {
     const Product p{.m = m, .n = n, .k = k};
@@ -147,7 +147,7 @@ TEST(TensorCore, TheHeuristicTakesTiles) {
   }
 }
 
-TEST_P(TensorCoreOn, BlocksAndCopies) {
+TEST_P(CpuMatrixUnitOn, BlocksAndCopies) {
   const Product p{.batch = 3, .m = 70, .n = 100, .k = 80};
   for (const char* opts :
        {"VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 TC:3:1 BLOCK:2:64 BLOCK:1:32 THREAD:0:1",
@@ -159,14 +159,14 @@ TEST_P(TensorCoreOn, BlocksAndCopies) {
   }
 }
 
-TEST_P(TensorCoreOn, LoadsBehindAGate) {
+TEST_P(CpuMatrixUnitOn, LoadsBehindAGate) {
   for (const bool turned : {false, true})
     CheckProduct({.m = 40, .n = 40, .k = 40, .a_turned = turned, .a_rows = 27},
                  "VECTOR:1:16 UPCAST:0:16 TC:2:0", cpu());
 }
 
 // The same plans as programs: interpreted after every pass, on any machine.
-TEST(TensorCore, PlansAsPrograms) {
+TEST(CpuMatrixUnit, PlansAsPrograms) {
   const auto check = [](const Product& p, const char* opts) {
     Graph g;
     const UOp* const sink = Bf16Product(g, p);
@@ -209,7 +209,7 @@ TEST(TensorCore, PlansAsPrograms) {
 
 // What the interpreter adds in which order is what the processor does: the same bits of sums that
 // round.
-TEST_P(TensorCoreOn, ProgramsRoundAsTheProcessor) {
+TEST_P(CpuMatrixUnitOn, ProgramsRoundAsTheProcessor) {
   Graph g;
   const UOp* const sink = Bf16Product(g, {.m = 24, .n = 40, .k = 150, .result = DType::kF32});
   Buffers buffers = {std::string(4 * 24 * 40, 0), std::string(2 * 24 * 150, 0),
@@ -235,7 +235,7 @@ TEST_P(TensorCoreOn, ProgramsRoundAsTheProcessor) {
 }
 
 // Sums that round: as far from the exact ones as docs/semantics.md allows, and no further.
-TEST_P(TensorCoreOn, RoundsAsSumsMay) {
+TEST_P(CpuMatrixUnitOn, RoundsAsSumsMay) {
   constexpr int64_t kSize = 48, kSteps = 200;
   Graph g;
   const UOp* const sink =
@@ -267,7 +267,7 @@ TEST_P(TensorCoreOn, RoundsAsSumsMay) {
     }
 }
 
-TEST(TensorCore, WhatDoesNotFitIsRefused) {
+TEST(CpuMatrixUnit, WhatDoesNotFitIsRefused) {
   const auto refused = [](const UOp* sink, const char* opts, const char* cpu, const char* why) {
     const auto compiled = CompileKernel(sink, {.cpu = cpu, .opts = *ParseOpts(opts)});
     EXPECT_EQ(compiled.status().code(), absl::StatusCode::kInvalidArgument) << opts;

@@ -1,5 +1,5 @@
 // Chooses Opts for a kernel whose work is one sum of products of bf16, if the processor has
-// instructions for it (tensor_core.h).
+// instructions for it (cpu_matrix_unit.h).
 #pragma once
 
 #include <optional>
@@ -14,6 +14,6 @@ namespace outboard::codegen {
 // Returns nullopt if the processor has no tiles, the kernel has another form, or it is too small to
 // gain. AVX512-BF16 vectors are left to the search: a Sapphire Rapids computes their sums at half
 // the rate of fused multiply-adds in f32, beside which widening bf16 costs nothing.
-std::optional<std::vector<Opt>> TensorCoreOpts(const LoopNest& kernel, const Target& target);
+std::optional<std::vector<Opt>> CpuMatrixUnitOpts(const LoopNest& kernel, const Target& target);
 
 }  // namespace outboard::codegen

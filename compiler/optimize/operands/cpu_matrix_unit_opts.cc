@@ -1,7 +1,7 @@
 // The rows and columns of one block are copied, and multiplied while both copies are in the L2
 // cache. This file chooses the size of the blocks, so that copying, which costs as much per element
 // as some sixty products, is a small part of the work and there are enough tasks.
-#include "compiler/optimize/operands/tensor_core_opts.h"
+#include "compiler/optimize/operands/cpu_matrix_unit_opts.h"
 
 #include <algorithm>
 
@@ -32,7 +32,7 @@ class Chooser {
     if (const int64_t vectors = tile_columns_ / kCoreColumns; vectors > 1)
       Add(OptKind::kUpcast, columns_, vectors);
     if (tile_rows_ > 1) Add(OptKind::kUpcast, rows_, tile_rows_);
-    Add(OptKind::kTensorCore, inner_axis_, rows_);
+    Add(OptKind::kCpuMatrixUnit, inner_axis_, rows_);
     std::vector<Loop> loops, wanted;
     for (int i = 0; i < kernel_.output_count; ++i)
       if (i != rows_ && i != columns_) wanted.push_back({i});
@@ -84,7 +84,7 @@ class Chooser {
           if (row == column || Extent(row) < kRowsLeast || Extent(column) < kColumnsLeast ||
               Extent(inner) < kStepsLeast)
             continue;
-          const auto core = FindTensorCore(kernel_, group, row, column, inner);
+          const auto core = FindCpuMatrixUnit(kernel_, group, row, column, inner);
           const auto products = static_cast<double>(Extent(row) * Extent(column) * Extent(inner));
           const double worth = products * (StoreStride(column) == 1 ? 1e6 : 1);
           if (!core.ok() || products < kProductsLeast || worth <= best) continue;
@@ -137,7 +137,7 @@ class Chooser {
   const LoopNest& kernel_;
   const Target& target_;
   AffineForms forms_;
-  TensorCore core_;
+  CpuMatrixUnit core_;
   int rows_ = -1, columns_ = -1, inner_ = -1, inner_axis_ = 0;
   int64_t tile_rows_ = 1, tile_columns_ = 1, block_rows_ = 1, block_columns_ = 1;
   bool column_tasks_ = false;  // blocks of columns are tasks too, and rows copied for each
@@ -146,7 +146,7 @@ class Chooser {
 
 }  // namespace
 
-std::optional<std::vector<Opt>> TensorCoreOpts(const LoopNest& kernel, const Target& target) {
+std::optional<std::vector<Opt>> CpuMatrixUnitOpts(const LoopNest& kernel, const Target& target) {
   return Chooser(kernel, target).Run();
 }
 

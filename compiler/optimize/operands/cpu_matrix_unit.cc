@@ -1,4 +1,4 @@
-#include "compiler/optimize/operands/tensor_core.h"
+#include "compiler/optimize/operands/cpu_matrix_unit.h"
 
 #include <utility>
 
@@ -18,8 +18,8 @@ const UOp* WidenedLoad(const UOp* node) {
 
 }  // namespace
 
-absl::StatusOr<TensorCore> FindTensorCore(const LoopNest& kernel, const ReduceGroup& group,
-                                          int row_range, int column_range, int inner_range) {
+absl::StatusOr<CpuMatrixUnit> FindCpuMatrixUnit(const LoopNest& kernel, const ReduceGroup& group,
+                                                int row_range, int column_range, int inner_range) {
   const auto illegal = [](const char* why) { return absl::InvalidArgumentError(why); };
   if (kernel.IsNested(group)) return illegal("a reduction inside of another one is left plain");
   if (group.nodes.size() != 1) return illegal("several reductions share the loops");
@@ -28,7 +28,7 @@ absl::StatusOr<TensorCore> FindTensorCore(const LoopNest& kernel, const ReduceGr
     return illegal("not a sum in f32");
   const UOp* const product = node->src[0];
   if (product->op != Op::kMul) return illegal("not a sum of products");
-  TensorCore core;
+  CpuMatrixUnit core;
   core.rows = WidenedLoad(product->src[0]);
   core.columns = WidenedLoad(product->src[1]);
   if (core.rows == nullptr || core.columns == nullptr)

@@ -30,7 +30,7 @@ inline constexpr int kCoreSteps = 32;
 inline constexpr int kCoreTilesMax = 4;
 inline constexpr int kCoreColumnTilesMax = 2;
 
-struct TensorCore {
+struct CpuMatrixUnit {
   Bf16Products by = Bf16Products::kNone;
   const UOp* rows = nullptr;  // LOADs
   const UOp* columns = nullptr;
@@ -41,7 +41,7 @@ struct TensorCore {
 
 // Returns the matrix-unit operation for a group's reduction over the given ranges; leaves `by`
 // unset. Errors: INVALID_ARGUMENT, names the condition that fails.
-absl::StatusOr<TensorCore> FindTensorCore(const LoopNest& kernel, const ReduceGroup& group,
-                                          int row_range, int column_range, int inner_range);
+absl::StatusOr<CpuMatrixUnit> FindCpuMatrixUnit(const LoopNest& kernel, const ReduceGroup& group,
+                                                int row_range, int column_range, int inner_range);
 
 }  // namespace outboard::codegen
