@@ -93,7 +93,8 @@ class DeviceKernel {
 struct DeviceProperties {
   std::string kind;  // "cpu", "far", "opencl", "cuda": the value of OUTBOARD_DEVICE
   std::string name;  // for people
-  int threads = 1;   // that run one kernel together; for a GPU: compute units
+  int compute_units = 1;  // that run one kernel together: a processor's threads, a GPU's
+                          // multiprocessors
   CompiledKernel::Form form = CompiledKernel::Form::kElfX86;  // of kernels that Load accepts
   // Blocks of several threads run one after the other: a kernel should be one thread's vectors.
   bool is_processor = true;
@@ -101,12 +102,12 @@ struct DeviceProperties {
   bool cuts_tasks = false;  // LaunchTasks runs only the tasks it is given
   bool fp64 = true;
   bool fp16 = true;
-  int64_t local_memory_bytes = 0;   // of one work-group; 0: none
-  int64_t work_group_size_max = 1;  // threads of one block
-  int64_t memory_bytes = 0;         // of the device; 0: the host's, or not known
-  int64_t cache_bytes = 0;          // of the cache that all of a GPU shares; 0: not known
-  int compute_capability = 0;       // of CUDA: 10 * major + minor; 0: another device
-  bool records_launches = false;    // LaunchAll costs less than its launches one by one
+  int64_t shared_bytes = 0;       // memory that a block of threads shares; 0: none
+  int64_t block_threads_max = 1;  // of one block
+  int64_t memory_bytes = 0;       // of the device; 0: the host's, or not known
+  int64_t cache_bytes = 0;        // of the cache that all of a GPU shares; 0: not known
+  int compute_capability = 0;     // of CUDA: 10 * major + minor; 0: another device
+  bool records_launches = false;  // LaunchAll costs less than its launches one by one
 };
 
 // What a device runs at: clocks fall where it is hot or draws too much. 0: not known.

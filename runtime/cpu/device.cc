@@ -70,7 +70,7 @@ CpuDevice::CpuDevice(const runtime::DeviceOptions& options)
       pool_(options.threads) {
   properties_.kind = runtime::kCpu;
   properties_.name = "CPU";
-  properties_.threads = pool_.size();
+  properties_.compute_units = pool_.size();
   properties_.cuts_tasks = true;
 }
 

@@ -45,12 +45,13 @@ runtime::DeviceProperties PropertiesOf(const DriverContext& context, int64_t mem
   properties.kind = std::string(runtime::kCuda);
   properties.name = context.name();
   properties.form = CompiledKernel::Form::kPtx;
-  properties.threads = std::max(1, context.Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  properties.compute_units =
+      std::max(1, context.Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   properties.is_processor = false;
   properties.vector_bytes = 16;
-  properties.local_memory_bytes =
+  properties.shared_bytes =
       context.Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  properties.work_group_size_max = context.Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  properties.block_threads_max = context.Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   properties.memory_bytes = memory_bytes;
   properties.cache_bytes = context.Attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
   properties.compute_capability =

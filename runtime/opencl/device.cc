@@ -134,7 +134,7 @@ class OpenClDevice final : public runtime::Device {
     properties_.kind = "opencl";
     properties_.name = DeviceText(api, device, CL_DEVICE_NAME);
     properties_.form = CompiledKernel::Form::kOpenClC;
-    properties_.threads =
+    properties_.compute_units =
         static_cast<int>(DeviceInfo<cl_uint>(api, device, CL_DEVICE_MAX_COMPUTE_UNITS));
     properties_.fp64 =
         DeviceInfo<cl_device_fp_config>(api, device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
@@ -144,9 +144,9 @@ class OpenClDevice final : public runtime::Device {
         (DeviceInfo<cl_device_type>(api, device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
     properties_.vector_bytes =
         static_cast<int>(4 * DeviceInfo<cl_uint>(api, device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
-    properties_.local_memory_bytes =
+    properties_.shared_bytes =
         static_cast<int64_t>(DeviceInfo<cl_ulong>(api, device, CL_DEVICE_LOCAL_MEM_SIZE));
-    properties_.work_group_size_max =
+    properties_.block_threads_max =
         static_cast<int64_t>(DeviceInfo<size_t>(api, device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
     const auto fp32 = DeviceInfo<cl_device_fp_config>(api, device, CL_DEVICE_SINGLE_FP_CONFIG);
     if ((fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0)
@@ -311,14 +311,14 @@ class OpenClDevice final : public runtime::Device {
         return absl::InvalidArgumentError(
             absl::StrCat("kernel ", kernel.symbol, " has no blocks or threads on axis ", axis));
     }
-    if (threads > properties_.work_group_size_max)
+    if (threads > properties_.block_threads_max)
       return absl::UnimplementedError(
           absl::StrCat("kernel ", kernel.symbol, " has blocks of ", threads, " threads; ",
-                       properties_.name, " has at most ", properties_.work_group_size_max));
-    if (kernel.shared_bytes > properties_.local_memory_bytes)
+                       properties_.name, " has at most ", properties_.block_threads_max));
+    if (kernel.shared_bytes > properties_.shared_bytes)
       return absl::UnimplementedError(absl::StrCat(
           "kernel ", kernel.symbol, " wants ", kernel.shared_bytes, " bytes of local memory; ",
-          properties_.name, " has ", properties_.local_memory_bytes));
+          properties_.name, " has ", properties_.shared_bytes));
     if (kernel.object.size() > limits::kObjectBytesMax)
       return absl::ResourceExhaustedError(absl::StrCat("kernel ", kernel.symbol, " of ",
                                                        kernel.object.size(), " bytes; limit ",

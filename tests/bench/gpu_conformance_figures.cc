@@ -77,8 +77,8 @@ absl::StatusOr<Conformance> CompareForms(runtime::Device& device,
 
 absl::StatusOr<Conformance> CompareProducts(runtime::Device& device,
                                             const std::vector<test::HopperCase>& cases) {
-  OB_ASSIGN_OR_RETURN(const auto renderer,
-                      render::MakePtxRenderer(CudaTarget("sm_90a", device.properties().threads)));
+  const Target target = CudaTarget("sm_90a", device.properties().compute_units);
+  OB_ASSIGN_OR_RETURN(const auto renderer, render::MakePtxRenderer(target));
   Conformance conformance;
   for (const test::HopperCase& one : cases) {
     OB_ASSIGN_OR_RETURN(const program::Program program,

@@ -184,7 +184,7 @@ namespace {
 // The product of n x n by the heuristic's Opts, or by others, against OpenBLAS.
 void ReportMatMul(const std::string& figure, runtime::Device& device, int64_t n,
                   const std::optional<std::vector<codegen::Opt>>& opts) {
-  const int threads = device.properties().threads;
+  const int threads = device.properties().compute_units;
   const auto blas = OpenBlas::Load(threads);
   if (!blas.ok()) return ReportSkipped(figure, std::string(blas.status().message()));
   Kernels kernels(

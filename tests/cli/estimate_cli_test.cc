@@ -371,11 +371,11 @@ TEST(PricesOnPages, MatchHardware) {
   ASSERT_TRUE(prices.ok()) << prices.status();
   const runtime::DeviceProperties h100{.kind = "cuda",
                                        .name = "NVIDIA H100 80GB HBM3",
-                                       .threads = 132,
+                                       .compute_units = 132,
                                        .form = CompiledKernel::Form::kPtx,
                                        .is_processor = false,
-                                       .local_memory_bytes = 48 << 10,
-                                       .work_group_size_max = 1024,
+                                       .shared_bytes = 48 << 10,
+                                       .block_threads_max = 1024,
                                        .compute_capability = 90};
   const std::string gpu = worker::DescribeGpu(h100).hardware_class;
   const gateway::PriceClass* of = prices->ClassOf(gpu, 85'000'000'000);

@@ -83,11 +83,11 @@ TEST_F(CudaTest, Properties_AreTheDevices) {
   const runtime::DeviceProperties& properties = device->properties();
   EXPECT_EQ(properties.kind, "cuda");
   EXPECT_EQ(properties.name, "Fake GPU");
-  EXPECT_EQ(properties.threads, 132);
+  EXPECT_EQ(properties.compute_units, 132);
   EXPECT_EQ(properties.compute_capability, 90);
   EXPECT_EQ(properties.memory_bytes, 64 << 20);
-  EXPECT_EQ(properties.local_memory_bytes, 227 << 10);
-  EXPECT_EQ(properties.work_group_size_max, 1024);
+  EXPECT_EQ(properties.shared_bytes, 227 << 10);
+  EXPECT_EQ(properties.block_threads_max, 1024);
   EXPECT_TRUE(properties.fp16 && properties.fp64 && !properties.is_processor);
   EXPECT_TRUE(properties.records_launches);
   EXPECT_GT(device->memory_bytes_max(), 32 << 20);

@@ -133,9 +133,9 @@ TEST_F(CompileProcessTest, TargetOfAGpu_GivesPtx) {
 TEST(DeviceTarget, CudaDevice_HasTheNewestCodeThatRunsOnIt) {
   runtime::DeviceProperties properties;
   properties.form = CompiledKernel::Form::kPtx;
-  properties.threads = 100;
-  properties.work_group_size_max = 1024;
-  properties.local_memory_bytes = 227 << 10;
+  properties.compute_units = 100;
+  properties.block_threads_max = 1024;
+  properties.shared_bytes = 227 << 10;
   for (const auto& [capability, arch] :
        {std::pair{80, "sm_80"}, {86, "sm_80"}, {89, "sm_89"}, {90, "sm_90a"}, {120, "sm_90"}}) {
     properties.compute_capability = capability;

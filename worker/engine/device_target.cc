@@ -19,12 +19,12 @@ Target OpenClTarget(const runtime::DeviceProperties& properties) {
     if (properties.vector_bytes >= kVectorBytesMin)
       target.vector_bytes = std::min(properties.vector_bytes, kVectorBytesMax);
   } else {
-    target.block_threads = std::clamp<int64_t>(properties.work_group_size_max, 1, kBlockThreadsMax);
+    target.block_threads = std::clamp<int64_t>(properties.block_threads_max, 1, kBlockThreadsMax);
   }
   target.kind = TargetKind::kOpenCl;
   target.name = properties.name;
-  target.threads = std::max(1, properties.threads);
-  target.shared_bytes = properties.local_memory_bytes;
+  target.threads = std::max(1, properties.compute_units);
+  target.shared_bytes = properties.shared_bytes;
   target.fp64 = properties.fp64;
   target.fp16 = properties.fp16;
   return target;
@@ -38,15 +38,15 @@ const char* CudaArch(int compute_capability) {
 }
 
 Target CudaTargetOf(const runtime::DeviceProperties& properties) {
-  Target target = CudaTarget(CudaArch(properties.compute_capability), properties.threads);
+  Target target = CudaTarget(CudaArch(properties.compute_capability), properties.compute_units);
   target.name = properties.name;
   // Times are of one model of card: another with as many multiprocessors may have other memory.
   target.model = properties.name;
   target.block_threads =
-      std::min<int64_t>(target.block_threads, std::max<int64_t>(1, properties.work_group_size_max));
-  target.shared_bytes = std::min(target.shared_bytes, properties.local_memory_bytes);
+      std::min<int64_t>(target.block_threads, std::max<int64_t>(1, properties.block_threads_max));
+  target.shared_bytes = std::min(target.shared_bytes, properties.shared_bytes);
   // Code for sm_80 also runs on devices that have less.
-  target.shared_bytes_max = std::min(target.shared_bytes_max, properties.local_memory_bytes);
+  target.shared_bytes_max = std::min(target.shared_bytes_max, properties.shared_bytes);
   target.fp64 = properties.fp64;
   return target;
 }

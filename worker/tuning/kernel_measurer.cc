@@ -195,7 +195,7 @@ absl::StatusOr<double> KernelMeasurer::Seconds(const CompiledKernel& kernel,
                                                double most_seconds) {
   OB_ASSIGN_OR_RETURN(const runtime::DeviceKernel* const loaded, Loaded(kernel));
   OB_ASSIGN_OR_RETURN(const std::vector<runtime::DeviceAddress> addresses, OnDevice(buffers));
-  const int threads = device_->properties().threads;
+  const int threads = device_->properties().compute_units;
   if (device_->properties().cuts_tasks && kernel.tasks >= 4 * threads) {
     // One of many tasks: a share of the work, without the others' threads.
     OB_ASSIGN_OR_RETURN(const double one, Time(*loaded, addresses, 1, most_seconds));
