@@ -20,7 +20,11 @@
 // That holds where r has no digit below the smallest subnormal number, 2^-149. Its last digit is
 // worth 2^(exponents of b and q - 46), so their sum must be -103 or more: y is asked to be below
 // 2^32, and q' to be at least 2^-69. An infinity, a NaN or an overflow of q makes q' NaN, which is
-// not either. A dividend +0 is as it should be where q' is +0, too.
+// not either.
+//
+// A zero a makes q a zero with the sign of a / b. What is computed is -r = b q - a, which is +0
+// then, and q' = q - (-r) y: where y is positive, -0 is added, and q' is q, with its sign. So a zero
+// is fast by a positive divisor, where a and q are the same bits.
 //
 // All others take a branch, where f64 holds every f32 as a normal number and no quotient leaves its
 // range. There y is within 2^-28 after a Newton step if the unit's is within 2^-14 (it has 20
@@ -146,7 +150,7 @@ void PtxPrinter::FindReciprocals(ValueId n) {
     const PtxOperand is_good =
         text_.Value("setp.lt.and.f32", Width::kPred,
                     {f32("abs.f32", {refined}), Float(kReciprocalMost), is_near});
-    found->second = {negated, f32("selp.b32", {refined, Float(NAN), is_good})};
+    found->second = f32("selp.b32", {refined, Float(NAN), is_good});
   }
 }
 
@@ -197,7 +201,7 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
     Values& out = values_[static_cast<size_t>(n)];
     out.clear();
     for (int lane = 0; lane < i.lanes; ++lane) {
-      const PtxOperand a = Lane(i.src[0], lane), b = Lane(i.src[1], lane);
+      PtxOperand a = Lane(i.src[0], lane), b = Lane(i.src[1], lane);
       const auto found = reciprocals_.find(OriginOf(i.src[1], lane));
       if (found == reciprocals_.end()) {
         out.push_back(Alu(Op::kFDiv, i.dtype, {a, b}));
@@ -206,19 +210,22 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
       const auto f32 = [&](const char* op, std::initializer_list<PtxOperand> args) {
         return text_.Value(op, Width::k32, args);
       };
-      const auto& [minus_b, y] = found->second;
+      const PtxOperand& y = found->second;
       OB_CHECK(!y.IsNone());
-      const PtxOperand dividend = InRegister(a);
-      const PtxOperand q = f32("mul.rn.f32", {dividend, y});
-      const PtxOperand r = f32("fma.rn.f32", {minus_b, q, dividend});
-      const PtxOperand quotient = f32("fma.rn.f32", {r, y, q});
-      const PtxOperand is_zero = text_.Value("setp.eq.s32", Width::kPred,
-                                             {f32("or.b32", {dividend, quotient}), Integer(0)});
+      a = InRegister(a);
+      b = InRegister(b);
+      const PtxOperand q = f32("mul.rn.f32", {a, y});
+      const PtxOperand minus_r = f32("fma.rn.f32", {b, q, f32("neg.f32", {a})});
+      const PtxOperand quotient = f32("fma.rn.f32", {f32("neg.f32", {minus_r}), y, q});
+      const PtxOperand magnitude = f32("and.b32", {a, Integer(IntMax(DType::kI32))});
+      const PtxOperand is_zero = text_.Value(
+          "setp.eq.s32", Width::kPred,
+          {f32("or.b32", {f32("xor.b32", {a, q}), magnitude}), Integer(0)});
       const PtxOperand is_fast =
           text_.Value("setp.ge.or.f32", Width::kPred,
                       {f32("abs.f32", {quotient}), Float(kQuotientLeast), is_zero});
       all_fast = all_fast.IsNone() ? is_fast : Logic(Op::kAnd, all_fast, is_fast);
-      pending.push_back({n, out.size(), dividend, InRegister(b), quotient});
+      pending.push_back({n, out.size(), a, b, quotient});
       out.push_back(quotient);
       if (pending.size() == kTogether) branch();
     }

@@ -314,11 +314,8 @@ class PtxPrinter {
   absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
   std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
 
-  // Of a divisor: -b, and y near 1 / b, which is NaN where that says nothing. By value and lane.
-  struct Reciprocal {
-    PtxOperand minus_b, y;
-  };
-  absl::flat_hash_map<std::pair<ValueId, int>, Reciprocal> reciprocals_;
+  // Of a divisor b, by value and lane: y near 1 / b, which is NaN where that says nothing.
+  absl::flat_hash_map<std::pair<ValueId, int>, PtxOperand> reciprocals_;
 
   // Addresses that open scopes have computed, by memory, index without its constants, and bytes
   // added to that.
