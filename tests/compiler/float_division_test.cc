@@ -531,7 +531,7 @@ Program DivideOften(DType dtype, int64_t rows, int64_t times) {
 }
 
 TEST(FloatDivision, OfVeryManyQuotients_HasNoBranchOnSm90a) {
-  constexpr int64_t kTimes = 7;  // 112 quotients in all; up to 96 have branches
+  constexpr int64_t kTimes = 9;  // 144 quotients in all; up to 128 have branches
   const Rows rows = AllKinds();
   const auto count = static_cast<int64_t>(rows.divisors.size());
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {

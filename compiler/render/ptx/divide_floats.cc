@@ -87,7 +87,7 @@ bool IsWarpWithProducts(const program::Program& program) {
 }
 
 // Quotients of a program's text above which none has a branch, where f64 is fast enough.
-constexpr int64_t kBranchedMost = 96;
+constexpr int64_t kBranchedMost = 128;
 
 constexpr double kResidualMost = 0x1p-24, kReciprocalMost = 0x1p32, kQuotientLeast = 0x1p-69;
 
