@@ -13,7 +13,7 @@
 #include "compiler/schedule_options.h"
 #include "tests/compiler/attention_programs.h"
 #include "tests/compiler/golden_kernels.h"
-#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/schedule_programs.h"
 
 namespace outboard::bench {

@@ -6,7 +6,7 @@
 
 #include <cstdio>
 
-#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/ptx_assembler.h"
 
 namespace outboard::bench {
 namespace {

@@ -19,6 +19,7 @@
 #include "compiler/starting_opts.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/mma_check.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/schedule_eval.h"
 #include "tests/compiler/schedule_programs.h"
