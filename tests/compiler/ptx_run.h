@@ -28,6 +28,8 @@ uint32_t SharedBytesOfLaunch(const CompiledKernel& kernel);
 // 0. `bank_conflicts`, unless it is null: how often an access to shared memory waits for a bank.
 // Errors: what the machine reports
 //         INVALID_ARGUMENT     text that it does not know
+//         FAILED_PRECONDITION  a plan of the kernel was given up (CompiledKernel::given_up): a test
+//                              that knows of it compares the list and clears it
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars = {}, uint64_t seed = 1,
                              uint64_t* bank_conflicts = nullptr, MachineCounts* counts = nullptr,
