@@ -45,7 +45,7 @@ float Refined(float b, float by_unit) {
 bool IsNear(float b, float y) { return std::fabs(std::fma(-b, y, 1.0f)) < 0x1p-24f; }
 float Quotient(float a, float b, float y) {
   const float q = a * y;
-  return std::fma(-std::fma(b, q, -a), y, q);
+  return std::fma(std::fma(-b, q, a), y, q);
 }
 // Rounded once: f64 has more than twice the digits of f32.
 float Exact(double a, double b) { return static_cast<float>(a / b); }
@@ -373,7 +373,7 @@ TEST(FloatDivision, AllKindsOfNumbers_AreAsInterpreted) {
     }
 }
 
-// Numbers as they are in networks, zeros of both signs among them; divisors are positive.
+// Numbers as they are in networks, zeros of both signs among them.
 Rows OrdinaryRows() {
   Rows rows;
   std::mt19937 random(2);
@@ -382,7 +382,7 @@ Rows OrdinaryRows() {
       return std::ldexp(static_cast<float>(kDigitsLeast + random() % kDigitsLeast),
                         static_cast<int>(random() % 20) - 33);
     };
-    rows.Add(any(), {any(), -any(), 0.0f, -0.0f, 1.0f, -1.0f, any(), any()});
+    rows.Add(row % 2 == 0 ? any() : -any(), {any(), -any(), 0.0f, -0.0f, 1.0f, -1.0f, any(), any()});
   }
   return rows;
 }
@@ -466,10 +466,9 @@ TEST(FloatDivision, MistakesInItsText_AreFound) {
       {"most quotients count as rare", "setp.ge.or.f32", 0, 1, "0f1d000000", "0f3f800000"},
       {"what is no number counts as fast", "setp.ge.or.f32", 0, 1, "setp.ge.", "setp.geu."},
       {"all numbers count as fast", "setp.ge.or.f32", 0, 1, "0f1d000000", "0f80000000"},
-      {"others than zeros count as zero", "or.b32", 0, 1, "\tor.b32", "\tand.b32"},
-      {"zeros that lose their sign count as fast", "xor.b32", 0, 1, "xor.b32", "and.b32"},
-      {"-0 counts as rare", "and.b32", 0, 1, "2147483647", "-1"},
-      {"the rest of zeros has a sign", "neg.f32", 2, 2, "neg.f32", "abs.f32"},
+      {"others than zeros count as zero", "or.b32", 1, 2, "\tor.b32", "\tand.b32"},
+      {"zeros lose their sign", "and.b32", 0, 2, "-2147483648", "0"},
+      {"-0 counts as rare", "and.b32", 1, 2, "2147483647", "-1"},
       {"zeros count as rare", "setp.eq.s32", 0, 1, ", 0;", ", 7;"},
       {"no step of the coarse reciprocal", "fma.rn.f64", 0, 4, "0d3ff0000000000000",
        "0d0000000000000000"},

@@ -22,9 +22,9 @@
 // 2^32, and q' to be at least 2^-69. An infinity, a NaN or an overflow of q makes q' NaN, which is
 // not either.
 //
-// A zero a makes q a zero with the sign of a / b. What is computed is -r = b q - a, which is +0
-// then, and q' = q - (-r) y: where y is positive, -0 is added, and q' is q, with its sign. So a zero
-// is fast by a positive divisor, where a and q are the same bits.
+// A zero a makes q a zero with the sign of a / b, and r +0. Adding to q may take its sign away: of
+// -0 by a positive number +0 would be left. So q' is given the sign of q, which a / b has as well
+// wherever q' is used. A zero is fast, then, where r is no NaN.
 //
 // All others take a branch, where f64 holds every f32 as a normal number and no quotient leaves its
 // range. There y is within 2^-28 after a Newton step if the unit's is within 2^-14 (it has 20
@@ -59,8 +59,8 @@ using program::ValueId;
 
 namespace {
 
-// From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 7 to 8
-// each, in place of the 10 of `div.rn.f32`.
+// From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 8 to 9
+// each, in place of the 10 of `div.rn.f32` and its call.
 constexpr int64_t kQuotientsLeast = 4;
 // How many quotients share a branch, and how many instructions may lie between the first and the
 // last of them. More would keep more dividends in registers until the branch, and spill.
@@ -242,12 +242,12 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
       a = InRegister(a);
       b = InRegister(b);
       const PtxOperand q = f32("mul.rn.f32", {a, y});
-      const PtxOperand minus_r = f32("fma.rn.f32", {b, q, f32("neg.f32", {a})});
-      const PtxOperand quotient = f32("fma.rn.f32", {f32("neg.f32", {minus_r}), y, q});
-      const PtxOperand magnitude = f32("and.b32", {a, Integer(IntMax(DType::kI32))});
+      const PtxOperand r = f32("fma.rn.f32", {f32("neg.f32", {b}), q, a});
+      const PtxOperand sign = f32("and.b32", {q, Integer(IntMin(DType::kI32))});
+      const PtxOperand quotient = f32("or.b32", {f32("fma.rn.f32", {r, y, q}), sign});
       const PtxOperand is_zero = text_.Value(
           "setp.eq.s32", Width::kPred,
-          {f32("or.b32", {f32("xor.b32", {a, q}), magnitude}), Integer(0)});
+          {f32("and.b32", {f32("or.b32", {a, r}), Integer(IntMax(DType::kI32))}), Integer(0)});
       const PtxOperand is_fast =
           text_.Value("setp.ge.or.f32", Width::kPred,
                       {f32("abs.f32", {quotient}), Float(kQuotientLeast), is_zero});
