@@ -11,12 +11,11 @@ function(ob_test_on_cuda name test)
 endfunction()
 
 # ob_runs_on_ptx_machine(VARIABLE SOURCES...): whether one of the sources runs kernels there: it, what it includes of the
-# tests, or the .cc beside such a header names the machine. Of two headers that name it not everybody runs a kernel:
-# ptx_run.h has the assembler, too, and kernel_check.h goes there where OUTBOARD_CHECK_PTX is set.
-set(ob_machine_for_some ptx_run.h ptx_run.cc kernel_check.h)
+# tests, or the .cc beside such a header names the machine. kernel_check.h is left out: it goes there where
+# OUTBOARD_CHECK_PTX is set.
 function(ob_runs_on_ptx_machine variable)
   set(open ${ARGN})
-  list(TRANSFORM ob_machine_for_some PREPEND ${PROJECT_SOURCE_DIR}/tests/compiler/ OUTPUT_VARIABLE seen)
+  set(seen ${PROJECT_SOURCE_DIR}/tests/compiler/kernel_check.h)
   set(runs FALSE)
   while(open AND NOT runs)
     list(POP_FRONT open next)

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "compiler/copies.h"
 #include "compiler/ir/build.h"
@@ -39,6 +40,11 @@ struct Expanded {
   int buffer_count = 0;
   bool empty = false;
   std::string dump;  // empty unless options.dump
+  std::vector<std::string> given_up;  // as CompiledKernel's
+
+  void GiveUp(absl::string_view plan, const absl::Status& why) {
+    given_up.push_back(absl::StrCat(plan, ": ", why.message()));
+  }
 };
 
 std::vector<codegen::Opt> OptsFor(const codegen::LoopNest& kernel, const Target& target,
@@ -63,21 +69,26 @@ absl::Status CheckMemory(const program::Program& program) {
       "Opts: copies of ", bytes, " bytes are over the limit of ", limits::kLocalBytesMax));
 }
 
-// By a GPU's matrix units; none if the kernel is to be computed without.
+// By a GPU's matrix units; none if the kernel is to be computed without. What somebody asks for is
+// done, or refused; our own choice may turn out not to fit.
 absl::StatusOr<std::optional<program::Program>> ExpandProduct(const codegen::LoopNest& kernel,
                                                               const Target& target,
                                                               const CompileOptions& options,
-                                                              std::string* dump) {
+                                                              Expanded& out) {
   if (!options.opts.has_value() && options.no_opt) return std::nullopt;
   const bool asked = options.opts.has_value();
   const std::vector<codegen::Opt>* const opts = asked ? &*options.opts : nullptr;
+  const auto is_done = [&](absl::string_view plan, const absl::Status& status) {
+    if (options.dump) absl::StrAppend(&out.dump, plan, ": ", status.ToString(), "\n");
+    if (!status.ok() && !asked) out.GiveUp(plan, status);
+    return status.ok() || asked;
+  };
   OB_ASSIGN_OR_RETURN(const std::optional<program::OnlinePlan> online,
                       program::PlanOnline(kernel, target, opts));
   if (online) {
     absl::StatusOr<program::Program> program = program::ExpandOnline(*online);
-    absl::StrAppend(dump, "ONLINE ", program::OnlineAmount(online->tile), ": ",
-                    program.status().ToString(), "\n");
-    if (program.ok() || asked) return program;
+    if (is_done(absl::StrCat("ONLINE ", program::OnlineAmount(online->tile)), program.status()))
+      return program;
   }
   OB_ASSIGN_OR_RETURN(const std::optional<codegen::MmaPlan> plan,
                       codegen::PlanMma(kernel, target, opts));
@@ -85,17 +96,14 @@ absl::StatusOr<std::optional<program::Program>> ExpandProduct(const codegen::Loo
                       program::PlanHopper(kernel, target, opts, plan));
   if (hopper) {
     absl::StatusOr<program::Program> program = program::ExpandHopper(kernel, *hopper);
-    absl::StrAppend(dump, "WGMMA ", program::WgmmaAmount(hopper->tile), ": ",
-                    program.status().ToString(), "\n");
-    if (program.ok() || asked) return program;
+    if (is_done(absl::StrCat("WGMMA ", program::WgmmaAmount(hopper->tile)), program.status()))
+      return program;
   }
-  if (!plan) return std::nullopt;
-  absl::StatusOr<program::Program> program = program::ExpandMma(kernel, *plan);
-  absl::StrAppend(dump, "MMA ", codegen::MmaAmount(plan->tile), ": ", program.status().ToString(),
-                  "\n");
-  if (program.ok()) return *std::move(program);
-  // What somebody asks for is done, or refused; our own choice may turn out not to fit.
-  if (asked) return program.status();
+  if (plan) {
+    absl::StatusOr<program::Program> program = program::ExpandMma(kernel, *plan);
+    if (is_done(absl::StrCat("MMA ", codegen::MmaAmount(plan->tile)), program.status()))
+      return program;
+  }
   return std::nullopt;
 }
 
@@ -131,8 +139,10 @@ absl::StatusOr<Expanded> MakeProgram(const UOp* sink, const CompileOptions& opti
   if (target.kind == TargetKind::kOpenCl && options.opts.has_value() && !options.opts->empty())
     return absl::UnimplementedError("kernel: no Opts on OpenCL devices");
   OB_ASSIGN_OR_RETURN(std::optional<program::Program> product,
-                      ExpandProduct(kernel, target, options, &out.dump));
+                      ExpandProduct(kernel, target, options, out));
   if (!product && codegen::HasRowSums(guarded)) {
+    if (!options.opts.has_value() && !options.no_opt)
+      out.given_up.push_back("sums of rows beside those of a product: no such plan");
     OB_ASSIGN_OR_RETURN(guarded, PlainKernel(guards, sink, target));
     OB_ASSIGN_OR_RETURN(kernel, codegen::AnalyzeKernel(guarded));
   }
@@ -151,6 +161,7 @@ absl::StatusOr<Expanded> MakeProgram(const UOp* sink, const CompileOptions& opti
       // What somebody asks for is done, or refused; our own choice may turn out not to fit.
       if (options.opts.has_value()) return planned;
       if (options.dump) absl::StrAppend(&out.dump, planned.ToString(), "\n");
+      out.GiveUp(codegen::OptsToString(opts), planned);
       OB_ASSIGN_OR_RETURN(kernel, codegen::AnalyzeKernel(guarded));
     }
     if (opts.empty() || !planned.ok()) {
@@ -172,6 +183,7 @@ absl::StatusOr<CompiledKernel> CompileToX86(render::X86Renderer& renderer, const
   out.buffer_count = expanded.buffer_count;
   out.flops = expanded.flops;
   out.bytes = expanded.bytes;
+  out.given_up = expanded.given_up;
   out.tasks = expanded.empty ? 0 : expanded.program.Extent(program::Grid::kBlock);
   std::string text;
   OB_ASSIGN_OR_RETURN(out.object, renderer.Render(expanded.program, kSymbol, options.no_opt,
@@ -187,6 +199,7 @@ absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOpt
                       render::RenderOpenClC(expanded.program, kSymbol, options.target));
   out.flops = expanded.flops;
   out.bytes = expanded.bytes;
+  out.given_up = expanded.given_up;
   if (options.dump) std::fprintf(stderr, "%s%s\n", expanded.dump.c_str(), out.object.c_str());
   return out;
 }
@@ -204,7 +217,9 @@ absl::StatusOr<CompiledKernel> CompileForGpu(const render::GpuRenderer& renderer
   const auto too_much = [&] {
     return absl::IsUnimplemented(rendered.status()) || absl::IsResourceExhausted(rendered.status());
   };
+  std::vector<std::string> given_up = std::move(expanded.given_up);
   if (too_much() && !options.opts.has_value() && !options.no_opt) {
+    given_up.push_back(absl::StrCat("the plan's text: ", rendered.status().message()));
     OB_ASSIGN_OR_RETURN(const auto lists,
                         StartingOpts(sink, ShareOf(options.target, CopiesOf(sink))));
     for (const std::vector<codegen::Opt>& opts : lists) {
@@ -220,6 +235,7 @@ absl::StatusOr<CompiledKernel> CompileForGpu(const render::GpuRenderer& renderer
   OB_ASSIGN_OR_RETURN(CompiledKernel out, std::move(rendered));
   out.flops = expanded.flops * out.copies;
   out.bytes = expanded.bytes * out.copies;
+  out.given_up = std::move(given_up);
   if (options.dump) {
     const bool is_text = out.form == CompiledKernel::Form::kPtx;
     std::fprintf(stderr, "%s%s%s\n", expanded.dump.c_str(), ir.c_str(),

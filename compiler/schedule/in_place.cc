@@ -44,15 +44,12 @@ const UOp* PlaceOfEachPoint(const FusedKernel& kernel, int64_t slot) {
 
 // Whether a reduction of the kernel reads the slot for each of its steps.
 bool IsReadInASum(const FusedKernel& kernel, int64_t slot) {
-  const std::vector<const UOp*> nodes = PostOrder(kernel.ast);
-  absl::flat_hash_set<const UOp*> inside;  // of sums; users come first from behind
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-    const bool in_sum = inside.contains(*node);
-    if (in_sum && (*node)->op == Op::kLoad && GlobalOfAccess(*node).slot() == slot) return true;
-    if ((*node)->op == Op::kReduceLoop) inside.insert((*node)->src[0]);
-    if (in_sum) inside.insert((*node)->src.begin(), (*node)->src.end());
-  }
-  return false;
+  std::vector<const UOp*> bodies;
+  for (const UOp* node : PostOrder(kernel.ast))
+    if (node->op == Op::kReduceLoop) bodies.push_back(node->src[0]);
+  return std::ranges::any_of(PostOrder(bodies), [&](const UOp* node) {
+    return node->op == Op::kLoad && GlobalOfAccess(node).slot() == slot;
+  });
 }
 
 // Whether the kernel may store `result` over `input`, which it reads, as far as it alone is

@@ -1,9 +1,11 @@
 #include "tests/bench/gpu_assembled_kernels.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -13,7 +15,7 @@
 #include "compiler/schedule_options.h"
 #include "tests/compiler/attention_programs.h"
 #include "tests/compiler/golden_kernels.h"
-#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/schedule_programs.h"
 
 namespace outboard::bench {
@@ -67,6 +69,22 @@ void AddConvolution(std::vector<GpuProgram>& programs, int64_t channels, int64_t
       }));
 }
 
+// Calls `each` with "program number" and what becomes of the kernel.
+void CompileAll(std::span<const GpuProgram> programs, const std::string& arch,
+                const std::function<void(const std::string& number,
+                                         const absl::StatusOr<CompiledKernel>& kernel)>& each) {
+  const Target target = CudaTarget(arch, kMultiprocessors);
+  Compiler compiler({.target = target});
+  for (const GpuProgram& program : programs) {
+    Graph graph;
+    const SentProgram sent = program.graph(graph);
+    const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(
+        graph, sent.sink, target, sent.donated, ScheduleOptionsFor(target)));
+    for (size_t k = 0; k < schedule.kernels.size(); ++k)
+      each(absl::StrCat(program.name, " ", k), compiler.Compile(schedule.kernels[k].ast));
+  }
+}
+
 }  // namespace
 
 std::vector<GpuProgram> GoldenPrograms() {
@@ -111,43 +129,45 @@ void AssembledKernels::Add(const AssembledKernels& other) {
 AssembledKernels AssembleAll(std::span<const GpuProgram> programs, const std::string& arch,
                              const std::string& ptxas) {
   AssembledKernels all;
-  const Target target = CudaTarget(arch, kMultiprocessors);
-  Compiler compiler({.target = target});
   absl::flat_hash_set<std::string> known;
-  for (const GpuProgram& program : programs) {
-    Graph graph;
-    const SentProgram sent = program.graph(graph);
-    const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(
-        graph, sent.sink, target, sent.donated, ScheduleOptionsFor(target)));
-    for (size_t k = 0; k < schedule.kernels.size(); ++k) {
-      const std::string name = absl::StrCat(program.name, " ", k, " for ", arch);
-      const auto kernel = compiler.Compile(schedule.kernels[k].ast);
-      if (!kernel.ok()) {
-        ++all.kernels;
-        absl::StrAppend(&all.failures, name, ": ", kernel.status().message(), "\n");
-        continue;
-      }
-      if (kernel->tasks == 0 ||
-          !known.insert(absl::StrReplaceAll(kernel->object, {{kernel->symbol, "kernel"}})).second)
-        continue;
+  CompileAll(programs, arch, [&](const std::string& number, const auto& kernel) {
+    const std::string name = absl::StrCat(number, " for ", arch);
+    if (!kernel.ok()) {
       ++all.kernels;
-      all.by_warpgroups += absl::StrContains(kernel->object, "wgmma.mma_async");
-      const auto result = test::AssembleKernel(ptxas, kernel->object, arch);
-      if (!result.ok()) {
-        absl::StrAppend(&all.failures, name, ": ", result.status().message(), "\n");
-        continue;
-      }
-      ++all.assembled;
-      all.spill_bytes += result->spill_bytes;
-      all.local_bytes += result->stack_bytes;
-      all.warnings += result->warnings;
-      all.serialised += result->serialised;
-      all.registers_max = std::max(all.registers_max, result->registers);
-      if (const int64_t bytes = std::max(result->spill_bytes, result->stack_bytes); bytes > 0)
-        all.spills[name] = bytes;
+      absl::StrAppend(&all.failures, name, ": ", kernel.status().message(), "\n");
+      return;
     }
-  }
+    if (kernel->tasks == 0 ||
+        !known.insert(absl::StrReplaceAll(kernel->object, {{kernel->symbol, "kernel"}})).second)
+      return;
+    ++all.kernels;
+    all.by_warpgroups += absl::StrContains(kernel->object, "wgmma.mma_async");
+    const auto result = test::AssembleKernel(ptxas, kernel->object, arch);
+    if (!result.ok()) {
+      absl::StrAppend(&all.failures, name, ": ", result.status().message(), "\n");
+      return;
+    }
+    ++all.assembled;
+    all.spill_bytes += result->spill_bytes;
+    all.local_bytes += result->stack_bytes;
+    all.warnings += result->warnings;
+    all.serialised += result->serialised;
+    all.registers_max = std::max(all.registers_max, result->registers);
+    if (const int64_t bytes = std::max(result->spill_bytes, result->stack_bytes); bytes > 0)
+      all.spills[name] = bytes;
+  });
   return all;
+}
+
+std::vector<std::string> PlansGivenUp(std::span<const GpuProgram> programs,
+                                      const std::string& arch) {
+  std::vector<std::string> plans;
+  CompileAll(programs, arch, [&](const std::string& number, const auto& kernel) {
+    OB_CHECK_OK(kernel.status());
+    for (const std::string& plan : kernel->given_up)
+      plans.push_back(absl::StrCat(number, ": ", plan));
+  });
+  return plans;
 }
 
 }  // namespace outboard::bench

@@ -32,8 +32,12 @@ struct AssembledKernels {
 
   void Add(const AssembledKernels& other);
 };
-// For one kind of GPU, with 132 multiprocessors. `ptxas`: its path.
+// For one kind of GPU, with 132 multiprocessors, as all below. `ptxas`: its path.
 AssembledKernels AssembleAll(std::span<const GpuProgram> programs, const std::string& arch,
                              const std::string& ptxas);
+
+// The plans of kernels that are given up (CompiledKernel::given_up), each behind "program number: ".
+std::vector<std::string> PlansGivenUp(std::span<const GpuProgram> programs,
+                                      const std::string& arch);
 
 }  // namespace outboard::bench

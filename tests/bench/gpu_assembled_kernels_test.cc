@@ -1,12 +1,14 @@
 // Kernels with matrix units, through NVIDIA's assembler: nothing spilled, nothing in a thread's own
 // memory, no product that waits for the one before. Goldens: tests/compiler/golden_assembled_test.
+// And of these and of the goldens, that no plan is given up.
 #include "tests/bench/gpu_assembled_kernels.h"
+#include "tests/compiler/ptx_assembler.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 
-#include "tests/compiler/ptx_run.h"
 
 namespace outboard::bench {
 namespace {
@@ -24,6 +26,13 @@ TEST_P(GpuAssembledKernels, KeepAllInRegisters) {
   for (const auto& [kernel, bytes] : all.spills) ADD_FAILURE() << kernel << " spills " << bytes;
   EXPECT_EQ(all.serialised, 0);
   EXPECT_EQ(all.by_warpgroups > 0, std::string(GetParam()) == "sm_90a");
+}
+
+// A kernel is compiled by the plan that was chosen for it: what takes the place of one that does
+// not fit may take many times its time.
+TEST_P(GpuAssembledKernels, AreCompiledByThePlansThatWereChosen) {
+  EXPECT_THAT(PlansGivenUp(GoldenPrograms(), GetParam()), testing::IsEmpty());
+  EXPECT_THAT(PlansGivenUp(MatrixPrograms(), GetParam()), testing::IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, GpuAssembledKernels,

@@ -19,6 +19,7 @@
 #include "tests/compiler/attention_programs.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/gpu/ptx/machine.h"
 

@@ -2,6 +2,7 @@
 // machine behind the driver's calls: that both agree, and that a difference is seen. NVIDIA's
 // assembler has to take every form.
 #include "tests/bench/gpu_conformance_figures.h"
+#include "tests/compiler/ptx_assembler.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -12,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "runtime/devices.h"
-#include "tests/compiler/ptx_run.h"
 
 namespace outboard::bench {
 namespace {

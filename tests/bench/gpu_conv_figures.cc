@@ -13,6 +13,7 @@
 #include "tests/bench/gpu_machine_code.h"
 #include "tests/compiler/conv_kernels.h"
 #include "tests/compiler/kernel_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::bench {

@@ -20,7 +20,7 @@
 #include "tests/bench/gpu_kernel_figures.h"
 #include "tests/bench/gpu_memory_figures.h"
 #include "tests/bench/report.h"
-#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/support/command_output.h"
 #include "tests/support/temp_folder.h"
 

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/bench/gpu_machine_code.h"
-#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/whole_product.h"
 
 namespace outboard::bench {

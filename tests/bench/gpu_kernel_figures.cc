@@ -21,7 +21,7 @@
 #include "tests/bench/figure_list.h"
 #include "tests/bench/gpu_assembled_kernels.h"
 #include "tests/bench/report.h"
-#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/schedule_programs.h"
 
 namespace outboard::bench {

@@ -17,6 +17,7 @@
 #include "compiler/search/neighbours.h"
 #include "compiler/starting_opts.h"
 #include "tests/compiler/mma_check.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {

@@ -4,6 +4,7 @@
 #include "compiler/render/llvm/amdgpu/amdgpu.h"
 
 #include <elf.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -74,6 +75,7 @@ TEST_P(AmdgpuGolden, EveryKernel_IsAnObjectForEachGpu) {
     for (size_t k = 0; k < schedule.kernels.size(); ++k) {
       const auto kernel = CompileKernel(schedule.kernels[k].ast, {.target = target});
       ASSERT_TRUE(kernel.ok()) << kernel.status() << KernelToString(schedule, k);
+      EXPECT_THAT(kernel->given_up, testing::IsEmpty());
       ExpectIsAnObject(*kernel);
       ExpectStaysInRegisters(*kernel, arch);
       const auto again = CompileKernel(schedule.kernels[k].ast, {.target = target});

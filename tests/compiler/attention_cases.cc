@@ -13,7 +13,7 @@
 #include "compiler/schedule/schedule.h"
 #include "tests/client/fake_session.h"
 #include "tests/compiler/harness.h"
-#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/ptx_assembler.h"
 
 namespace outboard::test {
 namespace {

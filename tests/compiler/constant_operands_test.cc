@@ -25,6 +25,7 @@
 #include "compiler/render/llvm/x86.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/operand_rows.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_check.h"
 #include "tests/compiler/ptx_run.h"
 

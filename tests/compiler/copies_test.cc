@@ -21,6 +21,7 @@
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_random.h"
 #include "tests/compiler/kernel_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {

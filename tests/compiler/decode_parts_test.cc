@@ -15,6 +15,7 @@
 #include "tests/compiler/decoded_attention.h"
 #include "tests/compiler/gpu_schedule.h"
 #include "tests/compiler/harness.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {

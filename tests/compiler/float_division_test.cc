@@ -373,7 +373,7 @@ TEST(FloatDivision, AllKindsOfNumbers_AreAsInterpreted) {
     }
 }
 
-// Numbers as they are in networks, zeros among them.
+// Numbers as they are in networks, zeros of both signs among them.
 Rows OrdinaryRows() {
   Rows rows;
   std::mt19937 random(2);
@@ -382,7 +382,7 @@ Rows OrdinaryRows() {
       return std::ldexp(static_cast<float>(kDigitsLeast + random() % kDigitsLeast),
                         static_cast<int>(random() % 20) - 33);
     };
-    rows.Add(any(), {any(), -any(), 0.0f, any(), 1.0f, -1.0f, any(), any()});
+    rows.Add(row % 2 == 0 ? any() : -any(), {any(), -any(), 0.0f, -0.0f, 1.0f, -1.0f, any(), any()});
   }
   return rows;
 }
@@ -466,7 +466,9 @@ TEST(FloatDivision, MistakesInItsText_AreFound) {
       {"most quotients count as rare", "setp.ge.or.f32", 0, 1, "0f1d000000", "0f3f800000"},
       {"what is no number counts as fast", "setp.ge.or.f32", 0, 1, "setp.ge.", "setp.geu."},
       {"all numbers count as fast", "setp.ge.or.f32", 0, 1, "0f1d000000", "0f80000000"},
-      {"others than zeros count as zero", "or.b32", 0, 1, "or.b32", "and.b32"},
+      {"others than zeros count as zero", "or.b32", 1, 2, "\tor.b32", "\tand.b32"},
+      {"zeros lose their sign", "and.b32", 0, 2, "-2147483648", "0"},
+      {"-0 counts as rare", "and.b32", 1, 2, "2147483647", "-1"},
       {"zeros count as rare", "setp.eq.s32", 0, 1, ", 0;", ", 7;"},
       {"no step of the coarse reciprocal", "fma.rn.f64", 0, 4, "0d3ff0000000000000",
        "0d0000000000000000"},
@@ -503,6 +505,64 @@ TEST(FloatDivision, MistakesInItsText_AreFound) {
   Buffers right = BuffersOf(rows, DType::kF32, 1, true);
   ASSERT_TRUE(RunOnPtxMachine(*grouped, right).ok());
   EXPECT_GT(Differences(got[0], right[0], DType::kF32), 0);
+}
+
+// ---- very many quotients
+
+// Each thread divides a row by its divisor `times` times, and its divisor by each number of the row
+// as often: half of the quotients have a divisor of their own.
+Program DivideOften(DType dtype, int64_t rows, int64_t times) {
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(dtype, 0, 2 * times * rows * kRow),
+                in = b.Buffer(dtype, 1, rows * kRow), divisors = b.Buffer(dtype, 2, rows);
+  const ValueId row = b.Plus(b.Times(b.Special(Grid::kBlock, rows / kThreads), kThreads),
+                             b.Special(Grid::kThread, kThreads));
+  const ValueId divisor = b.Load(divisors, row);
+  for (int64_t k = 0; k < kRow; ++k) {
+    for (int64_t time = 0; time < 2 * times; ++time) {
+      const ValueId x = b.Load(in, b.Plus(row, b.Int(k * rows)));
+      b.Store(out, b.Plus(row, b.Int((2 * times * k + time) * rows)),
+              time % 2 == 0 ? b.Alu(Op::kFDiv, dtype, {x, divisor})
+                            : b.Alu(Op::kFDiv, dtype, {divisor, x}));
+    }
+  }
+  return b.Take(3);
+}
+
+TEST(FloatDivision, OfVeryManyQuotients_HasNoBranchOnSm90a) {
+  constexpr int64_t kTimes = 9;  // 144 quotients in all; up to 128 have branches
+  const Rows rows = AllKinds();
+  const auto count = static_cast<int64_t>(rows.divisors.size());
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    SCOPED_TRACE(std::string(Name(dtype)));
+    const Program program = DivideOften(dtype, count, kTimes);
+    Buffers start = BuffersOf(rows, dtype);
+    start[0].resize(2 * kTimes * start[1].size());
+    Buffers want = start;
+    ASSERT_TRUE(program::Interpret(program, want, {}).ok());
+    const auto kernel = Rendered(program, "sm_90a");
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    ExpectClean(kernel->object);
+    EXPECT_EQ(CountOf(kernel->object, "div.rn"), 0);
+    EXPECT_EQ(CountOf(kernel->object, " bra "), 0);
+    EXPECT_EQ(CountOf(kernel->object, "rcp.approx.ftz.f32"), 0);
+    EXPECT_EQ(CountOf(kernel->object, "cvt.rn.f32.f64"), 2 * kTimes * kRow);
+    // One for all of the row.
+    EXPECT_EQ(CountOf(kernel->object, "rcp.approx.ftz.f64"), 1 + kTimes * kRow);
+    for (const uint64_t inexact : {0, 1, 2, 3, 4, 5}) {
+      if (inexact > 1 && dtype != DType::kF32) continue;
+      Buffers got = start;
+      const absl::Status ran = RunOnPtxMachine(*kernel, got, {}, 1, nullptr, nullptr, inexact);
+      ASSERT_TRUE(ran.ok()) << ran;
+      EXPECT_EQ(Differences(got[0], want[0], dtype), 0) << inexact;
+    }
+    // Where f64 is slow, and where there are fewer, the rare part stays in a branch.
+    for (const auto& [arch, times] : {std::pair("sm_89", kTimes), {"sm_90a", kTimes - 1}}) {
+      const auto other = Rendered(DivideOften(dtype, count, times), arch);
+      ASSERT_TRUE(other.ok()) << other.status();
+      EXPECT_GT(CountOf(other->object, " bra "), 0) << arch;
+    }
+  }
 }
 
 // ---- where it is

@@ -20,7 +20,7 @@
 #include "compiler/compile.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/golden_kernels.h"
-#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/schedule_programs.h"
 
 namespace outboard::test {

@@ -25,6 +25,7 @@
 #include "compiler/starting_opts.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/kernel_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/schedule_programs.h"
 

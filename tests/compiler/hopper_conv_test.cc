@@ -23,6 +23,7 @@
 #include "tests/compiler/conv_kernels.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/kernel_check.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {

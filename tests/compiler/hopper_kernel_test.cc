@@ -17,6 +17,7 @@
 #include "compiler/proof/in_range.h"
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_shapes.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {

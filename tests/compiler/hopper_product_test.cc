@@ -13,6 +13,7 @@
 #include "compiler/program/spec.h"
 #include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/compiler/hopper_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/whole_product.h"
 

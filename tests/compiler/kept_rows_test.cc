@@ -23,6 +23,7 @@
 #include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/kernel_check.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/row_kernels.h"
 

@@ -8,6 +8,7 @@
 
 #include "compiler/compile.h"
 #include "tests/compiler/kernel_check.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 #include "tests/compiler/row_kernels.h"
 

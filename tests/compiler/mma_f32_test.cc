@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "tests/compiler/mma_check.h"
+#include "tests/compiler/ptx_assembler.h"
 
 namespace outboard::test {
 namespace {

@@ -11,6 +11,7 @@
 #include "compiler/search/neighbours.h"
 #include "tests/compiler/kernel_shapes.h"
 #include "tests/compiler/mma_check.h"
+#include "tests/compiler/ptx_assembler.h"
 
 namespace outboard::test {
 namespace {

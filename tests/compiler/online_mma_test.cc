@@ -23,7 +23,7 @@
 #include "tests/compiler/attention_programs.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/online_run.h"
-#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/ptx_assembler.h"
 
 namespace outboard::test {
 namespace {

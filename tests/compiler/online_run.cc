@@ -18,6 +18,7 @@
 #include "compiler/proof/in_range.h"
 #include "compiler/reference/interpret.h"
 #include "tests/compiler/kernel_check.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {

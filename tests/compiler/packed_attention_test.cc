@@ -11,6 +11,7 @@
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/attention_cases.h"
 #include "tests/compiler/gpu_schedule.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {

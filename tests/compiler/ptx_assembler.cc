@@ -1,5 +1,5 @@
-// NVIDIA's assembler as ptx_run.h declares it. Beside ptx_run.cc, so that a program that assembles
-// alone is not linked with the PTX machine: tests/layers/ptx_machine_labels_test.cc.
+#include "tests/compiler/ptx_assembler.h"
+
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
-#include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {
 namespace {

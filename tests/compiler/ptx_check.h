@@ -15,6 +15,7 @@
 #include "compiler/render/ptx/ptx_renderer.h"
 #include "compiler/target.h"
 #include "tests/compiler/kernel_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {

@@ -16,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "compiler/render/ptx/ptx_renderer.h"
-#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/whole_product.h"
 
 namespace outboard::test {

@@ -16,7 +16,7 @@
 #include "compiler/optimize/opt.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/starting_opts.h"
-#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/schedule_programs.h"
 
 namespace outboard::test {

@@ -39,6 +39,9 @@ uint32_t SharedBytesOfLaunch(const CompiledKernel& kernel) {
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars, uint64_t seed,
                              uint64_t* bank_conflicts, MachineCounts* counts, uint64_t inexact) {
+  if (!kernel.given_up.empty())
+    return absl::FailedPreconditionError(
+        absl::StrCat("plans were given up: ", absl::StrJoin(kernel.given_up, "; ")));
   if (kernel.tasks == 0) return absl::OkStatus();
   ptx::DeviceMemory memory;
   ptx::Machine machine(&memory, {.seed = seed, .inexact = inexact});

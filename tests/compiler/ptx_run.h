@@ -1,12 +1,11 @@
 // Runs kernels of Form::kPtx on the PTX machine (tests/gpu/ptx), which executes what a GPU would
-// and reports what no GPU promises; and assembles them with NVIDIA's assembler, where there is one.
+// and reports what no GPU promises.
 #pragma once
 
 #include <span>
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "compiler/compiled_kernel.h"
 #include "tests/compiler/kernel_run.h"
 
@@ -26,8 +25,11 @@ uint32_t SharedBytesOfLaunch(const CompiledKernel& kernel);
 // Every buffer is an allocation of exactly its bytes; of a kernel in several copies there are those
 // of the first copy first. The seed is that of the order of warps and copies. `inexact`: powers of
 // two and reciprocals by the unit are as wrong as PTX allows, in a way of that number, unless it is
-// 0. Errors: what the machine reports, and INVALID_ARGUMENT for text that it does not know.
-// `bank_conflicts`, unless it is null: how often an access to shared memory waits for a bank.
+// 0. `bank_conflicts`, unless it is null: how often an access to shared memory waits for a bank.
+// Errors: what the machine reports
+//         INVALID_ARGUMENT     text that it does not know
+//         FAILED_PRECONDITION  a plan of the kernel was given up (CompiledKernel::given_up): a test
+//                              that knows of it compares the list and clears it
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars = {}, uint64_t seed = 1,
                              uint64_t* bank_conflicts = nullptr, MachineCounts* counts = nullptr,
@@ -36,27 +38,5 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
 // Launch and text of a kernel, without the lines that say for which GPU it is unless it has maps:
 // where those for several GPUs are equal, one of them is run.
 std::string BodyOf(const CompiledKernel& kernel);
-
-// The assembler's path: $OUTBOARD_PTXAS, the one that `scripts/setup --assembler` has fetched, or
-// `ptxas` in $PATH; empty where there is none.
-std::string FindPtxas();
-// The disassembler's, likewise: $OUTBOARD_NVDISASM, or `nvdisasm`.
-std::string FindNvdisasm();
-// What the assembler says of a kernel. Registers are those of a thread; the other bytes are memory
-// of a thread's own, which lies behind all caches.
-struct Assembled {
-  int64_t registers = 0;
-  int64_t stack_bytes = 0;
-  int64_t spill_bytes = 0;  // stored and loaded
-  int64_t warnings = 0;
-  bool serialised = false;  // it waits for products of warpgroups one by one
-};
-// Errors: INTERNAL with the assembler's words.
-absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,
-                                         const std::string& arch);
-// The same, of which only stack_bytes is returned: what is spilled, and what lies in a thread's own
-// memory. (A thing may be stored and loaded several times: Assembled::spill_bytes counts that.)
-absl::StatusOr<int64_t> StackBytesOf(const std::string& ptxas, const std::string& ptx,
-                                     const std::string& arch);
 
 }  // namespace outboard::test

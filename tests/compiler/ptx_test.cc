@@ -22,6 +22,7 @@
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_random.h"
 #include "tests/compiler/kernel_shapes.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_check.h"
 #include "tests/compiler/ptx_run.h"
 

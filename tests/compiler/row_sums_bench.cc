@@ -23,7 +23,7 @@
 #include "compiler/rewrite/rules/linear.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
-#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/schedule_programs.h"
 
 namespace outboard::test {

@@ -18,6 +18,7 @@
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_random_opts.h"
+#include "tests/compiler/ptx_assembler.h"
 
 namespace outboard::test {
 namespace {

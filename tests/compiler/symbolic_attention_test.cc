@@ -25,6 +25,7 @@
 #include "tests/compiler/harness.h"
 #include "tests/compiler/hopper_edit.h"
 #include "tests/compiler/online_run.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {

@@ -11,6 +11,7 @@
 #include "compiler/program/expand.h"
 #include "compiler/program/hopper/plan.h"
 #include "tests/compiler/mma_check.h"
+#include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {

@@ -49,7 +49,7 @@ const UOp* ProductBeforeCasts(const UOp* node) {
 
 // The one factor of a product that `is`; nullptr for none, or several.
 template <typename Is>
-const UOp* FactorOf(const UOp* product, const Is& is) {
+const UOp* OnlyFactor(const UOp* product, const Is& is) {
   const UOp* found = nullptr;
   std::vector<const UOp*> stack = {product};
   for (int factors = 0; !stack.empty() && factors < kFactorsMax; ++factors) {
@@ -163,7 +163,7 @@ const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range, bool 
       stack.pop_back();
       if (rounded && first_rounded == nullptr && factor->op == Op::kCast) {
         const UOp* quotient = BeforeCasts(factor);
-        if (!is_quotient(quotient)) quotient = FactorOf(ProductBeforeCasts(factor), is_quotient);
+        if (!is_quotient(quotient)) quotient = OnlyFactor(ProductBeforeCasts(factor), is_quotient);
         // Of p (p + 1) no factor would be left to divide by.
         if (quotient != nullptr && UsesOf(factor, quotient, by) == 1) {
           auto without = by;

@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
-#include "compiler/optimize/limits.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/kept_row.h"
 #include "compiler/optimize/threads/row_copy.h"
@@ -25,20 +24,6 @@ bool In(RangeSet set, int range) { return set >> range & 1; }
 
 int64_t PointsOf(const Tile& tile) {
   return static_cast<int64_t>(std::max(tile.main.size(), tile.rest.size())) * tile.lanes();
-}
-
-// Whether what is computed for `root` reads `slot`.
-bool Reads(const UOp* root, int64_t slot) {
-  absl::flat_hash_set<const UOp*> seen;
-  std::vector<const UOp*> stack = {root};
-  while (!stack.empty()) {
-    const UOp* const node = stack.back();
-    stack.pop_back();
-    if (!seen.insert(node).second) continue;
-    if (node->op == Op::kLoad && GlobalOfAccess(node).slot() == slot) return true;
-    stack.insert(stack.end(), node->src.begin(), node->src.end());
-  }
-  return false;
 }
 
 bool Contains(const UOp* root, const UOp* wanted) {
@@ -321,12 +306,9 @@ absl::Status ThreadPlanner::CheckInPlace() const {
       if (axis.range >= 0 && !In(deps, axis.range))
         return Illegal("Opts: several threads would read what one of them stores");
     if (RowsInPlace(kernel_)) continue;  // checked as such
-    for (size_t g = 0; g < kernel_.groups.size(); ++g) {
-      if (plan_.FreeThreads(kernel_.groups[g]) == 1) continue;
-      for (const UOp* node : kernel_.groups[g].nodes)
-        if (Reads(node->src[0], slot))
-          return Illegal("Opts: a divided reduction reads what the kernel stores");
-    }
+    for (const ReduceGroup& group : kernel_.groups)
+      if (plan_.FreeThreads(group) > 1 && ReadsAnyOf(group, {slot}))
+        return Illegal("Opts: a divided reduction reads what the kernel stores");
   }
   return absl::OkStatus();
 }
@@ -428,17 +410,7 @@ absl::Status ThreadPlanner::CheckSize() const {
         join = std::max(join, joining.elements() * std::max(4, ByteWidth(node->dtype)));
   }
   int64_t shared = 0;
-  const std::vector<KeptRow> kept = KeptRowsOf(kernel_, plan_);
-  const auto written_out = [&](const Tile& tile, int64_t most) {
-    const int64_t count = PiecesWrittenOut(kernel_, plan_, kept, tile);
-    return count > most ? over("steps written out", count, most) : absl::OkStatus();
-  };
-  for (const Tile& tile : plan_.tiles)
-    OB_RETURN_IF_ERROR(written_out(tile, limits::kTilePointsMax));
-  for (const GroupPlan& group : plan_.groups)
-    for (const Tile& tile : group.loops)
-      OB_RETURN_IF_ERROR(written_out(tile, limits::kTilePiecesMax));
-  for (const KeptRow& row : kept) {
+  for (const KeptRow& row : KeptRowsOf(kernel_, plan_)) {
     if (row.in_memory > 0) held += row.in_registers * row.lanes;
     shared += BytesInMemory(row, kernel_, plan_);
   }

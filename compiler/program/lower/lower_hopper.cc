@@ -47,7 +47,8 @@ class HopperLowering {
         for (const int r : product.batch) low_.Unbind(r);
         return branch;
       };
-    RowSums sums(low_, plan_.product, /*tile_rows=*/0, plan_.tile.columns);
+    RowSums sums(low_, plan_.product.rows, plan_.product.columns, /*tile_rows=*/0,
+                 plan_.tile.columns);
     if (sums.any()) AddSums(sums, stores);
     const int64_t depth = DepthOf(plan_.shape.dtype), split = plan_.tile.split;
     // What gathers has one addend.

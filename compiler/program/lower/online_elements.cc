@@ -9,15 +9,6 @@ namespace outboard::program {
 
 namespace {
 
-codegen::MmaProduct SidesOf(const OnlinePlan& plan) {
-  codegen::MmaProduct sides;
-  sides.rows.ranges = plan.rows;
-  sides.rows.count = plan.row_count;
-  sides.columns.ranges = plan.columns;
-  sides.columns.count = plan.column_count;
-  return sides;
-}
-
 }  // namespace
 
 OnlineElements::OnlineElements(const OnlinePlan& plan)
@@ -29,8 +20,8 @@ OnlineElements::OnlineElements(const OnlinePlan& plan)
       extent_(plan.kernel.ranges[plan.range].extent),
       times_(DivideUp(extent_, tile_.steps)),
       halves_(tile_.fragments * kRowsOfFragment),
-      sides_(SidesOf(plan)),
-      row_sums_(low_, sides_, tile_.rows(), kFragment) {
+      row_sums_(low_, {plan.rows, plan.row_count}, {plan.columns, plan.column_count},
+                tile_.rows(), kFragment) {
   low_.mapped_ = kernel_.OutputSet();
   low_.units_ = UnitExponentialsOf(kernel_, plan.range);
 }

@@ -119,7 +119,6 @@ class OnlineElements {
   void BindSums(int64_t half, int64_t column, ValueId lane);
   void StoreRowSums();
 
-  const codegen::MmaProduct sides_;  // rows and columns of the results alone
   RowSums row_sums_;
   ValueId guards_ = -1;  // memory of the block: by warp, whether a guard of the masks fails
   ValueId inside_ = -1;  // whether the step that is bound exists

@@ -51,7 +51,7 @@ class MmaLowering {
         product_(plan.product),
         tile_(plan.tile),
         unit_(plan.unit),
-        row_sums_(low_, product_, tile_.rows, tile_.columns),
+        row_sums_(low_, product_.rows, product_.columns, tile_.rows, tile_.columns),
         rows_(low_, plan, /*is_rows=*/true),
         columns_(low_, plan, /*is_rows=*/false) {
     low_.mapped_ = kernel.OutputSet();

@@ -1,5 +1,7 @@
 #include "compiler/program/mma/row_sums.h"
 
+#include <utility>
+
 #include "compiler/target.h"
 
 namespace outboard::program {
@@ -12,13 +14,14 @@ bool IsCut(int64_t count, int64_t tile) { return tile == 0 || count % tile != 0;
 
 }  // namespace
 
-RowSums::RowSums(Lowering& low, const codegen::MmaProduct& product, int64_t tile_rows,
-                 int64_t tile_columns)
+RowSums::RowSums(Lowering& low, codegen::MmaSide rows, codegen::MmaSide columns,
+                 int64_t tile_rows, int64_t tile_columns)
     : low_(low),
       b_(low.b_),
-      product_(product),
-      cut_rows_(IsCut(product.rows.count, tile_rows)),
-      cut_columns_(IsCut(product.columns.count, tile_columns)) {
+      rows_(std::move(rows)),
+      columns_(std::move(columns)),
+      cut_rows_(IsCut(rows_.count, tile_rows)),
+      cut_columns_(IsCut(columns_.count, tile_columns)) {
   for (const UOp* store : low.kernel_.stores) {
     if (!SumsPoints(store)) continue;
     stores_.push_back(store);
@@ -64,12 +67,12 @@ void RowSums::Store(ValueId thread, ValueId row, ValueId column) {
   column = b_.Plus(column, second);
   ValueId mask = b_.Less(b_.Modulo(lane, kHalfWarp), b_.Int(4));
   // By blocks, as the place has them.
-  const int64_t blocks = (product_.rows.count + kSumRows - 1) / kSumRows;
+  const int64_t blocks = (rows_.count + kSumRows - 1) / kSumRows;
   if (cut_rows_) mask = low_.And(mask, b_.Less(b_.Divide(row, kSumRows), b_.Int(blocks)));
-  if (cut_columns_) mask = low_.And(mask, b_.Less(column, b_.Int(product_.columns.count)));
+  if (cut_columns_) mask = low_.And(mask, b_.Less(column, b_.Int(columns_.count)));
   low_.Enter();
-  low_.BindAll(product_.rows.ranges, row);
-  low_.BindAll(product_.columns.ranges, column);
+  low_.BindAll(rows_.ranges, row);
+  low_.BindAll(columns_.ranges, column);
   for (size_t i = 0; i < stores_.size(); ++i) {
     std::vector<ValueId> values;
     for (int64_t v = 0; v < kValues; ++v) values.push_back(b_.Load(kept_[i], b_.Int(v)));
@@ -79,8 +82,8 @@ void RowSums::Store(ValueId thread, ValueId row, ValueId column) {
             .src = {low_.buffers_[GlobalOfAccess(index).slot()], low_.Emit(index->src[1]), sum,
                     mask}});
   }
-  for (const int r : product_.columns.ranges) low_.Unbind(r);
-  for (const int r : product_.rows.ranges) low_.Unbind(r);
+  for (const int r : columns_.ranges) low_.Unbind(r);
+  for (const int r : rows_.ranges) low_.Unbind(r);
   low_.Leave();
 }
 

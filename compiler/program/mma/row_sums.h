@@ -16,9 +16,9 @@ namespace outboard::program {
 
 class RowSums {
  public:
-  // Of the kernel's stores of sums. Outside of all scopes. Places lie within tiles of so many rows
-  // and columns, which may reach beyond the product; 0: anywhere.
-  RowSums(Lowering& low, const codegen::MmaProduct& product, int64_t tile_rows,
+  // Of the kernel's stores of sums, over these rows and columns. Outside of all scopes. Places lie
+  // within tiles of so many rows and columns, which may reach beyond the product; 0: anywhere.
+  RowSums(Lowering& low, codegen::MmaSide rows, codegen::MmaSide columns, int64_t tile_rows,
           int64_t tile_columns);
 
   bool any() const { return !stores_.empty(); }
@@ -37,7 +37,7 @@ class RowSums {
 
   Lowering& low_;
   ProgramBuilder& b_;
-  const codegen::MmaProduct& product_;
+  const codegen::MmaSide rows_, columns_;
   const bool cut_rows_, cut_columns_;
   std::vector<const UOp*> stores_;
   std::vector<ValueId> kept_;  // by store: [half][lane]

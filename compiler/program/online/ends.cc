@@ -99,18 +99,17 @@ absl::flat_hash_set<const UOp*> SeenBeyond(const codegen::LoopNest& kernel, cons
   return seen;
 }
 
-// What `root` is made of, sources first; none if that is more than a factor of a row has.
+// What `root` is made of, itself first; none if that is more than a factor of a row has.
 std::vector<const UOp*> NodesOfFactor(const UOp* root) {
   constexpr size_t kNodesMax = 256;
-  std::vector<const UOp*> open = {root};
+  std::vector<const UOp*> nodes = {root};
   absl::flat_hash_set<const UOp*> seen = {root};
-  while (!open.empty() && seen.size() <= kNodesMax) {
-    const UOp* const node = open.back();
-    open.pop_back();
-    for (const UOp* source : node->src)
-      if (seen.insert(source).second) open.push_back(source);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes.size() > kNodesMax) return {};
+    for (const UOp* source : nodes[i]->src)
+      if (seen.insert(source).second) nodes.push_back(source);
   }
-  return seen.size() <= kNodesMax ? PostOrder(root) : std::vector<const UOp*>();
+  return nodes;
 }
 
 }  // namespace

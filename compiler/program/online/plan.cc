@@ -52,7 +52,7 @@ std::vector<int> RangesOf(RangeSet set) {
 bool IsOf8Bits(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8; }
 
 // The number of f32 itself, or what it widens; nullptr for anything else.
-const UOp* FactorOf(const UOp* node) {
+const UOp* Unwidened(const UOp* node) {
   if (node->dtype != DType::kF32) return nullptr;
   if (node->op != Op::kCast) return node;
   const DType dtype = node->src[0]->dtype;
@@ -71,7 +71,7 @@ class Finder {
     if (panels.empty()) return Illegal("no reduction inside of another one");
     plan_.range = codegen::PanelRange(kernel_, panels[0]);
     if (kernel_.parallel_count != kernel_.output_count) return Illegal("a range is a sequence");
-    OB_RETURN_IF_ERROR(FindScores());
+    OB_RETURN_IF_ERROR(FindSumsOfScores());
     OB_RETURN_IF_ERROR(CheckEnds());
     OB_RETURN_IF_ERROR(FindSums());
     OB_RETURN_IF_ERROR(CheckRowSums());
@@ -92,7 +92,7 @@ class Finder {
   int64_t Extent(int range) const { return kernel_.ranges[range].extent; }
   RangeSet Steps() const { return Bit(plan_.range); }
 
-  absl::Status FindScores() {
+  absl::Status FindSumsOfScores() {
     RangeSet batch = 0, rows = 0;
     std::vector<std::pair<const UOp*, const UOp*>> sides;  // of a score: rows, steps
     for (const ReduceGroup& group : kernel_.groups) {
@@ -103,7 +103,7 @@ class Finder {
         if (ReduceOf(node).op() == Op::kAdd && node->dtype == DType::kF32 &&
             node->src[0]->op == Op::kMul)
           for (const UOp* factor : node->src[0]->src)
-            if (const UOp* const value = FactorOf(factor))
+            if (const UOp* const value = Unwidened(factor))
               (kernel_.DepsOf(value) & Steps() ? step : row) = value;
         if (row == nullptr || step == nullptr)
           return Illegal("a score is no sum of products of floats of a row and a step");
@@ -165,7 +165,7 @@ class Finder {
         OnlineProduct product{.sum = node};
         const UOp* matrix = nullptr;
         for (const UOp* factor : node->src[0]->src)
-          if (const UOp* const value = FactorOf(factor))
+          if (const UOp* const value = Unwidened(factor))
             ((kernel_.DepsOf(value) & ~of_rows & ~Steps()) == 0 ? product.value : matrix) = value;
         if (product.value == nullptr || matrix == nullptr)
           return Illegal("a result is no sum of products of floats of a row and a column");

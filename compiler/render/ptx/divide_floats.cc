@@ -20,7 +20,11 @@
 // That holds where r has no digit below the smallest subnormal number, 2^-149. Its last digit is
 // worth 2^(exponents of b and q - 46), so their sum must be -103 or more: y is asked to be below
 // 2^32, and q' to be at least 2^-69. An infinity, a NaN or an overflow of q makes q' NaN, which is
-// not either. A dividend +0 is as it should be where q' is +0, too.
+// not either.
+//
+// A zero a makes q a zero with the sign of a / b, and r +0. Adding to q may take its sign away: of
+// -0 by a positive number +0 would be left. So q' is given the sign of q, which a / b has as well
+// wherever q' is used. A zero is fast, then, where r is no NaN.
 //
 // All others take a branch, where f64 holds every f32 as a normal number and no quotient leaves its
 // range. There y is within 2^-28 after a Newton step if the unit's is within 2^-14 (it has 20
@@ -30,6 +34,10 @@
 // one that is (of subnormal numbers alone) has 24 digits and is q', exactly. Where 1 / b is 0,
 // infinite or NaN, q = a y is what IEEE 754 says without a step; and if r is 0 or NaN, q stays,
 // with its sign.
+//
+// A kernel of sm_90a with very many quotients in its text takes the way through f64 for all of them,
+// without a branch: NVIDIA's assembler takes time for each branch beside many live registers, tens
+// of seconds for an optimiser's 384 quotients beside the 128 sums of a thread.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -51,8 +59,8 @@ using program::ValueId;
 
 namespace {
 
-// From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 7 to 8
-// each, in place of the 10 of `div.rn.f32`.
+// From how many quotients on a reciprocal pays: it takes 7 instructions of a GPU, and then 8 to 9
+// each, in place of the 10 of `div.rn.f32` and its call.
 constexpr int64_t kQuotientsLeast = 4;
 // How many quotients share a branch, and how many instructions may lie between the first and the
 // last of them. More would keep more dividends in registers until the branch, and spill.
@@ -77,6 +85,9 @@ bool IsWarpWithProducts(const program::Program& program) {
          std::ranges::any_of(program.code,
                              [](const Instruction& i) { return i.code == Code::kMma; });
 }
+
+// Quotients of a program's text above which none has a branch, where f64 is fast enough.
+constexpr int64_t kBranchedMost = 128;
 
 constexpr double kResidualMost = 0x1p-24, kReciprocalMost = 0x1p32, kQuotientLeast = 0x1p-69;
 
@@ -105,6 +116,12 @@ std::pair<ValueId, int> PtxPrinter::OriginOf(ValueId n, int lane) const {
 // A quotient in a loop that the divisor is outside of counts once for each pass.
 void PtxPrinter::FindDivisors() {
   if (!HasRegistersToSpare(program_)) return;
+  int64_t quotients = 0;
+  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n)
+    if (IsQuotient(n) && IsUsed(n)) quotients += at(n).lanes;
+  // The f64 units of sm_90 have half the rate of those of f32; other GPUs that run a target's code
+  // may have a 64th.
+  divides_by_f64_ = target_.arch == "sm_90a" && quotients > kBranchedMost;
   const bool only_in_loops = IsWarpWithProducts(program_);
   absl::flat_hash_map<std::pair<ValueId, int>, int64_t> counts;
   std::vector<ValueId> open;  // loops
@@ -132,10 +149,15 @@ void PtxPrinter::FindReciprocals(ValueId n) {
   for (int lane = 0; lane < at(n).lanes; ++lane) {
     const auto found = reciprocals_.find({n, lane});
     if (found == reciprocals_.end()) continue;
+    const PtxOperand b = InRegister(AsPrinted(n, lane));
+    if (divides_by_f64_) {
+      found->second = InvertByF64(b);
+      continue;
+    }
     const auto f32 = [&](const char* op, std::initializer_list<PtxOperand> args) {
       return text_.Value(op, Width::k32, args);
     };
-    const PtxOperand one = Float(1), b = InRegister(AsPrinted(n, lane));
+    const PtxOperand one = Float(1);
     const PtxOperand negated = f32("neg.f32", {b});
     const PtxOperand by_unit = f32("rcp.approx.ftz.f32", {b});
     const PtxOperand error = f32("fma.rn.f32", {negated, by_unit, one});
@@ -146,7 +168,7 @@ void PtxPrinter::FindReciprocals(ValueId n) {
     const PtxOperand is_good =
         text_.Value("setp.lt.and.f32", Width::kPred,
                     {f32("abs.f32", {refined}), Float(kReciprocalMost), is_near});
-    found->second = {negated, f32("selp.b32", {refined, Float(NAN), is_good})};
+    found->second.y = f32("selp.b32", {refined, Float(NAN), is_good});
   }
 }
 
@@ -184,7 +206,8 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
     if (pending.empty()) return;
     const int end = text_.NewLabel();
     text_.JumpIf(all_fast, end);
-    for (const Pending& each : pending) DivideByF64(each.dividend, each.divisor, each.quotient);
+    for (const Pending& each : pending)
+      DivideByF64(each.dividend, InvertByF64(each.divisor), each.quotient);
     text_.PutLabel(end);
     // At once: two numbers of 16 bits have one register.
     for (const Pending& each : pending)
@@ -197,8 +220,16 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
     Values& out = values_[static_cast<size_t>(n)];
     out.clear();
     for (int lane = 0; lane < i.lanes; ++lane) {
-      const PtxOperand a = Lane(i.src[0], lane), b = Lane(i.src[1], lane);
+      PtxOperand a = Lane(i.src[0], lane), b = Lane(i.src[1], lane);
       const auto found = reciprocals_.find(OriginOf(i.src[1], lane));
+      if (divides_by_f64_) {
+        const PtxOperand quotient = text_.New(Width::k32);
+        DivideByF64(InRegister(a),
+                    found == reciprocals_.end() ? InvertByF64(InRegister(b)) : found->second,
+                    quotient);
+        out.push_back(Round(quotient, i.dtype));
+        continue;
+      }
       if (found == reciprocals_.end()) {
         out.push_back(Alu(Op::kFDiv, i.dtype, {a, b}));
         continue;
@@ -206,19 +237,22 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
       const auto f32 = [&](const char* op, std::initializer_list<PtxOperand> args) {
         return text_.Value(op, Width::k32, args);
       };
-      const auto& [minus_b, y] = found->second;
+      const PtxOperand& y = found->second.y;
       OB_CHECK(!y.IsNone());
-      const PtxOperand dividend = InRegister(a);
-      const PtxOperand q = f32("mul.rn.f32", {dividend, y});
-      const PtxOperand r = f32("fma.rn.f32", {minus_b, q, dividend});
-      const PtxOperand quotient = f32("fma.rn.f32", {r, y, q});
-      const PtxOperand is_zero = text_.Value("setp.eq.s32", Width::kPred,
-                                             {f32("or.b32", {dividend, quotient}), Integer(0)});
+      a = InRegister(a);
+      b = InRegister(b);
+      const PtxOperand q = f32("mul.rn.f32", {a, y});
+      const PtxOperand r = f32("fma.rn.f32", {f32("neg.f32", {b}), q, a});
+      const PtxOperand sign = f32("and.b32", {q, Integer(IntMin(DType::kI32))});
+      const PtxOperand quotient = f32("or.b32", {f32("fma.rn.f32", {r, y, q}), sign});
+      const PtxOperand is_zero = text_.Value(
+          "setp.eq.s32", Width::kPred,
+          {f32("and.b32", {f32("or.b32", {a, r}), Integer(IntMax(DType::kI32))}), Integer(0)});
       const PtxOperand is_fast =
           text_.Value("setp.ge.or.f32", Width::kPred,
                       {f32("abs.f32", {quotient}), Float(kQuotientLeast), is_zero});
       all_fast = all_fast.IsNone() ? is_fast : Logic(Op::kAnd, all_fast, is_fast);
-      pending.push_back({n, out.size(), dividend, InRegister(b), quotient});
+      pending.push_back({n, out.size(), a, b, quotient});
       out.push_back(quotient);
       if (pending.size() == kTogether) branch();
     }
@@ -226,21 +260,28 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
   branch();
 }
 
-void PtxPrinter::DivideByF64(const PtxOperand& dividend, const PtxOperand& divisor,
+PtxPrinter::Reciprocal PtxPrinter::InvertByF64(const PtxOperand& divisor) {
+  const auto f64 = [&](const char* op, std::initializer_list<PtxOperand> args) {
+    return text_.Value(op, Width::k64, args);
+  };
+  const PtxOperand b = f64("cvt.f64.f32", {divisor}), negated = f64("neg.f64", {b});
+  const PtxOperand y = f64("rcp.approx.ftz.f64", {b});
+  const PtxOperand error = f64("fma.rn.f64", {negated, y, Float(1, Width::k64)});
+  const PtxOperand is_number = text_.Value("setp.num.f64", Width::kPred, {error, error});
+  text_.Set("fma.rn.f64", y, {error, y, y}, is_number);
+  return {.y = y, .negated = negated};
+}
+
+void PtxPrinter::DivideByF64(const PtxOperand& dividend, const Reciprocal& by,
                              const PtxOperand& quotient) {
   const auto f64 = [&](const char* op, std::initializer_list<PtxOperand> args) {
     return text_.Value(op, Width::k64, args);
   };
-  const PtxOperand a = f64("cvt.f64.f32", {dividend}), b = f64("cvt.f64.f32", {divisor});
-  const PtxOperand negated = f64("neg.f64", {b}), y = f64("rcp.approx.ftz.f64", {b});
-  const PtxOperand error = f64("fma.rn.f64", {negated, y, Float(1, Width::k64)});
-  const PtxOperand is_number = text_.Value("setp.num.f64", Width::kPred, {error, error});
-  text_.Set("fma.rn.f64", y, {error, y, y}, is_number);
-  const PtxOperand q = f64("mul.rn.f64", {a, y});
-  const PtxOperand r = f64("fma.rn.f64", {negated, q, a});
+  const PtxOperand a = f64("cvt.f64.f32", {dividend}), q = f64("mul.rn.f64", {a, by.y});
+  const PtxOperand r = f64("fma.rn.f64", {by.negated, q, a});
   const PtxOperand is_inexact =
       text_.Value("setp.ne.f64", Width::kPred, {r, Float(0, Width::k64)});
-  text_.Set("fma.rn.f64", q, {r, y, q}, is_inexact);
+  text_.Set("fma.rn.f64", q, {r, by.y, q}, is_inexact);
   text_.Set("cvt.rn.f32.f64", quotient, {q});
 }
 

@@ -108,9 +108,13 @@ class PtxPrinter {
   bool IsQuotient(ValueId n) const;
   std::vector<ValueId> QuotientsWith(ValueId n) const;  // that are printed together
   void PrintQuotients(absl::Span<const ValueId> all);
-  // One, of any numbers there are, by way of f64; writes it to `quotient`.
-  void DivideByF64(const PtxOperand& dividend, const PtxOperand& divisor,
-                   const PtxOperand& quotient);
+  // Of a divisor b: y near 1 / b. Of f32 it is NaN where it says nothing; of f64 there is -b, too.
+  struct Reciprocal {
+    PtxOperand y, negated;
+  };
+  // One quotient, of any numbers there are, by way of f64; writes it to `quotient`.
+  Reciprocal InvertByF64(const PtxOperand& divisor);
+  void DivideByF64(const PtxOperand& dividend, const Reciprocal& by, const PtxOperand& quotient);
   void FindDivisors();               // that several numbers have; after FindUses
   void FindReciprocals(ValueId n);  // of those that are lanes of a value that was just printed
   // The value, and the lane of it, that a lane of `n` is.
@@ -314,11 +318,8 @@ class PtxPrinter {
   absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
   std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
 
-  // Of a divisor: -b, and y near 1 / b, which is NaN where that says nothing. By value and lane.
-  struct Reciprocal {
-    PtxOperand minus_b, y;
-  };
-  absl::flat_hash_map<std::pair<ValueId, int>, Reciprocal> reciprocals_;
+  bool divides_by_f64_ = false;  // every quotient of f32 and smaller, without a branch
+  absl::flat_hash_map<std::pair<ValueId, int>, Reciprocal> reciprocals_;  // by value and lane
 
   // Addresses that open scopes have computed, by memory, index without its constants, and bytes
   // added to that.

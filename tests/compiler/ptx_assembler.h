@@ -1,0 +1,34 @@
+// Assembles the text of kernels of Form::kPtx with NVIDIA's assembler, where there is one. Without
+// the PTX machine, which runs them (ptx_run.h): tests/layers/ptx_machine_labels_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace outboard::test {
+
+// The assembler's path: $OUTBOARD_PTXAS, the one that `scripts/setup --assembler` has fetched, or
+// `ptxas` in $PATH; empty where there is none.
+std::string FindPtxas();
+// The disassembler's, likewise: $OUTBOARD_NVDISASM, or `nvdisasm`.
+std::string FindNvdisasm();
+// What the assembler says of a kernel. Registers are those of a thread; the other bytes are memory
+// of a thread's own, which lies behind all caches.
+struct Assembled {
+  int64_t registers = 0;
+  int64_t stack_bytes = 0;
+  int64_t spill_bytes = 0;  // stored and loaded
+  int64_t warnings = 0;
+  bool serialised = false;  // it waits for products of warpgroups one by one
+};
+// Errors: INTERNAL with the assembler's words.
+absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,
+                                         const std::string& arch);
+// The same, of which only stack_bytes is returned: what is spilled, and what lies in a thread's own
+// memory. (A thing may be stored and loaded several times: Assembled::spill_bytes counts that.)
+absl::StatusOr<int64_t> StackBytesOf(const std::string& ptxas, const std::string& ptx,
+                                     const std::string& arch);
+
+}  // namespace outboard::test
