@@ -2,7 +2,8 @@
 // sm_90a, as schedules say, and which units compute its products:
 // build/bin/row_sums_bench [layers]. Nothing is run. The third schedule of each type writes no
 // temporary over another one (compiler/schedule/in_place.h). LARGEST=n lists the n kernels with the
-// most bytes of buffers, equal ones together.
+// most bytes of buffers, equal ones together. ONLY=name makes that schedule alone and compiles
+// nothing.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -236,7 +237,9 @@ int main(int argc, char** argv) {
     } ways[] = {{"whole", false, schedule::OverwritePolicy::kLarge},
                 {"divided", true, schedule::OverwritePolicy::kLarge},
                 {"apart", true, schedule::OverwritePolicy::kNever}};
+    const char* const only = std::getenv("ONLY");
     for (const auto& way : ways) {
+      if (only != nullptr && std::string(way.name) != only) continue;
       Graph recorded, g;
       std::vector<int64_t> donated;
       const UOp* const sink = test::RecordProgram(
@@ -244,6 +247,7 @@ int main(int argc, char** argv) {
       const schedule::Schedule schedule =
           test::ScheduleOf(g, sink, donated, way.divides, way.overwrites);
       test::Print(way.name, schedule);
+      if (only != nullptr) continue;
       test::PrintUnits(schedule);
       std::fflush(stdout);
       if (way.overwrites != schedule::OverwritePolicy::kNever) test::PrintAssembled(schedule);
