@@ -18,7 +18,8 @@ namespace {
 constexpr double kOperationsOfByte = 6.25;
 // Below, a kernel's time is not that of its bytes.
 constexpr double kBytesMin = 1 << 16;
-// What is gained has to be so much of the value's bytes.
+// What is gained has to be so much of the value's bytes; twice these where a kernel more stores it,
+// which reads what the value is made of.
 constexpr double kGainMin = 0.125;
 // Of one value: what is computed between it and what is stored, and what is looked at above it and in each
 // of its readers.
@@ -76,7 +77,6 @@ class Chooser {
     if (!work) return 0;
     const std::vector<const UOp*> readers = ReadersOf(node);
     if (readers.size() < 2) return 0;
-    // One of the readers, or what the value is made of, is in the kernel that stores it.
     double most = 0, computing = 0;
     for (const UOp* reader : readers) {
       const std::optional<double> more = ReadForIt(reader, node);
@@ -85,11 +85,33 @@ class Chooser {
       most = std::max(most, *more);
     }
     const auto count = static_cast<double>(readers.size());
-    const double storing = count * Bytes(node), gain = Bytes(node) * kGainMin;
-    const double again = (count - 1) * Elements(node) * *work / kOperationsOfByte;
-    if (computing + again < storing - gain) return computing + again - storing;
-    if (computing - most > storing + gain) return computing - most - storing;
+    const double bytes = Bytes(node), again = Elements(node) * *work / kOperationsOfByte;
+    // It is stored by one of the readers, or by what makes a part of it.
+    const double stored = count * bytes;
+    if (computing + (count - 1) * again < stored - kGainMin * bytes)
+      return computing + (count - 1) * again - stored;
+    const double more = IsMadeOfStored(node) ? kGainMin * bytes : 2 * bytes;
+    if (computing - most > stored + more) return computing - most - stored;
     return 0;
+  }
+
+  // Whether `node` is computed from another array of its size that a kernel stores, which can then
+  // store both.
+  bool IsMadeOfStored(const UOp* node) const {
+    absl::flat_hash_set<const UOp*> known = {node};
+    std::vector<const UOp*> open = {node};
+    while (!open.empty()) {
+      const UOp* const inside = open.back();
+      open.pop_back();
+      for (const UOp* s : inside->src) {
+        if (!known.insert(s).second) continue;
+        if (!IsLoaded(s))
+          open.push_back(s);
+        else if (s->op != Op::kParam && Elements(s) == Elements(node))
+          return true;
+      }
+    }
+    return false;
   }
 
   // Operations for an element, where all that is computed between `node` and what is loaded is so
