@@ -28,7 +28,7 @@ constexpr double kJoinedSumRepeats =
     4;  // an inner sum may be computed this often per element to join an outer one
 constexpr double kCostMax = 1000;  // sums of costs count shared parts twice; this keeps them finite
 
-// A value that is stored, or no longer is, changes what others cost.
+// What is stored, or no longer is, changes which bytes others move.
 constexpr int kRoundsByBytes = 4;
 
 // What encloses a value in the kernel that computes it.
@@ -161,8 +161,8 @@ class Chooser {
     for (auto node = order_.rbegin(); node != order_.rend(); ++node) Visit(*node);
   }
 
-  // Stores and computes other elementwise values where a GPU moves fewer bytes then. What others cost
-  // stays as it was without: a value that is computed now would have its neighbours stored.
+  // Stores and computes other elementwise values where a GPU moves fewer bytes then. What others
+  // cost stays as it was: beside a value that is now computed a neighbour would be stored.
   void ChangeByBytes() {
     const auto gathers = [&](const UOp* sum) {
       return one_hot_.at(sum).where != nullptr || places_.contains(sum);

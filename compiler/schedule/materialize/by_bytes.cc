@@ -18,11 +18,10 @@ namespace {
 constexpr double kOperationsOfByte = 6.25;
 // Below, a kernel's time is not that of its bytes.
 constexpr double kBytesMin = 1 << 16;
-// What is gained has to be so much of the value's bytes; twice these where a kernel more stores it,
-// which reads what the value is made of.
+// What is gained has to be so much of the value's bytes.
 constexpr double kGainMin = 0.125;
-// Of one value: what is computed between it and what is stored, and what is looked at above it and in each
-// of its readers.
+// Of one value: what is computed between it and what is stored, and what is looked at above it and
+// in each of its readers.
 constexpr size_t kInsideMax = 64, kAboveMax = 256, kKernelMax = 512;
 
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
@@ -70,54 +69,42 @@ class Chooser {
     return node->op == Op::kParam || (stored_.contains(node) && !values_.seen.contains(node));
   }
 
-  // Bytes that are moved less where `node` is stored; negative: more. 0 where that cannot be said, or
-  // is about the same.
+  // Bytes that are moved less where `node` is stored; negative: more. 0 where that cannot be said,
+  // or is about the same.
   double SavedIfStored(const UOp* node) const {
-    const std::optional<double> work = WorkOf(node);
-    if (!work) return 0;
+    const std::optional<Made> made = MadeOf(node);
+    if (!made) return 0;
     const std::vector<const UOp*> readers = ReadersOf(node);
     if (readers.size() < 2) return 0;
-    double most = 0, computing = 0;
+    // What the readers read for it alone, and the first one of them.
+    double most = 0, all = 0;
     for (const UOp* reader : readers) {
       const std::optional<double> more = ReadForIt(reader, node);
       if (!more) return 0;
-      computing += *more;
+      all += *more;
       most = std::max(most, *more);
     }
-    const auto count = static_cast<double>(readers.size());
-    const double bytes = Bytes(node), again = Elements(node) * *work / kOperationsOfByte;
-    // It is stored by one of the readers, or by what makes a part of it.
-    const double stored = count * bytes;
-    if (computing + (count - 1) * again < stored - kGainMin * bytes)
-      return computing + (count - 1) * again - stored;
-    const double more = IsMadeOfStored(node) ? kGainMin * bytes : 2 * bytes;
-    if (computing - most > stored + more) return computing - most - stored;
+    // Where it is stored, one of the readers does so, or what makes a part of it: a store, and a
+    // load by each of the others.
+    const double bytes = Bytes(node), storing = static_cast<double>(readers.size()) * bytes;
+    const double computing = all + static_cast<double>(readers.size() - 1) * Elements(node) *
+                                       made->work / kOperationsOfByte;
+    if (computing < storing - kGainMin * bytes) return computing - storing;
+    // Else a kernel more does: it reads that part, and the first reader loads, too.
+    const double gain_min = made->of_stored ? kGainMin * bytes : 2 * bytes;
+    if (all - most > storing + gain_min) return all - most - storing;
     return 0;
   }
 
-  // Whether `node` is computed from another array of its size that a kernel stores, which can then
-  // store both.
-  bool IsMadeOfStored(const UOp* node) const {
-    absl::flat_hash_set<const UOp*> known = {node};
-    std::vector<const UOp*> open = {node};
-    while (!open.empty()) {
-      const UOp* const inside = open.back();
-      open.pop_back();
-      for (const UOp* s : inside->src) {
-        if (!known.insert(s).second) continue;
-        if (!IsLoaded(s))
-          open.push_back(s);
-        else if (s->op != Op::kParam && Elements(s) == Elements(node))
-          return true;
-      }
-    }
-    return false;
-  }
+  struct Made {
+    double work = 0;         // operations for an element
+    bool of_stored = false;  // of another array of its size that a kernel stores
+  };
 
-  // Operations for an element, where all that is computed between `node` and what is loaded is so
-  // element by element, of the same elements or of fewer.
-  std::optional<double> WorkOf(const UOp* node) const {
-    double work = 0;
+  // nullopt unless all that is computed between `node` and what is loaded is so element by element,
+  // of the same elements or of fewer.
+  std::optional<Made> MadeOf(const UOp* node) const {
+    Made made;
     absl::flat_hash_set<const UOp*> known = {node};
     std::vector<const UOp*> open = {node};
     while (!open.empty()) {
@@ -125,14 +112,18 @@ class Chooser {
       open.pop_back();
       const bool broadcast = inside->op == Op::kReshape || inside->op == Op::kExpand;
       if (!broadcast && !IsElementwise(inside)) return std::nullopt;
-      if (!broadcast) work += optimize::OpCost(inside->op, costs_);
+      if (!broadcast) made.work += optimize::OpCost(inside->op, costs_);
       for (const UOp* s : inside->src) {
-        if (s->is_const() || IsLoaded(s) || !known.insert(s).second) continue;
+        if (s->is_const() || !known.insert(s).second) continue;
+        if (IsLoaded(s)) {
+          made.of_stored |= s->op != Op::kParam && Elements(s) == Elements(node);
+          continue;
+        }
         if (known.size() > kInsideMax) return std::nullopt;
         open.push_back(s);
       }
     }
-    return work;
+    return made;
   }
 
   // The stored values that are computed with `node`; none where they are too many.
