@@ -16,6 +16,7 @@
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/gather/one_hot.h"
 #include "compiler/schedule/gather/scatter.h"
+#include "compiler/schedule/materialize/by_bytes.h"
 #include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
@@ -26,6 +27,9 @@ namespace {
 constexpr double kJoinedSumRepeats =
     4;  // an inner sum may be computed this often per element to join an outer one
 constexpr double kCostMax = 1000;  // sums of costs count shared parts twice; this keeps them finite
+
+// What is stored, or no longer is, changes which bytes others move.
+constexpr int kRoundsByBytes = 4;
 
 // What encloses a value in the kernel that computes it.
 enum class Enclosing {
@@ -101,11 +105,9 @@ class Chooser {
         cost_[node] = stored_.contains(node) && !seen_.contains(node) ? 1 : work_[node];
       }
       for (const UOp* node : order_) holds_reduce_[node] = HoldsReduce(node);
-      stored_.clear();
-      uses_.clear();
-      for (const UOp* result : sink_->src) stored_.insert(result);
-      for (auto node = order_.rbegin(); node != order_.rend(); ++node) Visit(*node);
+      Walk();
     }
+    if (picks_) ChangeByBytes();
     SplitLongKernels();
     Choice choice;
     for (const UOp* node : order_) {
@@ -150,6 +152,38 @@ class Chooser {
       if (!has_position.at(node) || !seen_.insert(node).second) continue;
       stack.insert(stack.end(), node->src.begin(), node->src.end());
     }
+  }
+
+  void Walk() {
+    stored_.clear();
+    uses_.clear();
+    for (const UOp* result : sink_->src) stored_.insert(result);
+    for (auto node = order_.rbegin(); node != order_.rend(); ++node) Visit(*node);
+  }
+
+  // Stores and computes other elementwise values where a GPU moves fewer bytes then. What others
+  // cost stays as it was: beside a value that is now computed a neighbour would be stored.
+  void ChangeByBytes() {
+    const auto gathers = [&](const UOp* sum) {
+      return one_hot_.at(sum).where != nullptr || places_.contains(sum);
+    };
+    for (int round = 0; round < kRoundsByBytes; ++round) {
+      const ByBytes more =
+          ChooseByBytes({order_, stored_, FixedValues(), seen_, gathers}, costs_);
+      if (more.store.empty() && more.compute.empty()) return;
+      by_bytes_.store.insert(more.store.begin(), more.store.end());
+      by_bytes_.compute.insert(more.compute.begin(), more.compute.end());
+      Walk();
+    }
+  }
+
+  // What is stored or computed for another reason than its cost.
+  absl::flat_hash_set<const UOp*> FixedValues() const {
+    absl::flat_hash_set<const UOp*> fixed = never_;
+    fixed.insert(sink_->src.begin(), sink_->src.end());
+    fixed.insert(by_bytes_.store.begin(), by_bytes_.store.end());
+    fixed.insert(by_bytes_.compute.begin(), by_bytes_.compute.end());
+    return fixed;
   }
 
   // Rough operations an element, loads counted, down to what is certainly loaded.
@@ -290,6 +324,9 @@ class Chooser {
     if (elements == 0 || node->op == Op::kParam || node->is_const() || node->op == Op::kIota)
       return false;
     if (node->op == Op::kContiguous || places_.contains(node)) return true;
+    if (by_bytes_.store.contains(node)) return true;
+    if (by_bytes_.compute.contains(node) && use.times_computed() <= kReadersByBytesMax * elements)
+      return false;
     const double repeats = use.readings / elements;
     if (IsLoop(node)) {
       if (use.users > 1 || use.enclosing == Enclosing::kLoop) return true;
@@ -519,6 +556,7 @@ class Chooser {
   absl::flat_hash_map<const UOp*, double> parts_;  // with elements of what they help to unpack
   absl::flat_hash_map<const UOp*, Use> uses_;
   absl::flat_hash_set<const UOp*> stored_;
+  ByBytes by_bytes_;
   absl::flat_hash_set<const UOp*> seen_;  // of conditions: never loaded
 };
 

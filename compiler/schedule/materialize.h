@@ -13,6 +13,9 @@
 //   - arithmetic that would be repeated many times per element (the operand of a convolution);
 //   - long arithmetic that two kernels would repeat.
 //
+// On GPUs elementwise values that several kernels read are then looked at again, by the bytes that
+// these move (materialize/by_bytes.h).
+//
 // One-hot sums (gather/gather.h) are loads, not loops, and are never a reason to materialise. They
 // collapse only if their condition is visible, so what a condition computes from positions is
 // inlined even if it is also a result.

@@ -2,7 +2,8 @@
 // sm_90a, as schedules say, and which units compute its products:
 // build/bin/row_sums_bench [layers]. Nothing is run. The third schedule of each type writes no
 // temporary over another one (compiler/schedule/in_place.h). LARGEST=n lists the n kernels with the
-// most bytes of buffers, equal ones together.
+// most bytes of buffers, equal ones together. ONLY=name makes that schedule alone and compiles
+// nothing. In place of layers: "programs", the divided schedules of all golden programs.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -164,7 +165,7 @@ void PrintLargest(const schedule::Schedule& schedule, size_t most) {
 void Print(const char* name, const schedule::Schedule& schedule) {
   const Figures f = FiguresOf(schedule);
   std::printf(
-      "%-12s kernels %zu launches %d | sums over rows read %d arrays, %.1f MB; of them products' "
+      "%-28s kernels %zu launches %d | sums over rows read %d arrays, %.1f MB; of them products' "
       "%d, %.1f MB | stores of sums %d | all kernels %.1f MB, arena %.1f MB\n",
       name, schedule.kernels.size(), f.launches, f.reads, f.read_bytes / kMegabyte, f.of_products,
       f.of_products_bytes / kMegabyte, f.stores, f.bytes / kMegabyte,
@@ -221,11 +222,25 @@ void PrintAssembled(const schedule::Schedule& schedule) {
   }
 }
 
+void PrintPrograms() {
+  for (const Program& program : Programs()) {
+    Graph recorded, g;
+    std::vector<int64_t> donated;
+    const UOp* const sink = RecordProgram(recorded, program, Size::kReal, &donated);
+    Print(program.name.c_str(),
+          ScheduleOf(g, sink, donated, true, schedule::OverwritePolicy::kLarge));
+  }
+}
+
 }  // namespace
 }  // namespace outboard::test
 
 int main(int argc, char** argv) {
   using namespace outboard;
+  if (argc > 1 && std::string(argv[1]) == "programs") {
+    test::PrintPrograms();
+    return 0;
+  }
   const int64_t layers = argc > 1 ? std::atoi(argv[1]) : 12;
   for (const DType products : {DType::kF32, DType::kBF16}) {
     std::printf("%s\n", std::string(Name(products)).c_str());
@@ -236,7 +251,9 @@ int main(int argc, char** argv) {
     } ways[] = {{"whole", false, schedule::OverwritePolicy::kLarge},
                 {"divided", true, schedule::OverwritePolicy::kLarge},
                 {"apart", true, schedule::OverwritePolicy::kNever}};
+    const char* const only = std::getenv("ONLY");
     for (const auto& way : ways) {
+      if (only != nullptr && std::string(way.name) != only) continue;
       Graph recorded, g;
       std::vector<int64_t> donated;
       const UOp* const sink = test::RecordProgram(
@@ -244,6 +261,7 @@ int main(int argc, char** argv) {
       const schedule::Schedule schedule =
           test::ScheduleOf(g, sink, donated, way.divides, way.overwrites);
       test::Print(way.name, schedule);
+      if (only != nullptr) continue;
       test::PrintUnits(schedule);
       std::fflush(stdout);
       if (way.overwrites != schedule::OverwritePolicy::kNever) test::PrintAssembled(schedule);

@@ -1,0 +1,43 @@
+// Decides by bytes which elementwise values a GPU keeps in memory: a value that several kernels
+// read may be stored once and loaded by each of them, or be computed by each from what it is made
+// of. Costs nothing where a kernel reads that anyway.
+//
+// An example of either: of a GELU and its gradient both read the argument, so its tanh needs no
+// array of its own. A residual's gradient, read by three kernels, is a sum of two arrays: to add
+// them in each reads both three times.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "compiler/ir/uop.h"
+#include "compiler/target.h"
+
+namespace outboard::schedule {
+
+// The most kernels that one value is decided for.
+inline constexpr size_t kReadersByBytesMax = 16;
+
+// A choice of what is stored, as ChooseMaterialized has it.
+struct StoredValues {
+  const std::vector<const UOp*>& order;           // all values, sources before users
+  const absl::flat_hash_set<const UOp*>& stored;  // PARAMs are loaded without being in it
+  const absl::flat_hash_set<const UOp*>& fixed;   // stored or not, they stay as they are
+  const absl::flat_hash_set<const UOp*>& seen;    // of `stored`: never loaded
+  // Whether a REDUCE loads at offsets that depend on data, or stores at such: what is below it is
+  // left as it is.
+  std::function<bool(const UOp* reduce)> gathers;
+};
+
+struct ByBytes {
+  absl::flat_hash_set<const UOp*> store, compute;  // what to change
+};
+
+// Returns the changes that save bytes. Each value is decided for with those before it: in `order`.
+// Values of fewer than 64 KiB stay as they are, and those whose kernels are too large to look at.
+// Cost: O(order), with a constant limit for each value.
+ByBytes ChooseByBytes(const StoredValues& values, const CostTable& costs);
+
+}  // namespace outboard::schedule
