@@ -241,6 +241,25 @@ TEST_F(GpuFailures, AnErrorThatComesBackInTheReplay_FailsTheRunAndTheSessionLive
   test::ExpectAsDocumented("A kernel breaks a GPU's driver, and a second one's", status);
 }
 
+// As `serve` is by itself: what there was of the session was on the GPU.
+TEST_F(GpuFailures, WithoutSnapshots_AnErrorForGoodEndsTheSession) {
+  cluster_.StartUp(1, "--no-idle-search --snapshot-every 0 --shared-anyway",
+                   Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=sticky:2",
+                              "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  const absl::Status status = test::Step(*session);
+  EXPECT_FALSE(session->status().ok());
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
+  EXPECT_TRUE(Contains(status.message(), "the session's values are gone")) << status;
+  EXPECT_TRUE(Contains(status.message(), "CUDA_ERROR_ILLEGAL_ADDRESS")) << status;
+  test::ExpectAsDocumented(kAGpuFails, status);
+  EXPECT_TRUE(Contains(Log(), "event=device_failed")) << Log();
+  const auto next = Connect();
+  ASSERT_NE(next, nullptr);
+  EXPECT_TRUE(test::Step(*next).ok()) << next->status() << Log();
+}
+
 TEST_F(GpuFailures, AnEccError_TakesTheDeviceOutOfServiceAtOnce) {
   StartUp(Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=ecc:2", "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"}));
   const auto session = Connect();
