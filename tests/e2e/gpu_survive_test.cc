@@ -342,8 +342,9 @@ TEST_F(GpuSurvive, ARunThatBreaksBothGpus_FailsAloneAndTheStateComesBack) {
 
 // ---- another class of device --------------------------------------------------------------------
 
-// A session stays with its class while a GPU of that is in service. Other kernels may sum in another
-// order: by docs/semantics.md ("Between devices"), 1e-5 in the first step and 1e-4 more in each.
+// A session stays with its class while a GPU of that is in service. Other kernels may sum in
+// another order: by docs/semantics.md ("Between devices"), 1e-5 in the first step and 1e-4 more in
+// each.
 TEST_F(GpuSurvive, AMoveToAnotherClass_IsToldAndChangesNoMoreThanLastBits) {
   StartUpWith("ecc", /*devices=*/2, {"OUTBOARD_FAKE_CUDA_ARCH=90,80"});
   const Trained got = Train(BreakingStep(kMiddle));
