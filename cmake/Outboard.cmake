@@ -42,7 +42,7 @@ endfunction()
 # end of a run does not wait for one of them. On a clean clone ctest knows no times of its own.
 set(ob_long_tests
   hostile.hostile_test 110 e2e.gpu_training_test 60 e2e.lost_test 50 nodes.node_enrolment_test 50 e2e.tls_connections_test 50 e2e.survive_test 45
-  compiler.mma_test 45 compiler.packed_attention_test 40 compiler.ptx_programs_test 40 e2e.gpu_failures_test 40 e2e.groups_test 40 compiler.mma_f32_test 40
+  compiler.mma_test 45 compiler.packed_attention_test 40 compiler.ptx_programs_test 40 e2e.gpu_failures_test 40 e2e.gpu_survive_test 30 e2e.groups_test 40 compiler.mma_f32_test 40
   compiler.hopper_kernel_test 35 compiler.attention_cases_test 35 compiler.random_graph_test 33 compiler.codegen_test 33 compiler.thread_plan_test 33
   compiler.ptx_test 32 compiler.random_graph_test.opencl 31
   client.operator_table_test_on_the_compiler_forward 30 client.entry_points_test 28 e2e.doors_test 28 e2e.bad_network_test 27
@@ -52,7 +52,7 @@ set(ob_long_tests
 # server, and its server for it.
 set(ob_weights
   hostile.hostile_test 2 nodes.node_enrolment_test 2 nodes.node_driver_test 2 cli.store_test 2 cli.sweep_test 2
-  e2e.bad_network_test 2 e2e.cut_connections_test 2 e2e.doors_test 2 e2e.gpu_failures_test 2 e2e.gpu_sessions_test 2
+  e2e.bad_network_test 2 e2e.cut_connections_test 2 e2e.doors_test 2 e2e.gpu_failures_test 2 e2e.gpu_sessions_test 2 e2e.gpu_survive_test 2
   e2e.gpu_training_test 3 e2e.group_losses_test 2 e2e.groups_test 2 e2e.lost_client_test 2 e2e.lost_test 2
   e2e.processes_test 2 e2e.round_trips_test 2 e2e.several_workers_test 3 sim.session_sim_test 3 packages.installed 3
   bench.gpu_matmul_figures_test 2 bench.gpu_device_figures_test 2)

@@ -237,6 +237,8 @@ class GatewayCore {
     std::optional<Place> PlaceOf(uint32_t rank) const;
     bool is_group() const { return devices_wanted > 1; }
     bool is_spread() const { return seats.size() > 1; }  // over several workers
+    // Has begun, and no other executor can go on with it.
+    bool is_lost_with_executor() const { return epoch > 0 && !recoverable; }
     bool is_saved() const { return done_known && snapshot_seq >= done_seq; }
     uint32_t slots_held() const;
   };

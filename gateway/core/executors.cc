@@ -145,11 +145,19 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   uint32_t rank = event.rank;  // a worker speaks of its own
   if (event.worker.has_value() && WorkerOf(event.session, rank) != event.worker)
     rank = FirstRankOn(*session, *event.worker);
-  const std::string how = absl::StrCat(RankText(*session, rank), why);
+  const std::string of_rank = RankText(*session, rank);
+  const bool device_failed = event.once_more && absl::IsInternal(event.why);
+  const std::string how =
+      absl::StrCat(of_rank, device_failed ? "executor ended: its device failed: " : "", why);
   if (event.crashed) return Replace(*session, how, out);
   if (event.once_more && MayTryAgain(*session, event)) return Replace(*session, how, out);
-  End(session->id, absl::Status(event.why.code(), how), SessionRowState::kLost,
-      LeaseEnd::kExecutorLost, out);
+  // Where nothing tries again nobody knows whose fault it was: for the client it is a loss.
+  if (device_failed && session->is_lost_with_executor()) return Replace(*session, how, out);
+  End(session->id,
+      absl::Status(event.why.code(),
+                   absl::StrCat(of_rank, why,
+                                event.once_more ? "; the session's values are gone" : "")),
+      SessionRowState::kLost, LeaseEnd::kExecutorLost, out);
 }
 
 }  // namespace outboard::gateway

@@ -301,7 +301,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
 // sends again what came after it. Whatever the old one still says is of an old placement.
 void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   const bool nothing_yet = session.epoch == 0;
-  if ((!nothing_yet && !session.recoverable) || !MayMove(session)) {
+  if (session.is_lost_with_executor() || !MayMove(session)) {
     return End(session.id, WorkerLost(how), SessionRowState::kLost, LeaseEnd::kWorkerLost, out);
   }
   LossesLikeThis(session).push_back(now_);
@@ -352,7 +352,7 @@ bool GatewayCore::MayMove(Session& session) {
 // The session's own work may have ended its executor: one more try in as long a time as moves are
 // counted in. An item that has had it is not applied by the third, so that the session goes on.
 bool GatewayCore::MayTryAgain(Session& session, const ExecutorGone& event) {
-  if (session.epoch > 0 && !session.recoverable) return false;
+  if (session.is_lost_with_executor()) return false;
   const bool has_tried = session.tried_again.has_value() &&
                          now_.ns - session.tried_again->ns <= options_.move_window_ns;
   const uint64_t suspect = std::exchange(session.suspect_seq, event.seq);

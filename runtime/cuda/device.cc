@@ -436,7 +436,7 @@ class CudaDevice final : public runtime::Device {
         kernel.threads[1], kernel.threads[2], kernel.shared_bytes, stream_, pointers_.data(),
         nullptr);
     if (code == CUDA_SUCCESS) return absl::OkStatus();
-    return context_.Check(code, absl::StrCat("kernel ", kernel.name(), ": cuLaunchKernel"));
+    return context_.Check(code, "cuLaunchKernel");
   }
 
   const CUdevice device_;

@@ -17,6 +17,10 @@
 
 namespace outboard::test {
 
+// Of each GPU. A kernel of a block for each wipes a GPU before every session, which the tests'
+// driver takes two seconds for where there are 132.
+inline constexpr int kMultiprocessors = 4;
+
 class GpuCluster : public ::testing::Test {
  protected:
   // A driver of `devices` GPUs, which does what the variables ask for.
@@ -27,6 +31,7 @@ class GpuCluster : public ::testing::Test {
     std::ofstream lines(driver + ".env");
     lines << "OUTBOARD_FAKE_CUDA_DEVICES=" << devices << "\n"
           << "OUTBOARD_FAKE_CUDA_MIB=64\n"  // all of which is overwritten at each start
+          << "OUTBOARD_FAKE_CUDA_MULTIPROCESSORS=" << kMultiprocessors << "\n"
           << "OUTBOARD_FAKE_CUDA_RUNS=1\n";
     for (const std::string& line : variables) lines << line << "\n";
     return {"OUTBOARD_DEVICE=cuda", "OUTBOARD_CUDA_DRIVER=" + driver, "REF", "BEAM",

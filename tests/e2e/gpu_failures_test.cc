@@ -238,7 +238,25 @@ TEST_F(GpuFailures, AnErrorThatComesBackInTheReplay_FailsTheRunAndTheSessionLive
   EXPECT_TRUE(session->status().ok()) << session->status();
   EXPECT_EQ(status.code(), StatusCode::kInternal) << status;
   EXPECT_TRUE(Contains(status.message(), "CUDA_ERROR_ILLEGAL_ADDRESS")) << status;
+  EXPECT_TRUE(Contains(status.message(), ", in kernel out 3 ")) << status;  // it writes three
   test::ExpectAsDocumented("A kernel breaks a GPU's driver, and a second one's", status);
+}
+
+// As `serve` is by itself: what there was of the session was on the GPU.
+TEST_F(GpuFailures, WithoutSnapshots_AnErrorForGoodEndsTheSession) {
+  cluster_.StartUp(1, "--no-idle-search --snapshot-every 0 --shared-anyway",
+                   Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=sticky:2",
+                              "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"}));
+  const auto session = Connect(), other = Connect();
+  ASSERT_TRUE(session != nullptr && other != nullptr);
+  const absl::Status status = test::Step(*session);
+  EXPECT_FALSE(session->status().ok());
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
+  EXPECT_TRUE(Contains(status.message(), "the session's values are gone")) << status;
+  EXPECT_TRUE(Contains(status.message(), "CUDA_ERROR_ILLEGAL_ADDRESS")) << status;
+  test::ExpectAsDocumented(kAGpuFails, status);
+  EXPECT_TRUE(Contains(Log(), "event=device_failed")) << Log();
+  EXPECT_TRUE(test::Step(*other).ok()) << other->status() << Log();
 }
 
 TEST_F(GpuFailures, AnEccError_TakesTheDeviceOutOfServiceAtOnce) {
@@ -279,7 +297,7 @@ TEST_F(GpuFailures, AKernelThatDoesNotEndAnywhere_IsAnErrorWithItsName) {
   const size_t name = message.find(word), end = message.find(" was not done after 2.0 s");
   ASSERT_TRUE(name != std::string::npos && end != std::string::npos && name + word.size() < end)
       << status;
-  EXPECT_TRUE(Contains(message.substr(name, end - name), "3")) << status;
+  EXPECT_TRUE(Contains(message.substr(name, end - name), "out 3 ")) << status;
   test::ExpectAsDocumented("A kernel on a GPU does not end, nor on a second one", status);
 }
 
@@ -363,7 +381,9 @@ TEST_F(GpuFailures, PtxThatTheDriverRefusesInAnyForm_FailsTheRunWithItsWordsAndT
   const absl::Status status = test::Step(*session);
   EXPECT_EQ(status.code(), StatusCode::kInternal) << status;
   EXPECT_TRUE(Contains(status.message(), "does not take the PTX") &&
-              Contains(status.message(), "CUDA_ERROR_INVALID_PTX"))
+              Contains(status.message(), "CUDA_ERROR_INVALID_PTX") &&
+              Contains(status.message(), "kernel out 3 ") &&
+              !Contains(status.message(), "outboard_kernel"))
       << status;
   EXPECT_TRUE(test::Step(*session).ok()) << test::Step(*session);
 }

@@ -38,6 +38,11 @@ HeldExecutor Held(SessionId id, uint32_t device = 0, uint64_t placement = 1) {
   return {id, {device}, placement};
 }
 
+// As a session ends whose executor nothing may follow.
+absl::Status AndItsValuesAreGone(const absl::Status& why) {
+  return {why.code(), std::string(why.message()) + "; the session's values are gone"};
+}
+
 // ---- a worker's connection
 // -----------------------------------------------------------------------
 
@@ -201,7 +206,7 @@ TEST(GatewayCoreRecovery, WhatASessionMayHaveCaused_IsTriedOnceMoreOnAnotherDevi
   w.Tell(ExecutorAttached{id, {}});
   w.Tell(ExecutorGone{id, late, false, 2, WorkerId{1}, /*once_more=*/true});
   ASSERT_NE(w.Get<EndClient>(), nullptr);
-  EXPECT_EQ(w.Get<EndClient>()->why, late);
+  EXPECT_EQ(w.Get<EndClient>()->why, AndItsValuesAreGone(late));
   EXPECT_EQ(w.core.CheckInvariants(), "");
 }
 
@@ -237,7 +242,23 @@ TEST(GatewayCoreRecovery, WithoutASnapshot_TheFirstEndOfThisKindIsTheLast) {
   const absl::Status late = absl::DeadlineExceededError("kernel k was not done after 30 s");
   w.Tell(ExecutorGone{id, late, false, 1, WorkerId{1}, /*once_more=*/true});
   ASSERT_NE(w.Get<EndClient>(), nullptr);
-  EXPECT_EQ(w.Get<EndClient>()->why, late);
+  EXPECT_EQ(w.Get<EndClient>()->why, AndItsValuesAreGone(late));
+}
+
+// Nobody knows then whether it was the device or the session: that is a loss, not the session's
+// fault.
+TEST(GatewayCoreRecovery, WithoutASnapshot_ADeviceThatFailsIsALoss) {
+  World w;
+  w.Join(1, 2);
+  SessionId id = w.OpenLive(1);
+  const absl::Status broken = absl::InternalError("CUDA: a GPU is lost to this process");
+  w.Tell(ExecutorGone{id, broken, false, 1, WorkerId{1}, /*once_more=*/true, /*seq=*/5});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  const absl::Status why = w.Get<EndClient>()->why;
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
+  outboard::test::ExpectAsDocumented(
+      "A GPU fails (`CUDA_ERROR_ECC_UNCORRECTABLE`, `CUDA_ERROR_ILLEGAL_ADDRESS` ...)", why);
+  EXPECT_NE(why.message().find(broken.message()), why.message().npos) << why;
 }
 
 TEST(GatewayCoreRecovery, ADeviceOutOfService_GetsNoSession) {

@@ -55,6 +55,14 @@ TEST(LaunchWatchdog, WaitsThatEndInTime_AreNot) {
   EXPECT_EQ(told, 0);
 }
 
+TEST(LaunchWatchdog, OfADeviceThatIsLost_TheFirstKernelIsKept) {
+  LaunchWatchdog watchdog(std::chrono::hours(1), [](const std::string&) {});
+  EXPECT_EQ(watchdog.lost_in(), "");
+  watchdog.LostIn("kernel k");
+  watchdog.LostIn("kernel of another item");
+  EXPECT_EQ(watchdog.lost_in(), "kernel k");
+}
+
 TEST(LaunchWatchdog, AWaitWithoutAWatch_CostsNothing) {
   const WatchedWait wait(nullptr, "kernel k", milliseconds(1));
 }

@@ -18,6 +18,9 @@ class LaunchWatch {
   // This thread waits for `what` from now on, at most for `longest`.
   virtual void Begin(std::string_view what, std::chrono::milliseconds longest) = 0;
   virtual void End() = 0;
+  // The device was lost to this process in `what`, which was waited for: the driver's error names
+  // no kernel.
+  virtual void LostIn(std::string_view what) = 0;
 };
 
 // Of work that took `us` before, which other clocks, caches and inputs may make slower; 0 with a

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -9,6 +11,20 @@
 #include "telemetry/counters.h"
 
 namespace outboard::worker {
+namespace {
+
+// Of its launch: to the device all kernels have one name.
+absl::Status OfKernel(const KernelInUse& kernel, const absl::Status& status) {
+  if (status.ok()) return status;
+  absl::Status named(status.code(),
+                     absl::StrCat("kernel ", kernel.name, ": ", status.message()));
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+    named.SetPayload(type, payload);
+  });
+  return named;
+}
+
+}  // namespace
 
 absl::Status Launcher::LaunchOne(const ExecutionPlan& plan, size_t i,
                                  const LaunchArguments& arguments, ExecutorTrace* trace) {
@@ -21,7 +37,8 @@ absl::Status Launcher::LaunchOne(const ExecutionPlan& plan, size_t i,
   buffers_.resize(kernel.loaded->buffer_count());
   if (kernel.timed() || debug_ >= 2 || trace != nullptr)
     return TimeOne(kernel, i, arguments, trace);
-  OB_RETURN_IF_ERROR(device_->Launch(*kernel.loaded, buffers_, arguments.vars));
+  const absl::Status status = device_->Launch(*kernel.loaded, buffers_, arguments.vars);
+  if (!status.ok()) return TellIfLost(OfKernel(kernel, status), WhatIsQueued());
   NoteQueued(kernel);
   return absl::OkStatus();
 }
@@ -29,16 +46,17 @@ absl::Status Launcher::LaunchOne(const ExecutionPlan& plan, size_t i,
 absl::Status Launcher::TimeOne(KernelInUse& kernel, size_t i, const LaunchArguments& arguments,
                                ExecutorTrace* trace) {
   if (has_queued()) OB_RETURN_IF_ERROR(Wait());  // Time would, within this one's bound
-  const WatchedWait wait(watch_, absl::StrCat("kernel ", kernel.name),
-                         LongestOf(watch_, kernel.least_us));
+  const std::string what = absl::StrCat("kernel ", kernel.name);
+  const WatchedWait wait(watch_, what, LongestOf(watch_, kernel.least_us));
   const uint64_t begin_ns = trace != nullptr ? trace->Now() : 0;
-  OB_ASSIGN_OR_RETURN(const double seconds, device_->Time([&] {
-    return device_->Launch(*kernel.loaded, buffers_, arguments.vars);
-  }));
+  const absl::StatusOr<double> seconds = device_->Time([&] {
+    return OfKernel(kernel, device_->Launch(*kernel.loaded, buffers_, arguments.vars));
+  });
+  if (!seconds.ok()) return TellIfLost(seconds.status(), what);
   if (trace != nullptr)
     trace->AddKernel(kernel.name, kernel.source.opts.value_or(""), begin_ns,
                      kernel.loaded->flops(), kernel.loaded->bytes());
-  const double us = seconds * 1e6;
+  const double us = *seconds * 1e6;
   kernel.Ran(us);
   if (debug_ >= 2) {
     std::fprintf(stderr, "kernel %3zu %10.1f us %8.1f GFLOP/s %7.1f GB/s  %s\n", i, us,
@@ -72,25 +90,34 @@ absl::Status Launcher::LaunchAll(ExecutionPlan& plan, const LaunchArguments& arg
     together_.push_back({&kernel, {next, count}});
     next += count;
   }
-  const absl::Status status = [&] {  // waits where the device has much queued
-    const WatchedWait wait(has_queued() ? watch_ : nullptr, WhatIsQueued(),
-                           LongestOf(watch_, queued_us_));
+  const std::string what = WhatIsQueued();
+  absl::Status status = [&] {  // waits where the device has much queued
+    const WatchedWait wait(has_queued() ? watch_ : nullptr, what, LongestOf(watch_, queued_us_));
     return device_->LaunchAll(together_, arguments.vars, plan.record);
   }();
-  if (!status.ok()) return status;
+  if (const std::optional<size_t> at = runtime::LaunchOf(status);
+      at.has_value() && *at < plan.launches.size())
+    status = OfKernel(*plan.launches[*at].kernel, status);
+  if (!status.ok()) return TellIfLost(std::move(status), what);
   for (const Launch& launch : plan.launches) NoteQueued(*launch.kernel);
   return absl::OkStatus();
 }
 
 absl::Status Launcher::Wait() {
-  const absl::Status status = [this] {
-    const WatchedWait wait(has_queued() ? watch_ : nullptr, WhatIsQueued(),
-                           LongestOf(watch_, queued_us_));
+  const std::string what = WhatIsQueued();
+  const absl::Status status = [&] {
+    const WatchedWait wait(has_queued() ? watch_ : nullptr, what, LongestOf(watch_, queued_us_));
     return device_->Synchronize();
   }();
   queued_ = 0;
   queued_us_ = 0;
   longest_queued_.reset();
+  return TellIfLost(status, what);
+}
+
+absl::Status Launcher::TellIfLost(absl::Status status, const std::string& what) {
+  if (!status.ok() && watch_ != nullptr && !what.empty() && !device_->health().ok())
+    watch_->LostIn(what);
   return status;
 }
 

@@ -58,7 +58,9 @@ class Launcher {
                        ExecutorTrace* trace);
   // Notes a launch that nobody has waited for.
   void NoteQueued(KernelInUse& kernel);
-  std::string WhatIsQueued() const;
+  std::string WhatIsQueued() const;  // empty: nothing is known
+  // Tells the watch if this is the status of a device that was lost in `what`. Returns it.
+  absl::Status TellIfLost(absl::Status status, const std::string& what);
 
   runtime::Device* const device_;
   LaunchWatch* const watch_;

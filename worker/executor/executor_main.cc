@@ -188,7 +188,8 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                  launch_watchdog ? &*launch_watchdog : nullptr);
   SessionLoop loop(sockets, *engine, opened->info,
                    {.step_most = std::chrono::seconds(options.step_seconds_max),
-                    .uses_idle_time = options.idle_search && tunes && !options.reference});
+                    .uses_idle_time = options.idle_search && tunes && !options.reference,
+                    .launch_watchdog = launch_watchdog ? &*launch_watchdog : nullptr});
   begun_seq = [&loop] { return loop.begun_seq(); };
   const absl::Status ended = loop.Serve();
   return ended.ok() ? 0 : Complain(ended, 1);

@@ -40,6 +40,10 @@ void LaunchWatchdog::End() {
   waiting_ = false;
 }
 
+void LaunchWatchdog::LostIn(std::string_view what) {
+  if (lost_in_.empty()) lost_in_ = what;
+}
+
 void LaunchWatchdog::Watch() {
   const milliseconds period = std::max(bound_ / 16, milliseconds(1));
   std::unique_lock lock(mutex_);

@@ -2,7 +2,7 @@
 // driver takes the device back from a process that has ended. A step has a bound of its own
 // (step_watchdog.h), which is longer and knows no kernel.
 //
-// Threads: Begin and End from one; the watchdog's own thread calls `on_late`.
+// Threads: Begin, End, LostIn and lost_in from one; the watchdog's own thread calls `on_late`.
 #pragma once
 
 #include <chrono>
@@ -30,6 +30,8 @@ class LaunchWatchdog final : public LaunchWatch {
   std::chrono::milliseconds bound() const override { return bound_; }
   void Begin(std::string_view what, std::chrono::milliseconds longest) override;
   void End() override;
+  void LostIn(std::string_view what) override;
+  const std::string& lost_in() const { return lost_in_; }  // the first; empty: not known
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -42,6 +44,7 @@ class LaunchWatchdog final : public LaunchWatch {
   std::condition_variable changed_;
   bool stopping_ = false, waiting_ = false;
   std::string what_;  // while waiting
+  std::string lost_in_;
   std::chrono::milliseconds longest_{};
   Clock::time_point since_;
   std::thread thread_;

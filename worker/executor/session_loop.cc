@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "worker/executor/executor_main.h"
 #include "worker/process/message_limits.h"
@@ -42,6 +43,7 @@ SessionLoop::SessionLoop(ExecutorSockets& sockets, Engine& engine, const DeviceI
                          const SessionLoopOptions& options)
     : sockets_(sockets),
       engine_(engine),
+      launch_watchdog_(options.launch_watchdog),
       requests_([&sockets](const proto::FromExecutor& event) { sockets.Tell(event); }),
       core_(&engine, {.device_name = device.name,
                       .hardware_class = device.hardware_class,
@@ -147,10 +149,13 @@ void SessionLoop::TellActivity(bool working) {
 void SessionLoop::Send(const proto::ServerFrame& answer) {
   // Before anybody hears of a step that failed with its device: it may succeed elsewhere.
   if (const absl::Status health = engine_.device().health(); !health.ok()) {
+    std::string line(health.message());
+    if (launch_watchdog_ != nullptr && !launch_watchdog_->lost_in().empty())
+      absl::StrAppend(&line, ", in ", launch_watchdog_->lost_in());
     TellDeviceTrouble(sockets_,
                       runtime::IsMemoryFault(health) ? proto::DeviceTrouble::MEMORY_FAULT
                                                      : proto::DeviceTrouble::LOST,
-                      std::string(health.message()), core_.lost_seq());
+                      line, core_.lost_seq());
     _exit(kExitDeviceLost);  // what its driver would do at exit may not end
   }
   // A client that is slow to read is not a slow step; and what is sent between two frames is

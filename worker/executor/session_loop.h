@@ -21,6 +21,7 @@
 #include "worker/engine/engine.h"
 #include "worker/executor/executor_core.h"
 #include "worker/executor/executor_sockets.h"
+#include "worker/executor/launch_watchdog.h"
 #include "worker/executor/step_watchdog.h"
 #include "worker/executor/supervisor_client.h"
 #include "worker/groups/group_sockets.h"
@@ -30,6 +31,7 @@ namespace outboard::worker {
 struct SessionLoopOptions {
   std::chrono::seconds step_most{0};  // a step that takes longer ends the process
   bool uses_idle_time = false;        // to search for better kernels
+  const LaunchWatchdog* launch_watchdog = nullptr;  // knows in what a device was lost
 };
 
 // Says on stderr and to the supervisor what is wrong with the device, in which the item `seq` was.
@@ -62,6 +64,7 @@ class SessionLoop {
 
   ExecutorSockets& sockets_;
   Engine& engine_;
+  const LaunchWatchdog* const launch_watchdog_;
   SupervisorClient requests_;
   ExecutorCore core_;
   StepWatchdog watchdog_;  // asks core_

@@ -35,7 +35,7 @@ namespace outboard::session {
 namespace {
 
 constexpr size_t kNoticesWaitingMax = 16;
-constexpr size_t kNoticeBytesMax = 200;
+constexpr size_t kNoticeBytesMax = 1000;  // a driver's error and a kernel's name fit
 constexpr size_t kClassBytesMax = 80;  // of each of two in a notice
 constexpr uint32_t kProtocolOfSave = 2;
 

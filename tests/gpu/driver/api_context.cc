@@ -95,7 +95,7 @@ int AttributeOf(int attribute, int arch, bool* known) {
     case 13: return 1980000;  // clock, kHz
     case 14: return 512;
     case 15: return 1;
-    case 16: return hopper ? 132 : 108;
+    case 16: return FakeDevice::MultiprocessorsOf(arch);
     case 17:
     case 18: return 0;
     case 19: return 1;

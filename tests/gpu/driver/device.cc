@@ -55,6 +55,7 @@ FakeDevice::FakeDevice()
     report_file_ = OpenReports(path);
   if (const char* path = std::getenv("OUTBOARD_FAKE_CUDA_NOTES")) note_file_ = OpenReports(path);
   if (const char* faults = std::getenv("OUTBOARD_FAKE_CUDA_FAULTS")) ParseFaults(faults);
+  if (const char* path = std::getenv("OUTBOARD_FAKE_CUDA_FAULTS_LEFT")) MapFaultsLeft(path);
   streams_.push_back(std::make_unique<FakeStream>());
   std::thread([this] { Loop(); }).detach();
 }
@@ -281,10 +282,11 @@ Result FakeDevice::RunKernel(GraphNode* work) {
   // multiprocessors: they may wait for each other.
   const ptx::LaunchConfig& launch = work->launch;
   const uint32_t blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
-  constexpr uint32_t kMultiprocessors = 132, kHalfOfShared = 114 << 10;
+  constexpr uint32_t kHalfOfShared = 114 << 10;
+  const auto multiprocessors = static_cast<uint32_t>(MultiprocessorsOf(arch_));
   const ptx::Counters counted = machine_.counters();
   const int resident = machine_.options().resident_blocks;
-  if (launch.shared_bytes > kHalfOfShared && blocks <= kMultiprocessors)
+  if (launch.shared_bytes > kHalfOfShared && blocks <= multiprocessors)
     machine_.options().resident_blocks = static_cast<int>(blocks);
   absl::Status status;
   if (DueAt("trap", code))

@@ -158,7 +158,8 @@ class FakeDevice {
   // Counts an occasion ("alloc", "launch", ...) and says whether the fault of that name is due.
   bool Due(const std::string& name);
   // Likewise, for a kernel: launches of those with OUTBOARD_FAKE_CUDA_FAULT_PARAMETERS parameters
-  // are occasions; without it all. Notes what it does to it.
+  // are occasions; without it all. Where faults are counted (MapFaultsLeft) the kernel that wipes a
+  // GPU is none, and nor is any kernel while no fault is left. Notes what it does to it.
   bool DueAt(const std::string& name, const ptx::Function& kernel);
   // The machine's device of that number is the one that runs, and modules are for its
   // architecture. Faults are of one device, if OUTBOARD_FAKE_CUDA_FAULT_DEVICE names it.
@@ -176,12 +177,16 @@ class FakeDevice {
   // Of the device that runs, and of one of the machine's.
   int arch() const { return arch_; }
   int arch_of(int ordinal) const;
+  static int MultiprocessorsOf(int arch);
   int driver_version() const { return driver_version_; }
 
  private:
   FakeDevice();
   static int OpenReports(const char* path);
   void ParseFaults(const char* text);
+  // The first byte of this file, which processes map, says how many faults of kernels they may
+  // still have, all together: a test allows one while they run.
+  void MapFaultsLeft(const char* path);
   void Loop();
   bool PickReady(FakeStream** stream);
   Result RunWork(GraphNode* work);
@@ -212,6 +217,7 @@ class FakeDevice {
 
   std::mutex fault_mutex_;
   std::map<std::string, int> faults_;  // occasions left until it happens
+  std::atomic<uint8_t>* faults_left_ = nullptr;  // nullptr: they are not counted
   std::vector<std::string> reports_;
   int report_file_ = -1, note_file_ = -1;
   std::atomic<uint64_t> links_{0}, filled_bytes_{0};

@@ -2,8 +2,10 @@
 // for tests only.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -12,6 +14,9 @@
 
 namespace outboard::fake_cuda {
 namespace {
+
+// Of the program under test, which runs it once before each session's first (runtime/cuda/scrub.h).
+constexpr char kWipe[] = "outboard_scrub";
 
 // NAME=VALUE lines in `<this library>.env`: for programs that pass no variables of a test's on.
 __attribute__((constructor)) void ReadVariables() {
@@ -42,6 +47,16 @@ void FakeDevice::ParseFaults(const char* text) {
   }
 }
 
+void FakeDevice::MapFaultsLeft(const char* path) {
+  const int file = open(path, O_RDWR | O_CLOEXEC);
+  void* const byte =
+      file < 0 ? MAP_FAILED : mmap(nullptr, 1, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (byte == MAP_FAILED) abort();  // a test that waits for a fault would see none
+  close(file);
+  static_assert(std::atomic<uint8_t>::is_always_lock_free);
+  faults_left_ = static_cast<std::atomic<uint8_t>*>(byte);
+}
+
 bool FakeDevice::SetFault(const std::string& name, int nth) {
   for (const char* known : {"alloc", "host", "ptx", "clusters", "start", "ecc", "sticky", "gone",
                             "endless", "trap", "timeout"}) {
@@ -64,7 +79,11 @@ bool FakeDevice::Due(const std::string& name) {
 bool FakeDevice::DueAt(const std::string& name, const ptx::Function& kernel) {
   const char* only = std::getenv("OUTBOARD_FAKE_CUDA_FAULT_PARAMETERS");
   const size_t count = kernel.parameters.size();
-  if ((only != nullptr && count != std::strtoull(only, nullptr, 10)) || !Due(name)) return false;
+  if (only != nullptr && count != std::strtoull(only, nullptr, 10)) return false;
+  if (faults_left_ != nullptr && (kernel.name == kWipe || *faults_left_ == 0))
+    return false;
+  if (!Due(name)) return false;
+  if (faults_left_ != nullptr) --*faults_left_;  // of the one process that has a session
   Note("fault " + name + " parameters " + std::to_string(count));
   return true;
 }
@@ -76,6 +95,11 @@ int FakeDevice::arch_of(int ordinal) const {
   for (const char* next = nullptr; ordinal > 0 && (next = std::strchr(at, ',')); --ordinal)
     at = next + 1;
   return std::atoi(at);
+}
+
+int FakeDevice::MultiprocessorsOf(int arch) {
+  const char* count = std::getenv("OUTBOARD_FAKE_CUDA_MULTIPROCESSORS");
+  return count != nullptr ? std::max(1, std::atoi(count)) : arch >= 90 ? 132 : 108;
 }
 
 void FakeDevice::Use(int ordinal) {

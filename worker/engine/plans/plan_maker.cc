@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/check.h"
 #include "compiler/copies.h"
 #include "compiler/ir/print.h"
@@ -14,6 +15,16 @@
 namespace outboard::worker {
 
 using Clock = std::chrono::steady_clock;
+
+namespace {
+
+// Of loading a kernel: devices know one by its symbol, which all have in common, people by `name`.
+absl::Status NamedFor(const absl::Status& status, const std::string& symbol,
+                      const std::string& name) {
+  return {status.code(), absl::StrReplaceAll(status.message(), {{symbol, name}})};
+}
+
+}  // namespace
 
 PlanMaker::PlanMaker(KernelCompiler* compiler, runtime::Device* device,
                      const CompiledEngineOptions& options, KernelsInUse* kernels)
@@ -211,7 +222,8 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
     MissingKernel& kernel = missing.kernels[i];
     LoadSimpler(kernel, source, loaded[o]);
     if (!loaded[o].ok() && made.RefusesCopies(i)) continue;
-    OB_RETURN_IF_ERROR(made.About(loaded[o].status(), i));
+    OB_RETURN_IF_ERROR(
+        made.About(NamedFor(loaded[o].status(), objects[o].symbol, kernel.name), i));
     made.TellIfSimpler(i);
     const KernelId& id = made.id(i);
     kernels[id] =
