@@ -161,5 +161,32 @@ TEST_F(CudaDeviceTest, ATextThatIsRefusedWhole_IsNamedWithTheCompilersWords) {
   EXPECT_TRUE(device_->health().ok());
 }
 
+// As idle search does it: better kernels take the place of two, which go. The graph's nodes are as
+// they were made, whatever replaces them in what is launched.
+TEST_F(CudaDeviceTest, ModulesOfAGraph_LiveAsLongAsIt) {
+  std::unique_ptr<DeviceKernel> kernels[] = {Loaded(Adding(1)), Loaded(AddingWithFewRegisters(20))};
+  std::unique_ptr<runtime::LaunchRecord> record;
+  const auto run = [&] {
+    const DeviceAddress slots[] = {sum_->address()};
+    const runtime::KernelLaunch launches[] = {{kernels[0].get(), slots}, {kernels[1].get(), slots}};
+    EXPECT_TRUE(device_->LaunchAll(launches, {}, record).ok());
+  };
+  for (int i = 0; i < 3; ++i) run();
+  EXPECT_EQ(Sum(), 63u);
+  for (const int added : {300, 4000}) {
+    kernels[0] = Loaded(Adding(added));
+    kernels[1] = Loaded(Adding(10 * added));
+    run();
+    ASSERT_TRUE(device_->Synchronize().ok());  // modules that nobody uses go
+    EXPECT_EQ(Reports(), "");
+    run();
+  }
+  EXPECT_EQ(Sum(), 63u + 2 * 3300u + 2 * 44000u);
+  for (auto& kernel : kernels) kernel = nullptr;
+  record.reset();
+  ASSERT_TRUE(device_->Synchronize().ok());
+  EXPECT_EQ(Reports(), "");
+}
+
 }  // namespace
 }  // namespace outboard::cuda

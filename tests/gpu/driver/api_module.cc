@@ -146,6 +146,8 @@ FAKE_API cuModuleUnload(void* handle) {
   if (!device.Owns(module)) return kInvalidHandle;
   const Result result = device.WaitAll();
   if (result != kSuccess) return result;
+  if (IsInAGraph(*module))
+    device.Report("misuse: a module is unloaded of which a graph that lives has a kernel");
   {
     std::lock_guard<std::mutex> lock(device.memory_mutex());
     device.machine().Unload(module->loaded.get());
