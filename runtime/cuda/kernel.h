@@ -1,4 +1,4 @@
-// Kernels of the CUDA device: PTX, linked by the driver into a module, and the function in it.
+// Kernels of the CUDA device: PTX, of which the driver makes a module, and the function in it.
 #pragma once
 
 #include <array>
@@ -55,7 +55,7 @@ class KernelLoader {
 
   void UseStore(runtime::LinkedCodeStore* store) { linker_.UseStore(store); }
 
-  // Results are in the order of `compiled`. Equal texts are linked once, while a kernel of that
+  // Results are in the order of `compiled`. Equal texts become one module, while a kernel of that
   // text lives. Errors: as runtime::Device::Load
   std::vector<runtime::LoadedKernel> Load(std::span<const CompiledKernel> compiled);
 

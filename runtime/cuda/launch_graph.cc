@@ -69,6 +69,7 @@ void BoundLaunch::PointTo(std::vector<void*>& pointers) const {
   for (const CUtensorMap& map : maps) pointers.push_back(const_cast<CUtensorMap*>(&map));
 }
 
+// The modules go after it, as members do.
 LaunchGraph::Owned::~Owned() {
   if (!context->Enter().ok()) return;  // the process ends, and all with it
   if (exec != nullptr) context->api().cuGraphExecDestroy(exec);
@@ -93,10 +94,12 @@ bool LaunchGraph::Node::Is(const BoundLaunch& launch) const {
 }
 
 void LaunchGraph::DropLater() {
-  for (Node& node : nodes_) left_->Keep(std::move(node.module));
+  if (owned_ != nullptr) {  // nodes are of a graph
+    for (Node& node : nodes_) owned_->modules.push_back(std::move(node.module));
+    left_->Keep(std::move(owned_));
+  }
   nodes_.clear();
   handles_.clear();
-  if (owned_ != nullptr) left_->Keep(std::move(owned_));
   owned_ = nullptr;
 }
 
@@ -155,6 +158,7 @@ absl::Status LaunchGraph::AddNode(const BoundLaunch& launch, bool overlaps) {
   }
   handles_.push_back(handle);
   nodes_.emplace_back(launch);
+  owned_->modules.push_back(launch.kernel->module);
   return absl::OkStatus();
 }
 

@@ -62,10 +62,14 @@ class LaunchGraph final : public runtime::LaunchRecord {
     explicit Node(const BoundLaunch& launch);
     bool Is(const BoundLaunch& launch) const;
   };
+  // The graph, and what is launched: instantiated from it, and patched since. A patch leaves the
+  // graph's node as it was made, with its function, which the driver gets once more with each patch
+  // and when the graph is destroyed: the modules of both live until both are destroyed.
   struct Owned {
     DriverContext* context;
     CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
+    std::vector<std::shared_ptr<const LinkedModule>> modules;
     explicit Owned(DriverContext* owner) : context(owner) {}
     ~Owned();
   };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <iterator>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -14,6 +14,38 @@ namespace {
 
 constexpr size_t kLogBytesMax = 4096;    // of the driver's compiler, in an error
 constexpr unsigned kLinkThreadsMax = 8;  // each takes some 100 MB for a large text
+
+// Of PTX, and what relocatable code does not do.
+constexpr std::string_view kNotRelocatable[] = {"setmaxnreg", "wgmma"};
+
+bool IsLoadedWhole(const std::string& text) {
+  return std::ranges::any_of(kNotRelocatable, [&](std::string_view instruction) {
+    return text.find(instruction) != std::string::npos;
+  });
+}
+
+// Where the driver's compiler writes what it has against a text.
+struct ErrorLog {
+  std::string words = std::string(kLogBytesMax, '\0');
+  CUjit_option options[2] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  // Numbers and addresses in the place of pointers.
+  void* values[2] = {words.data(), reinterpret_cast<void*>(uintptr_t{kLogBytesMax})};
+  static constexpr unsigned kCount = 2;
+
+  ErrorLog() = default;
+  ErrorLog(const ErrorLog&) = delete;
+  ErrorLog& operator=(const ErrorLog&) = delete;
+
+  // `status`, of a call that had this log, with its words; as it is where the device is lost.
+  absl::Status Explain(const DriverContext& context, const absl::Status& status) const {
+    if (status.ok() || !context.health().ok()) return status;
+    std::string said = words.substr(0, words.find('\0'));
+    std::ranges::replace(said, '\n', ' ');
+    return absl::Status(status.code(),
+                        absl::StrCat(context.name(), " does not take the PTX: ", status.message(),
+                                     said.empty() ? "" : "; ", said));
+  }
+};
 
 }  // namespace
 
@@ -32,15 +64,15 @@ std::string Linker::KeyOf(const std::string& text) const {
 std::vector<Linker::Linked> Linker::Link(const std::vector<const std::string*>& texts) {
   if (texts.empty()) return {};
   std::vector<Linked> modules(texts.size(), absl::InternalError("not linked"));
-  std::vector<std::string> keys, known(texts.size()), made(texts.size());
-  if (store_ != nullptr) {
-    for (const std::string* text : texts) keys.push_back(KeyOf(*text));
-    known = store_->Find(keys);
-    known.resize(texts.size());
-  }
+  std::vector<std::string> keys(texts.size()), known(texts.size()), made(texts.size());
+  FindKnown(texts, keys, known);
   std::atomic<size_t> next{0};
   const auto link = [&] {
     for (size_t i; (i = next.fetch_add(1)) < texts.size();) {
+      if (IsLoadedWhole(*texts[i])) {
+        modules[i] = LoadWhole(*texts[i]);
+        continue;
+      }
       if (!known[i].empty()) modules[i] = Load(known[i].data());
       if (modules[i].ok()) continue;
       absl::StatusOr<std::string> code = CodeOf(*texts[i]);
@@ -62,16 +94,42 @@ std::vector<Linker::Linked> Linker::Link(const std::vector<const std::string*>& 
   return modules;
 }
 
-// On any thread. The options' values are numbers and addresses in the place of pointers.
+// What the store has of those that are linked, by their keys.
+void Linker::FindKnown(const std::vector<const std::string*>& texts,
+                       std::vector<std::string>& keys, std::vector<std::string>& known) {
+  if (store_ == nullptr) return;
+  std::vector<size_t> asked;
+  std::vector<std::string> questions;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (IsLoadedWhole(*texts[i])) continue;
+    asked.push_back(i);
+    questions.push_back(keys[i] = KeyOf(*texts[i]));
+  }
+  if (asked.empty()) return;
+  std::vector<std::string> answers = store_->Find(questions);
+  for (size_t a = 0; a < std::min(asked.size(), answers.size()); ++a)
+    known[asked[a]] = std::move(answers[a]);
+}
+
+// On any thread.
+Linker::Linked Linker::LoadWhole(const std::string& text) {
+  if (absl::Status status = context_->Enter(); !status.ok()) return status;
+  ErrorLog log;
+  CUmodule module = nullptr;
+  const CUresult code = context_->api().cuModuleLoadDataEx(&module, text.c_str(), ErrorLog::kCount,
+                                                           log.options, log.values);
+  if (code != CUDA_SUCCESS)
+    return log.Explain(*context_, context_->Check(code, "cuModuleLoadDataEx"));
+  return std::make_shared<const LinkedModule>(context_, module);
+}
+
+// On any thread.
 absl::StatusOr<std::string> Linker::CodeOf(const std::string& text) {
   if (absl::Status status = context_->Enter(); !status.ok()) return status;
   const DriverApi& api = context_->api();
-  std::string log(kLogBytesMax, '\0');
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  void* values[] = {log.data(), reinterpret_cast<void*>(uintptr_t{kLogBytesMax})};
+  ErrorLog log;
   CUlinkState state = nullptr;
-  OB_CUDA(*context_, cuLinkCreate, static_cast<unsigned>(std::size(options)), options, values,
-          &state);
+  OB_CUDA(*context_, cuLinkCreate, ErrorLog::kCount, log.options, log.values, &state);
   const char* call = "cuLinkAddData";
   CUresult code = api.cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char*>(text.c_str()),
                                     text.size() + 1, "kernel", 0, nullptr, nullptr);
@@ -86,11 +144,7 @@ absl::StatusOr<std::string> Linker::CodeOf(const std::string& text) {
   const absl::Status status = context_->Check(code, call);
   api.cuLinkDestroy(state);
   if (status.ok()) return linked;
-  if (!context_->health().ok()) return status;
-  log.resize(std::min(log.find('\0'), log.size()));
-  std::replace(log.begin(), log.end(), '\n', ' ');
-  return absl::Status(status.code(), absl::StrCat(context_->name(), " does not take the PTX: ",
-                                                  status.message(), log.empty() ? "" : "; ", log));
+  return log.Explain(*context_, status);
 }
 
 Linker::Linked Linker::Load(const void* image) {

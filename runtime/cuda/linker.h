@@ -1,5 +1,10 @@
-// Links PTX into modules by the driver's linker, on several threads, and keeps the machine code
-// that comes of it: another process of the same account loads it without linking.
+// Makes modules of PTX by the driver's compiler, on several threads. Most texts are linked, and the
+// machine code that comes of it is kept: another process of the same account loads it without
+// linking.
+//
+// What is linked is relocatable code (`ptxas -c`, -rdc=true), in which setmaxnreg is ignored and
+// products of warpgroups run one by one. Texts with either are loaded whole, anew by each process:
+// a module gives its machine code to nobody. docs/decisions/211-kernels-loaded-whole.md
 //
 // A key names the text, the driver's version and the device's compute capability: with another of
 // these the code may differ or not load. Code that the driver refuses is linked anew.
@@ -17,7 +22,7 @@
 
 namespace outboard::cuda {
 
-// What the driver has linked. It goes with the last kernel that uses it, and the last work
+// What the driver has linked or loaded. It goes with the last kernel that uses it, and the last work
 // (LeftToWork).
 class LinkedModule {
  public:
@@ -42,11 +47,14 @@ class Linker {
   // As Device::KeepLinked.
   void UseStore(runtime::LinkedCodeStore* store) { store_ = store; }
 
-  // Links each of these texts, which differ; results are in their order.
+  // Links or loads each of these texts, which differ; results are in their order.
   // Errors: INTERNAL, RESOURCE_EXHAUSTED  the driver's, with what its compiler says of the text
   std::vector<Linked> Link(const std::vector<const std::string*>& texts);
 
  private:
+  void FindKnown(const std::vector<const std::string*>& texts, std::vector<std::string>& keys,
+                 std::vector<std::string>& known);
+  Linked LoadWhole(const std::string& text);
   absl::StatusOr<std::string> CodeOf(const std::string& text);
   Linked Load(const void* image);
   std::string KeyOf(const std::string& text) const;

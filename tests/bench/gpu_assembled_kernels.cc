@@ -121,6 +121,7 @@ void AssembledKernels::Add(const AssembledKernels& other) {
   local_bytes += other.local_bytes;
   warnings += other.warnings;
   serialised += other.serialised;
+  ignored += other.ignored;
   registers_max = std::max(registers_max, other.registers_max);
   failures += other.failures;
   spills.insert(other.spills.begin(), other.spills.end());
@@ -152,6 +153,7 @@ AssembledKernels AssembleAll(std::span<const GpuProgram> programs, const std::st
     all.local_bytes += result->stack_bytes;
     all.warnings += result->warnings;
     all.serialised += result->serialised;
+    all.ignored += result->ignored;
     all.registers_max = std::max(all.registers_max, result->registers);
     if (const int64_t bytes = std::max(result->spill_bytes, result->stack_bytes); bytes > 0)
       all.spills[name] = bytes;

@@ -25,6 +25,7 @@ struct AssembledKernels {
   int64_t spill_bytes = 0, local_bytes = 0, warnings = 0;  // of all of them
   int64_t registers_max = 0;
   int64_t serialised = 0;  // kernels that wait for products of warpgroups one by one
+  int64_t ignored = 0;     // kernels of which the assembler leaves an instruction out
   std::string failures;    // names of those that were not assembled, and why
   // Bytes that a kernel spills, or has of a thread's own memory if that is more, where there are
   // any: by "program number for arch".

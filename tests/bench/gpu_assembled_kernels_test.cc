@@ -25,6 +25,7 @@ TEST_P(GpuAssembledKernels, KeepAllInRegisters) {
   EXPECT_EQ(all.assembled, all.kernels) << all.failures;
   for (const auto& [kernel, bytes] : all.spills) ADD_FAILURE() << kernel << " spills " << bytes;
   EXPECT_EQ(all.serialised, 0);
+  EXPECT_EQ(all.ignored, 0);
   EXPECT_EQ(all.by_warpgroups > 0, std::string(GetParam()) == "sm_90a");
 }
 

@@ -159,6 +159,7 @@ absl::Status AddCode(const char* arch, int64_t width, bool causal, GpuAttentionF
                       test::AssembleKernel(ptxas, kernel.object, arch));
   figures.spill_bytes = std::max(figures.spill_bytes.value_or(0), assembled.spill_bytes);
   figures.registers = std::max(figures.registers.value_or(0), assembled.registers);
+  figures.ignored = figures.ignored || assembled.ignored;
   if (nvdisasm.empty()) return absl::OkStatus();
   OB_ASSIGN_OR_RETURN(const MachineCode code, MachineCodeOf(ptxas, nvdisasm, kernel.object, arch));
   figures.serialised = figures.serialised || absl::StrContains(code.said, "serialized");

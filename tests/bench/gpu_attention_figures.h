@@ -20,6 +20,7 @@ struct GpuAttentionFigures {
   std::optional<double> instructions_per_hgmma_whole, instructions_per_hgmma_cut;
   std::optional<int64_t> spill_bytes, registers;  // the largest of all
   bool serialised = false;  // products by warpgroups that the assembler waits for one by one
+  bool ignored = false;     // an instruction that the assembler leaves out
   // Wavefronts of an access to shared memory, the most of all kernels below: 1 is none that waits
   // for a bank. Forward and with gradients, for sm_90 and, where forward is by warpgroups, sm_90a;
   // heads of 64 and 128.

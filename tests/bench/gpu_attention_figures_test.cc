@@ -35,6 +35,7 @@ TEST(GpuAttentionFigures, AreWithinTheirBounds) {
   std::printf("; with a causal mask %.2f where it hides nothing, else %.2f\n",
               *figures->instructions_per_hgmma_whole, *figures->instructions_per_hgmma_cut);
   EXPECT_FALSE(figures->serialised);
+  EXPECT_FALSE(figures->ignored);
   EXPECT_LE(*figures->instructions_per_hmma_64, code_bounds::kAttentionHmma64);
   EXPECT_LE(*figures->instructions_per_hmma_128, code_bounds::kAttentionHmma128);
   EXPECT_LE(*figures->instructions_per_hgmma_64, code_bounds::kAttentionHgmma64);

@@ -113,6 +113,7 @@ absl::Status ByAssembler(const Way& way, ConvFigure& figure) {
   if (std::getenv("DUMP") != nullptr) std::puts(large.kernel.object.c_str());
   figure.registers = assembled.registers;
   figure.spill_bytes = assembled.spill_bytes;
+  figure.ignored = assembled.ignored;
   OB_ASSIGN_OR_RETURN(const MachineCode code,
                       MachineCodeOf(ptxas, nvdisasm, large.kernel.object, kArch));
   figure.serialised = absl::StrContains(code.said, "serialized");

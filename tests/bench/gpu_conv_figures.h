@@ -21,6 +21,7 @@ struct ConvFigure {
   // Not set without an assembler.
   std::optional<int64_t> registers, spill_bytes;
   bool serialised = false;
+  bool ignored = false;  // an instruction, by the assembler
   // Of the main loop, and of the loop that gathers for each step of 64; not set without a
   // disassembler.
   std::optional<double> instructions_per_product, instructions_of_gather;

@@ -28,6 +28,7 @@ TEST(GpuConvFigures, AreWithinTheirBounds) {
     EXPECT_EQ(figure.spill_bytes.value_or(0), 0);
     if (!figure.by_warpgroups) continue;
     EXPECT_FALSE(figure.serialised);
+    EXPECT_FALSE(figure.ignored);
     EXPECT_EQ(figure.bank_ways, 1.0);
     EXPECT_LE(figure.sectors_ratio, 1.05);
     EXPECT_LE(figure.instructions_per_product.value_or(0), code_bounds::kHgmmaOfConvolutions);

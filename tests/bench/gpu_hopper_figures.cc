@@ -108,6 +108,7 @@ absl::StatusOr<GpuHopperFigures> MeasureGpuHopper() {
                         MachineCodeOf(ptxas, nvdisasm, kernel.object, kHopperArch));
     figures.serialised =
         figures.serialised.value_or(0) + absl::StrContains(code.said, "serialized");
+    figures.ignored = figures.ignored.value_or(0) + absl::StrContains(code.said, "ignored");
     std::optional<double>* const of_hgmma =
         !each.product.three_tf32 ? &figures.instructions_per_hgmma
         : each.product.a_by_columns  ? &figures.instructions_per_hgmma_f32_across

@@ -13,6 +13,7 @@ struct GpuHopperFigures {
   // Not set: no assembler (OUTBOARD_PTXAS or `ptxas` in PATH).
   std::optional<int64_t> spill_bytes;
   std::optional<int64_t> serialised;  // products that the assembler says it runs one by one
+  std::optional<int64_t> ignored;     // products of which it says it leaves an instruction out
   // Instructions of the main loop for each HGMMA, the most of all layouts and tiles. Not set: no
   // disassembler either (OUTBOARD_NVDISASM or `nvdisasm` in PATH).
   std::optional<double> instructions_per_hgmma;

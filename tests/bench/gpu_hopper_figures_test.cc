@@ -18,6 +18,7 @@ TEST(GpuHopperFigures, AreWithinTheirBounds) {
               static_cast<long long>(*figures->serialised));
   EXPECT_EQ(*figures->spill_bytes, 0);
   EXPECT_EQ(*figures->serialised, 0);
+  EXPECT_EQ(*figures->ignored, 0);
   if (!figures->instructions_per_hgmma)
     GTEST_SKIP() << "no nvdisasm (OUTBOARD_NVDISASM, or in PATH)";
   std::printf(", %.2f instructions an HGMMA\n", *figures->instructions_per_hgmma);

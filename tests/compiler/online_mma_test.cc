@@ -251,6 +251,7 @@ TEST(OnlineMma, RegistersOfWhatIsChosen) {
             EXPECT_LE(assembled->stack_bytes + assembled->spill_bytes, spilled_max)
                 << arch << " " << Name(dtype) << " width " << width << " causal " << causal;
             EXPECT_FALSE(assembled->serialised);
+            EXPECT_FALSE(assembled->ignored);
             std::printf("%s %s heads of %lld%s: %lld registers, %lld threads, %lld blocks%s\n",
                         arch, std::string(Name(dtype)).c_str(), static_cast<long long>(width),
                         causal ? ", causal" : "", static_cast<long long>(assembled->registers),

@@ -76,6 +76,7 @@ void RunAsPtx(const UOp* ast, const Ways& ways, Buffers& buffers) {
     if (std::getenv("SHOW") != nullptr)
       std::printf("%lld registers\n", static_cast<long long>(assembled->registers));
     EXPECT_FALSE(assembled->serialised);
+    EXPECT_FALSE(assembled->ignored);
   }
   const absl::Status ran = RunOnPtxMachine(*compiled, buffers, ways.vars);
   ASSERT_TRUE(ran.ok()) << ran << "\n" << compiled->object;

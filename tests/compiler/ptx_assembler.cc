@@ -61,6 +61,7 @@ absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::st
     return absl::InternalError(words);
   out.spill_bytes = stored + loaded;
   out.serialised = absl::StrContains(words, "serialized");
+  out.ignored = absl::StrContains(words, "ignored");
   for (const absl::string_view line : absl::StrSplit(words, '\n'))
     out.warnings += absl::StrContains(line, "warning") ? 1 : 0;
   return out;

@@ -22,6 +22,7 @@ struct Assembled {
   int64_t spill_bytes = 0;  // stored and loaded
   int64_t warnings = 0;
   bool serialised = false;  // it waits for products of warpgroups one by one
+  bool ignored = false;     // it leaves an instruction out, as setmaxnreg
 };
 // Errors: INTERNAL with the assembler's words.
 absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,

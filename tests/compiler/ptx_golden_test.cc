@@ -87,6 +87,24 @@ TEST_P(PtxGolden, IsAssembled) {
   const auto assembled = AssembleKernel(ptxas, PtxOf(GetParam()), kArch);
   ASSERT_TRUE(assembled.ok()) << assembled.status();
   EXPECT_EQ(assembled->spill_bytes + assembled->stack_bytes + assembled->warnings, 0);
+  EXPECT_FALSE(assembled->ignored);
+}
+
+// It says so of a kernel of any number of threads, but not in a warning.
+TEST(PtxAssembler, AnInstructionThatIsIgnored_IsSeen) {
+  const std::string ptxas = FindPtxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
+  std::string ptx = PtxOf(kGoldens[0]);
+  ASSERT_TRUE(absl::StrContains(ptx, "setmaxnreg"));
+  for (const char* const bound : {".maxntid", ".minnctapersm"}) {
+    const size_t at = ptx.find(bound);
+    ASSERT_NE(at, std::string::npos) << bound;
+    ptx.erase(at, ptx.find('\n', at) - at);
+  }
+  const auto assembled = AssembleKernel(ptxas, ptx, kArch);
+  ASSERT_TRUE(assembled.ok()) << assembled.status();
+  EXPECT_TRUE(assembled->ignored);
+  EXPECT_EQ(assembled->warnings, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Products, PtxGolden, testing::ValuesIn(kGoldens),

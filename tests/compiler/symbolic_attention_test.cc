@@ -153,6 +153,7 @@ void CheckLengths(const Attention& a, std::span<const Length> lengths, Ways ways
     ASSERT_TRUE(assembled.ok()) << assembled.status();
     EXPECT_EQ(assembled->stack_bytes + assembled->spill_bytes, 0);
     EXPECT_FALSE(assembled->serialised);
+    EXPECT_FALSE(assembled->ignored);
   }
   const UOp* const result = kernel.recorded.sink->src[0];
   for (const Length& length : lengths) {

@@ -4,12 +4,32 @@
 // do not reach it. Each launch runs the nodes in another order that their dependencies allow.
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <set>
 
 #include "tests/gpu/driver/entry.h"
 
 using namespace outboard::fake_cuda;  // NOLINT: entry points are C
 
 namespace {
+
+// Those that live.
+struct Graphs {
+  std::mutex mutex;
+  std::set<const FakeGraph*> graphs;
+  std::set<const FakeGraphExec*> execs;
+
+  static Graphs& Get() {
+    static auto* const all = new Graphs;
+    return *all;
+  }
+};
+FakeGraph* NewGraph() {
+  FakeGraph* const graph = FakeDevice::Get().Own(std::make_unique<FakeGraph>());
+  std::lock_guard<std::mutex> lock(Graphs::Get().mutex);
+  Graphs::Get().graphs.insert(graph);
+  return graph;
+}
 
 // Graph handles are owned one by one; nodes by their graph.
 Result Add(void* graph_handle, void** node_handle, void* const* after, size_t count,
@@ -104,7 +124,10 @@ Result Instantiate(void** exec_handle, FakeGraph* graph) {
     }
     exec->after.push_back(std::move(after));
   }
-  *exec_handle = FakeDevice::Get().Own(std::move(exec));
+  FakeGraphExec* const owned = FakeDevice::Get().Own(std::move(exec));
+  std::lock_guard<std::mutex> lock(Graphs::Get().mutex);
+  Graphs::Get().execs.insert(owned);
+  *exec_handle = owned;
   return kSuccess;
 }
 
@@ -133,13 +156,30 @@ std::vector<size_t> SomeOrder(const FakeGraphExec& exec) {
 
 }  // namespace
 
+bool outboard::fake_cuda::IsInAGraph(const FakeModule& module) {
+  const auto has = [&](const GraphNode& node) {
+    return node.kind == GraphNode::kKernel && node.function->module == &module;
+  };
+  std::lock_guard<std::mutex> lock(Graphs::Get().mutex);
+  for (const FakeGraph* graph : Graphs::Get().graphs)
+    for (const auto& node : graph->nodes)
+      if (has(*node)) return true;
+  for (const FakeGraphExec* exec : Graphs::Get().execs)
+    if (std::any_of(exec->nodes.begin(), exec->nodes.end(), has)) return true;
+  return false;
+}
+
 FAKE_API cuGraphCreate(void** graph, unsigned flags) {
   FAKE_READY();
-  *graph = FakeDevice::Get().Own(std::make_unique<FakeGraph>());
+  *graph = NewGraph();
   return kSuccess;
 }
 FAKE_API cuGraphDestroy(void* graph) {
   FAKE_READY();
+  {
+    std::lock_guard<std::mutex> lock(Graphs::Get().mutex);
+    Graphs::Get().graphs.erase(static_cast<FakeGraph*>(graph));
+  }
   return FakeDevice::Get().Drop(static_cast<FakeGraph*>(graph)) ? kSuccess : kInvalidHandle;
 }
 FAKE_API cuGraphAddKernelNode_v2(void** node, void* graph, void* const* after, size_t count,
@@ -244,6 +284,10 @@ FAKE_API cuGraphInstantiate_v2(void** exec, void* graph, void** error_node, char
 }
 FAKE_API cuGraphExecDestroy(void* exec) {
   FAKE_READY();
+  {
+    std::lock_guard<std::mutex> lock(Graphs::Get().mutex);
+    Graphs::Get().execs.erase(static_cast<FakeGraphExec*>(exec));
+  }
   return FakeDevice::Get().Drop(static_cast<FakeGraphExec*>(exec)) ? kSuccess : kInvalidHandle;
 }
 FAKE_API cuGraphExecKernelNodeSetParams_v2(void* exec, void* node, const KernelNodeParams* params) {
@@ -295,7 +339,7 @@ FAKE_API cuStreamBeginCapture_v2(void* handle, int mode) {
   if (stream == nullptr) return kInvalidHandle;
   if (stream->capture != nullptr) return kIllegalState;
   if (stream == device.StreamOf(nullptr)) return kCaptureUnsupported;
-  stream->capture = device.Own(std::make_unique<FakeGraph>());
+  stream->capture = NewGraph();
   stream->capture_origin = true;
   stream->capture_tail.clear();
   return kSuccess;

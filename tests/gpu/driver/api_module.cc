@@ -66,8 +66,8 @@ Result CheckTarget(const ptx::Module& module, const Log& log) {
 
 Result LoadText(void** handle, std::string_view text, const Log& log) {
   FakeDevice& device = FakeDevice::Get();
-  if (text.substr(0, sizeof(kCubinMark) - 1) == kCubinMark)
-    text.remove_prefix(sizeof(kCubinMark) - 1);
+  const bool linked = text.substr(0, sizeof(kCubinMark) - 1) == kCubinMark;
+  if (linked) text.remove_prefix(sizeof(kCubinMark) - 1);
   std::unique_lock<std::mutex> lock(device.memory_mutex());
   absl::StatusOr<std::unique_ptr<ptx::LoadedModule>> loaded = device.machine().Load(text);
   lock.unlock();
@@ -80,6 +80,7 @@ Result LoadText(void** handle, std::string_view text, const Log& log) {
   if (checked != kSuccess) return checked;
   auto module = std::make_unique<FakeModule>();
   module->loaded = *std::move(loaded);
+  module->relocatable = linked;
   *handle = device.Own(std::move(module));
   return kSuccess;
 }
@@ -145,6 +146,8 @@ FAKE_API cuModuleUnload(void* handle) {
   if (!device.Owns(module)) return kInvalidHandle;
   const Result result = device.WaitAll();
   if (result != kSuccess) return result;
+  if (IsInAGraph(*module))
+    device.Report("misuse: a module is unloaded of which a graph that lives has a kernel");
   {
     std::lock_guard<std::mutex> lock(device.memory_mutex());
     device.machine().Unload(module->loaded.get());

@@ -268,6 +268,24 @@ Result FakeDevice::Free(uint64_t address) {
   return memory_.Free(address) ? kSuccess : kInvalidValue;
 }
 
+// In code that was compiled to be linked, ptxas ignores setmaxnreg ("to maintain compatibility
+// across compilation units") and runs products of warpgroups one by one.
+bool FakeDevice::IgnoresInstructions(const FakeFunction& function) {
+  if (!function.module->relocatable) return false;
+  for (const ptx::Instruction& in : function.code->code) {
+    if (in.op != ptx::Op::kSetmaxnreg && in.op != ptx::Op::kWgmma) continue;
+    ptx::Report report;
+    report.kernel = function.code->name;
+    report.line = in.line;
+    if (const auto text = function.code->lines.find(in.line); text != function.code->lines.end())
+      report.text = text->second;
+    report.detail = "relocatable code, as cuLinkAddData makes of PTX, does without";
+    Report(report.ToString());
+    return true;
+  }
+  return false;
+}
+
 Result FakeDevice::RunKernel(GraphNode* work) {
   const ptx::Function& code = *work->function->code;
   const std::string& name = code.name;
@@ -276,6 +294,7 @@ Result FakeDevice::RunKernel(GraphNode* work) {
   if (DueAt("gone", code)) return kDeviceUnavailable;
   if (DueAt("endless", code))
     while (true) std::this_thread::sleep_for(kPause * 100);
+  if (IgnoresInstructions(*work->function)) return kLaunchFailed;
   std::lock_guard<std::mutex> lock(memory_mutex_);
   const size_t before = machine_.reports().size();
   // Blocks of which a multiprocessor holds one run side by side, as many as there are

@@ -32,6 +32,7 @@ namespace outboard::fake_cuda {
 
 struct FakeModule {
   std::unique_ptr<ptx::LoadedModule> loaded;
+  bool relocatable = false;  // linked: setmaxnreg and wgmma do not do there what they are for
   std::map<std::string, std::unique_ptr<struct FakeFunction>> functions;
 };
 struct FakeFunction {
@@ -191,6 +192,7 @@ class FakeDevice {
   bool PickReady(FakeStream** stream);
   Result RunWork(GraphNode* work);
   Result RunKernel(GraphNode* work);
+  bool IgnoresInstructions(const FakeFunction& function);  // and reports the first of them
   Result RunCopy(GraphNode* work);
   Result RunFill(GraphNode* work);
   bool WaitUntil(const std::function<bool()>& done);

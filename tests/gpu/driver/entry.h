@@ -22,6 +22,9 @@ Result GatherArguments(const FakeFunction& function, void** arguments, void** ex
                        std::vector<uint8_t>* out);
 Result CheckLaunch(const FakeFunction& function, const ptx::LaunchConfig& config);
 
+// Whether a node of a graph that lives, or of an instantiated one, has a function of this module.
+bool IsInAGraph(const FakeModule& module);
+
 }  // namespace outboard::fake_cuda
 
 #define FAKE_READY()                                                                 \

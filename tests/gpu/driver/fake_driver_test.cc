@@ -304,13 +304,33 @@ class FreshDriver {
         kSuccess);
     return function;
   }
-  // Of one block of 32 threads.
-  Result Launch(void* function, DevicePointer pointer) const {
-    int n = 32;
+  // What the linker makes of a text.
+  std::string Linked(const std::string& ptx) const {
+    void *link = nullptr, *cubin = nullptr;
+    size_t bytes = 0;
+    EXPECT_EQ(
+        (Call<int(unsigned, int*, void**, void**)>("cuLinkCreate_v2")(0, nullptr, nullptr, &link)),
+        kSuccess);
+    EXPECT_EQ((Call<int(void*, int, const void*, size_t, const char*, unsigned, int*, void**)>(
+                  "cuLinkAddData_v2")(link, 1, ptx.c_str(), ptx.size() + 1, "k", 0, nullptr,
+                                      nullptr)),
+              kSuccess);
+    EXPECT_EQ((Call<int(void*, void**, size_t*)>("cuLinkComplete")(link, &cubin, &bytes)),
+              kSuccess);
+    return {static_cast<char*>(cubin), bytes};
+  }
+  std::string Reports() const {
+    std::string text(1 << 16, 0);
+    Call<int(char*, size_t)>("outboard_fake_cuda_reports")(text.data(), text.size());
+    return text.substr(0, text.find('\0'));
+  }
+  // Of one block.
+  Result Launch(void* function, DevicePointer pointer, int threads = 32) const {
+    int n = threads;
     void* arguments[] = {&pointer, &n};
     return Call<int(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                    void*, void**, void**)>("cuLaunchKernel")(function, 1, 1, 1, 32, 1, 1, 0,
-                                                              nullptr, arguments, nullptr);
+                    void*, void**, void**)>("cuLaunchKernel")(
+        function, 1, 1, 1, static_cast<unsigned>(threads), 1, 1, 0, nullptr, arguments, nullptr);
   }
 
  private:
@@ -390,6 +410,30 @@ TEST(FakeDriverFaults, AnEndlessKernel_IsNeverDone) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     ASSERT_FALSE(*done);
     ASSERT_EQ(driver.Call<int(void*)>("cuEventQuery")(event), kNotReady);
+  }
+}
+
+// ---- modules of linked code
+
+// Of a kernel that asks for other registers, a module made by the linker and one of the text.
+TEST(FakeDriverModules, WhatRelocatableCodeDoesWithout_IsMisuseInLinkedOnes) {
+  const std::string text = WithLineBefore("  mov.u32 %r2", "  setmaxnreg.dec.sync.aligned.u32 24;\n");
+  std::string hopper = text;
+  hopper.replace(hopper.find("sm_80"), 5, "sm_90a");
+  hopper.replace(hopper.find("n)\n{"), 4, "n)\n.maxntid 128, 1, 1\n.minnctapersm 1\n{");
+  for (const bool linked : {false, true}) {
+    SCOPED_TRACE(linked);
+    const FreshDriver driver;
+    const std::string code = linked ? driver.Linked(hopper) : hopper;
+    void* const function = driver.Kernel(code.c_str(), "add_one");
+    const DevicePointer address = driver.Allocate(512);
+    EXPECT_EQ((driver.Call<int(DevicePointer, unsigned, size_t)>("cuMemsetD32_v2")(address, 0, 128)),
+              kSuccess);
+    EXPECT_EQ(driver.Launch(function, address, 128), kSuccess);
+    EXPECT_EQ(driver.Call<int()>("cuCtxSynchronize")(), linked ? kLaunchFailed : kSuccess);
+    const std::string reports = driver.Reports();
+    EXPECT_EQ(reports.find("misuse: kernel add_one, line 15") != std::string::npos, linked)
+        << reports;
   }
 }
 
