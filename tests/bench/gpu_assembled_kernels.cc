@@ -122,6 +122,8 @@ void AssembledKernels::Add(const AssembledKernels& other) {
   warnings += other.warnings;
   serialised += other.serialised;
   ignored += other.ignored;
+  seconds += other.seconds;
+  seconds_max = std::max(seconds_max, other.seconds_max);
   registers_max = std::max(registers_max, other.registers_max);
   failures += other.failures;
   spills.insert(other.spills.begin(), other.spills.end());
@@ -154,6 +156,8 @@ AssembledKernels AssembleAll(std::span<const GpuProgram> programs, const std::st
     all.warnings += result->warnings;
     all.serialised += result->serialised;
     all.ignored += result->ignored;
+    all.seconds += result->seconds;
+    all.seconds_max = std::max(all.seconds_max, result->seconds);
     all.registers_max = std::max(all.registers_max, result->registers);
     if (const int64_t bytes = std::max(result->spill_bytes, result->stack_bytes); bytes > 0)
       all.spills[name] = bytes;

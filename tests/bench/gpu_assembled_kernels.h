@@ -26,6 +26,8 @@ struct AssembledKernels {
   int64_t registers_max = 0;
   int64_t serialised = 0;  // kernels that wait for products of warpgroups one by one
   int64_t ignored = 0;     // kernels of which the assembler leaves an instruction out
+  double seconds = 0;      // of the assembler's processor time, for all of them
+  double seconds_max = 0;  // for the one that takes longest
   std::string failures;    // names of those that were not assembled, and why
   // Bytes that a kernel spills, or has of a thread's own memory if that is more, where there are
   // any: by "program number for arch".

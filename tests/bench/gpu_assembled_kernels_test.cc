@@ -2,14 +2,13 @@
 // memory, no product that waits for the one before. Goldens: tests/compiler/golden_assembled_test.
 // And of these and of the goldens, that no plan is given up.
 #include "tests/bench/gpu_assembled_kernels.h"
-#include "tests/compiler/ptx_assembler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 
-
+#include "tests/compiler/ptx_assembler.h"
 namespace outboard::bench {
 namespace {
 

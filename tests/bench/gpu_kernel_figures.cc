@@ -51,6 +51,16 @@ const test::Program& Gpt2Step() {
   return program;
 }
 
+GpuProgram StepOfBf16() {
+  const std::string name = "gpt2_124m_step_bf16";
+  return {name, [name](Graph& g) {
+            SentProgram sent;
+            sent.sink = test::RecordProgram(g, test::Gpt2Step(name, DType::kBF16),
+                                            test::Size::kReal, &sent.donated);
+            return sent;
+          }};
+}
+
 // What a client sends.
 struct SentGraph {
   std::string bytes;
@@ -143,7 +153,7 @@ void GpuCompileFigures() {
 void GpuAssemblerFigures() {
   FigureList figures({"ptx_assembled_ratio", "ptx_spill_bytes", "ptx_local_bytes",
                       "ptx_registers_most", "ptx_warnings", "ptx_wgmma_kernels",
-                      "ptx_wgmma_serialised"});
+                      "ptx_wgmma_serialised", "ptx_assemble_s_gpt2_124m"});
   const std::string ptxas = test::FindPtxas();
   if (ptxas.empty())
     return figures.Lacks("there is no ptxas; scripts/setup --assembler fetches it");
@@ -171,6 +181,14 @@ void GpuAssemblerFigures() {
                  "of a thread, of all of these; there are 255");
   figures.Report("ptx_warnings", static_cast<double>(all.warnings), "count", "",
                  "of the assembler, of all of these");
+  // What the first step waits for beside our own compiler: the driver has the same assembler.
+  const std::vector<GpuProgram> steps = {StepOfBf16()};
+  const AssembledKernels step = AssembleAll(steps, kNewest, ptxas);
+  std::fprintf(stderr, "%s", step.failures.c_str());
+  figures.Report("ptx_assemble_s_gpt2_124m", step.seconds, "s", "",
+                 absl::StrFormat("processor time of the assembler for the %d distinct kernels of a "
+                                 "step in bf16 for %s; the longest of them takes %.1f s",
+                                 step.kernels, kNewest, step.seconds_max));
 }
 
 }  // namespace outboard::bench

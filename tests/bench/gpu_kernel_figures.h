@@ -8,7 +8,7 @@ namespace outboard::bench {
 // cuda_wgmma_kernels_gpt2_124m.
 void GpuCompileFigures();
 // ptx_assembled_ratio, ptx_spill_bytes, ptx_local_bytes, ptx_registers_most, ptx_warnings,
-// ptx_wgmma_kernels, ptx_wgmma_serialised.
+// ptx_wgmma_kernels, ptx_wgmma_serialised, ptx_assemble_s_gpt2_124m.
 void GpuAssemblerFigures();
 
 }  // namespace outboard::bench

@@ -1,5 +1,6 @@
 #include "tests/compiler/ptx_assembler.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -27,6 +28,16 @@ std::string FindTool(const char* name, const char* variable) {
   return "";
 }
 
+// Processor time of the processes that this one has waited for, in seconds.
+double SecondsOfChildren() {
+  rusage used;
+  OB_CHECK(getrusage(RUSAGE_CHILDREN, &used) == 0);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
 }  // namespace
 
 std::string FindPtxas() { return FindTool("ptxas", "OUTBOARD_PTXAS"); }
@@ -40,6 +51,7 @@ absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::st
   const std::string command = absl::StrCat("'", ptxas, "' -v -arch=", arch, " '", folder,
                                            "/kernel.ptx' -o '", folder, "/kernel.cubin' 2>&1");
   std::string words;
+  const double before = SecondsOfChildren();
   std::FILE* const pipe = popen(command.c_str(), "r");
   OB_CHECK(pipe != nullptr);
   char piece[4096];
@@ -55,6 +67,7 @@ absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::st
     return absl::SimpleAtoi(words.substr(first, said - first), value);
   };
   Assembled out;
+  out.seconds = SecondsOfChildren() - before;
   int64_t stored = 0, loaded = 0;
   if (!number(" registers", &out.registers) || !number(" bytes stack frame", &out.stack_bytes) ||
       !number(" bytes spill stores", &stored) || !number(" bytes spill loads", &loaded))

@@ -23,6 +23,7 @@ struct Assembled {
   int64_t warnings = 0;
   bool serialised = false;  // it waits for products of warpgroups one by one
   bool ignored = false;     // it leaves an instruction out, as setmaxnreg
+  double seconds = 0;       // of processor time, of the assembler
 };
 // Errors: INTERNAL with the assembler's words.
 absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,
