@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "tests/compiler/ptx_assembler.h"
+
 namespace outboard::bench {
 namespace {
 
