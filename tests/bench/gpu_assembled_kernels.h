@@ -39,7 +39,7 @@ struct AssembledKernels {
 AssembledKernels AssembleAll(std::span<const GpuProgram> programs, const std::string& arch,
                              const std::string& ptxas);
 
-// The plans of kernels that are given up (CompiledKernel::given_up), each behind "program number: ".
+// The plans of kernels that are given up (CompiledKernel::given_up), each behind "program number: "
 std::vector<std::string> PlansGivenUp(std::span<const GpuProgram> programs,
                                       const std::string& arch);
 

@@ -382,7 +382,8 @@ Rows OrdinaryRows() {
       return std::ldexp(static_cast<float>(kDigitsLeast + random() % kDigitsLeast),
                         static_cast<int>(random() % 20) - 33);
     };
-    rows.Add(row % 2 == 0 ? any() : -any(), {any(), -any(), 0.0f, -0.0f, 1.0f, -1.0f, any(), any()});
+    rows.Add(row % 2 == 0 ? any() : -any(),
+             {any(), -any(), 0.0f, -0.0f, 1.0f, -1.0f, any(), any()});
   }
   return rows;
 }
