@@ -138,7 +138,8 @@ class Chooser {
       for (const UOp* user : users->second) {
         if (user->op == Op::kSink || !known.insert(user).second) continue;
         if (known.size() > kAboveMax) return {};
-        (stored_.contains(user) ? readers : open).push_back(user);
+        if (stored_.contains(user)) readers.push_back(user);
+        if (!IsLoaded(user)) open.push_back(user);
         if (readers.size() > kReadersByBytesMax) return {};
       }
     }
