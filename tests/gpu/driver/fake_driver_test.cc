@@ -413,7 +413,29 @@ TEST(FakeDriverFaults, AnEndlessKernel_IsNeverDone) {
   }
 }
 
-// ---- modules of linked code
+// ---- modules
+
+TEST(FakeDriverModules, NewerPtxThanTheDriversCuda_IsRefused) {
+  struct Case {
+    const char *cuda, *ptx;
+    Result result;
+  };
+  for (const Case& each : {Case{"12000", "8.0", kSuccess},
+                           {"12000", "8.1", kUnsupportedPtxVersion},
+                           {"12040", "8.4", kSuccess},
+                           {"12040", "9.0", kUnsupportedPtxVersion},
+                           {"13000", "8.8", kSuccess},
+                           {"13000", "9.0", kSuccess},
+                           {"13000", "9.1", kUnsupportedPtxVersion}}) {
+    SCOPED_TRACE(std::string(each.cuda) + " " + each.ptx);
+    const FreshDriver driver(FreshDriver::Variables{{"OUTBOARD_FAKE_CUDA_VERSION", each.cuda}});
+    std::string text = kAddOne;
+    text.replace(text.find("8.0"), 3, each.ptx);
+    void* module = nullptr;
+    EXPECT_EQ((driver.Call<int(void**, const void*)>("cuModuleLoadData")(&module, text.c_str())),
+              each.result);
+  }
+}
 
 // Of a kernel that asks for other registers, a module made by the linker and one of the text.
 TEST(FakeDriverModules, WhatRelocatableCodeDoesWithout_IsMisuseInLinkedOnes) {
