@@ -1,5 +1,5 @@
-// A kernel that does nothing for some 50 us, so that what is queued behind it meanwhile runs without
-// waiting for the host: without it the time between two events around a small kernel has the host's
+// A kernel that does nothing for some 50 us, so that what is queued behind it meanwhile need not
+// wait for the host. Without it the time between two events around a small kernel has the host's
 // call in it, since an idle device takes the first event at once.
 //
 // It touches no memory, so the caches stay as they are. Threads: one at a time.

@@ -1,7 +1,5 @@
 // The CUDA device over the tests' driver that runs PTX: how texts become modules, how long modules
 // live, and what its clock says.
-#include "runtime/cuda/device.h"
-
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -18,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "runtime/cuda/api.h"
+#include "runtime/cuda/device.h"
 
 namespace outboard::cuda {
 namespace {

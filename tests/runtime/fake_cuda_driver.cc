@@ -160,7 +160,7 @@ void WaitFor(CUstream stream, uint64_t position) {
   if (std::ranges::find(State().streams, stream) != State().streams.end()) RunTo(stream, position);
 }
 
-// When "copies early" is set, runs what may run of all streams but the first, which is that of work.
+// If "copies early" is set, runs what may run of all streams but the first, which is that of work.
 void RunCopiesEarly() {
   if (State().values["copies early"] == 0) return;
   for (const CUstream stream : State().streams) {

@@ -311,10 +311,10 @@ class FreshDriver {
     EXPECT_EQ(
         (Call<int(unsigned, int*, void**, void**)>("cuLinkCreate_v2")(0, nullptr, nullptr, &link)),
         kSuccess);
-    EXPECT_EQ((Call<int(void*, int, const void*, size_t, const char*, unsigned, int*, void**)>(
-                  "cuLinkAddData_v2")(link, 1, ptx.c_str(), ptx.size() + 1, "k", 0, nullptr,
-                                      nullptr)),
-              kSuccess);
+    EXPECT_EQ(
+        (Call<int(void*, int, const void*, size_t, const char*, unsigned, int*, void**)>(
+            "cuLinkAddData_v2")(link, 1, ptx.c_str(), ptx.size() + 1, "k", 0, nullptr, nullptr)),
+        kSuccess);
     EXPECT_EQ((Call<int(void*, void**, size_t*)>("cuLinkComplete")(link, &cubin, &bytes)),
               kSuccess);
     return {static_cast<char*>(cubin), bytes};
@@ -439,7 +439,8 @@ TEST(FakeDriverModules, NewerPtxThanTheDriversCuda_IsRefused) {
 
 // Of a kernel that asks for other registers, a module made by the linker and one of the text.
 TEST(FakeDriverModules, WhatRelocatableCodeDoesWithout_IsMisuseInLinkedOnes) {
-  const std::string text = WithLineBefore("  mov.u32 %r2", "  setmaxnreg.dec.sync.aligned.u32 24;\n");
+  const std::string text =
+      WithLineBefore("  mov.u32 %r2", "  setmaxnreg.dec.sync.aligned.u32 24;\n");
   std::string hopper = text;
   hopper.replace(hopper.find("sm_80"), 5, "sm_90a");
   hopper.replace(hopper.find("n)\n{"), 4, "n)\n.maxntid 128, 1, 1\n.minnctapersm 1\n{");
@@ -449,8 +450,9 @@ TEST(FakeDriverModules, WhatRelocatableCodeDoesWithout_IsMisuseInLinkedOnes) {
     const std::string code = linked ? driver.Linked(hopper) : hopper;
     void* const function = driver.Kernel(code.c_str(), "add_one");
     const DevicePointer address = driver.Allocate(512);
-    EXPECT_EQ((driver.Call<int(DevicePointer, unsigned, size_t)>("cuMemsetD32_v2")(address, 0, 128)),
-              kSuccess);
+    EXPECT_EQ(
+        (driver.Call<int(DevicePointer, unsigned, size_t)>("cuMemsetD32_v2")(address, 0, 128)),
+        kSuccess);
     EXPECT_EQ(driver.Launch(function, address, 128), kSuccess);
     EXPECT_EQ(driver.Call<int()>("cuCtxSynchronize")(), linked ? kLaunchFailed : kSuccess);
     const std::string reports = driver.Reports();
