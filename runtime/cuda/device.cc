@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/block_cache.h"
+#include "runtime/cuda/delay_kernel.h"
 #include "runtime/cuda/driver_context.h"
 #include "runtime/cuda/gpu_state.h"
 #include "runtime/cuda/kernel.h"
@@ -69,6 +70,7 @@ class CudaDevice final : public runtime::Device {
       : device_(device),
         context_(api, device, std::move(warn)),
         loader_(&context_, &left_),
+        delay_(&context_),
         work_pieces_(&context_) {}
 
   ~CudaDevice() override {
@@ -285,9 +287,11 @@ class CudaDevice final : public runtime::Device {
     return state_->Read();
   }
 
-  // From the first launch to the end of the work, by the device's clock.
+  // From the first launch to the end of the work, by the device's clock. The device is kept busy
+  // while the host queues both events and what is between them.
   absl::StatusOr<double> Time(absl::FunctionRef<absl::Status()> work) override {
     if (absl::Status status = Synchronize(); !status.ok()) return status;
+    if (absl::Status status = delay_.Load(); !status.ok()) return status;
     timing_ = true;
     begun_ = false;
     absl::Status status = work();
@@ -428,7 +432,11 @@ class CudaDevice final : public runtime::Device {
   }
 
   absl::Status Enqueue(const BoundLaunch& launch) {
-    if (timing_ && !std::exchange(begun_, true)) OB_CUDA(context_, cuEventRecord, begin_, stream_);
+    if (timing_ && !begun_) {
+      if (absl::Status status = delay_.Queue(stream_); !status.ok()) return status;
+      OB_CUDA(context_, cuEventRecord, begin_, stream_);
+      begun_ = true;
+    }
     launch.PointTo(pointers_);
     const CudaKernel& kernel = *launch.kernel;
     const CUresult code = context_.api().cuLaunchKernel(
@@ -444,6 +452,7 @@ class CudaDevice final : public runtime::Device {
   std::optional<StateReader> state_;  // once it is asked for
   LeftToWork left_;
   KernelLoader loader_;
+  DelayKernel delay_;  // of Time
   runtime::DeviceProperties properties_;
   CUstream stream_ = nullptr;
   CUevent begin_ = nullptr, end_ = nullptr;  // of Time

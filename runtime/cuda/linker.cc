@@ -95,8 +95,8 @@ std::vector<Linker::Linked> Linker::Link(const std::vector<const std::string*>& 
 }
 
 // What the store has of those that are linked, by their keys.
-void Linker::FindKnown(const std::vector<const std::string*>& texts,
-                       std::vector<std::string>& keys, std::vector<std::string>& known) {
+void Linker::FindKnown(const std::vector<const std::string*>& texts, std::vector<std::string>& keys,
+                       std::vector<std::string>& known) {
   if (store_ == nullptr) return;
   std::vector<size_t> asked;
   std::vector<std::string> questions;

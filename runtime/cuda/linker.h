@@ -22,8 +22,8 @@
 
 namespace outboard::cuda {
 
-// What the driver has linked or loaded. It goes with the last kernel that uses it, and the last work
-// (LeftToWork).
+// What the driver has linked or loaded. It goes with the last kernel that uses it, and with the
+// last work (LeftToWork).
 class LinkedModule {
  public:
   LinkedModule(DriverContext* context, CUmodule module) : context_(context), module_(module) {}

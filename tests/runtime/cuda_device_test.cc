@@ -1,7 +1,5 @@
 // The CUDA device over the tests' driver that runs PTX: how texts become modules, how long modules
 // live, and what its clock says.
-#include "runtime/cuda/device.h"
-
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -18,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "runtime/cuda/api.h"
+#include "runtime/cuda/device.h"
 
 namespace outboard::cuda {
 namespace {
@@ -158,7 +157,10 @@ TEST_F(CudaDeviceTest, ATextThatIsRefusedWhole_IsNamedWithTheCompilersWords) {
   for (const char* const word :
        {"kernel add_1", "does not take the PTX", "cuModuleLoadDataEx", "nowhere"})
     EXPECT_TRUE(absl::StrContains(status.message(), word)) << word << " in " << status;
+  Symbol<int(const char*, int)>("outboard_fake_cuda_fault")("ptx", 1);
+  EXPECT_FALSE(device_->Load(AddingWithFewRegisters(1)).ok());
   EXPECT_TRUE(device_->health().ok());
+  EXPECT_TRUE(device_->Load(AddingWithFewRegisters(1)).ok());
 }
 
 // As idle search does it: better kernels take the place of two, which go. The graph's nodes are as
@@ -186,6 +188,29 @@ TEST_F(CudaDeviceTest, ModulesOfAGraph_LiveAsLongAsIt) {
   record.reset();
   ASSERT_TRUE(device_->Synchronize().ok());
   EXPECT_EQ(Reports(), "");
+}
+
+// ---- time ---------------------------------------------------------------------------------------
+
+// An idle device takes what is queued first at once, and then waits for the host's next call.
+TEST_F(CudaDeviceTest, Time_HasNothingOfTheHostsCalls) {
+  const auto kernel = Loaded(Adding(1));
+  for (const int launches : {1, 3}) {
+    std::vector<double> times;
+    for (const int call_us : {0, 3, 8}) {
+      Symbol<void(int)>("outboard_fake_cuda_call_us")(call_us);
+      const absl::StatusOr<double> seconds = device_->Time([&] {
+        absl::Status status = absl::OkStatus();
+        for (int i = 0; i < launches; ++i) status.Update(Launch(*kernel));
+        return status;
+      });
+      ASSERT_TRUE(seconds.ok()) << seconds.status();
+      times.push_back(*seconds);
+    }
+    Symbol<void(int)>("outboard_fake_cuda_call_us")(0);
+    EXPECT_GT(times[0], 1e-6 * launches);
+    for (const double time : times) EXPECT_NEAR(time, times[0], 1e-9) << launches;
+  }
 }
 
 }  // namespace

@@ -160,8 +160,7 @@ void WaitFor(CUstream stream, uint64_t position) {
   if (std::ranges::find(State().streams, stream) != State().streams.end()) RunTo(stream, position);
 }
 
-// Runs what may run of all streams but the first, which is that of work, when "copies early" is
-// set. Else they run as late as the work and the host allow.
+// If "copies early" is set, runs what may run of all streams but the first, which is that of work.
 void RunCopiesEarly() {
   if (State().values["copies early"] == 0) return;
   for (const CUstream stream : State().streams) {
@@ -181,6 +180,7 @@ void RunAll() {
 
 void RunKernel(const CUgraphNode_st& launch) {
   FakeState& state = State();
+  if (launch.arguments.empty()) return;  // a delay, which computes nothing
   ++state.values["kernels run"];
   state.clock += 1;
   if (IsDue("lose")) state.sticky = static_cast<CUresult>(state.values["lose with"]);

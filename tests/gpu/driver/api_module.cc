@@ -55,8 +55,9 @@ Result CheckTarget(const ptx::Module& module, const Log& log) {
     log.Write(absl::StrCat("compiled for ", target, ", the device is sm_", device.arch()));
     return kNoBinary;
   }
-  // CUDA 12.n reads PTX up to 8.n.
-  if (module.version > 80 + device.driver_version() % 1000 / 10) {
+  // CUDA 12.n reads PTX up to 8.n, CUDA 13.n up to 9.n.
+  const int cuda = device.driver_version();
+  if (module.version > 10 * (cuda / 1000 - 4) + cuda % 1000 / 10) {
     log.Write(
         absl::StrCat("PTX ISA ", module.version / 10, ".", module.version % 10, " is too new"));
     return kUnsupportedPtxVersion;
@@ -134,7 +135,10 @@ FAKE_API cuModuleLoadDataEx(void** module, const void* image, unsigned count, in
                             void** values) {
   FAKE_READY();
   if (module == nullptr || image == nullptr) return kInvalidValue;
-  return LoadText(module, static_cast<const char*>(image), LogOf(count, options, values));
+  const Log log = LogOf(count, options, values);
+  // Of texts whose errors somebody reads: tenants' kernels, and not a program's own.
+  if (log.buffer != nullptr && FakeDevice::Get().Due("ptx")) return kInvalidPtx;
+  return LoadText(module, static_cast<const char*>(image), log);
 }
 FAKE_API cuModuleLoadData(void** module, const void* image) {
   return cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);

@@ -126,7 +126,8 @@ Result FakeDevice::Enqueue(FakeStream* stream, GraphNode work) {
       stream->capture->nodes.push_back(std::move(node));
       return kSuccess;
     }
-    stream->queue.push_back({++sequence_, std::move(work)});
+    host_us_ += call_us_;
+    stream->queue.push_back({++sequence_, std::move(work), host_us_});
   }
   work_.notify_all();
   return kSuccess;
@@ -192,11 +193,13 @@ void FakeDevice::Loop() {
       if (!PickReady(&stream)) continue;
     }
     running_ = stream;
+    clock_us_ = std::max(clock_us_, stream->queue.front().queued_us);
     GraphNode work = std::move(stream->queue.front().work);
     lock.unlock();
     const Result result = RunWork(&work);
     lock.lock();
     running_ = nullptr;
+    done_us_ = clock_us_;
     stream->queue.pop_front();
     if (work.kind == GraphNode::kRecord) {
       work.event->completed = std::max(work.event->completed, work.version);
@@ -216,6 +219,7 @@ bool FakeDevice::WaitUntil(const std::function<bool()>& done) {
   work_.notify_all();
   while (sticky_ == kSuccess && !done()) done_.wait_for(lock, kPause * 20);
   --waiters_;
+  host_us_ = std::max(host_us_, done_us_);
   return sticky_ == kSuccess;
 }
 Result FakeDevice::WaitStream(FakeStream* stream) {
@@ -321,6 +325,7 @@ Result FakeDevice::RunKernel(GraphNode* work) {
   clock_us_ +=
       kLaunchUs +
       kInstructionUs * static_cast<double>(now.warp_instructions - counted.warp_instructions) +
+      1e-3 * static_cast<double>(now.slept_ns - counted.slept_ns) +
       kSectorUs * static_cast<double>(now.global_sectors - counted.global_sectors);
   ptx::ReportKind kind = ptx::ReportKind::kMisuse;
   for (size_t i = before; i < machine_.reports().size(); ++i) {

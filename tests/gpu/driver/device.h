@@ -95,6 +95,7 @@ struct FakeStream {
   struct Entry {
     uint64_t sequence = 0;
     GraphNode work;
+    double queued_us = 0;  // by the host's clock
   };
   std::deque<Entry> queue;
   bool non_blocking = false;
@@ -113,6 +114,12 @@ class FakeDevice {
   Result WaitEvent(FakeEvent* event);
   Result WaitAll();
   bool StreamIdle(FakeStream* stream);
+
+  // So long takes a call that queues work, by the device's clock: work does not start before it.
+  void SetCallUs(int us) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    call_us_ = us;
+  }
 
   // The error that every call returns from now on, or kSuccess.
   Result sticky() {
@@ -210,6 +217,9 @@ class FakeDevice {
   std::map<uint64_t, uint64_t> pinned_;
   std::mt19937_64 random_;
   double clock_us_ = 0;  // of events; of the thread that runs work
+  // The host's clock: it goes on with each call, and with what the host has waited for.
+  double host_us_ = 0, call_us_ = 0;
+  double done_us_ = 0;  // clock_us_, when the last work was done
   int delay_us_ = 200;
 
   std::mutex memory_mutex_;

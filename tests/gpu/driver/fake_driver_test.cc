@@ -311,10 +311,10 @@ class FreshDriver {
     EXPECT_EQ(
         (Call<int(unsigned, int*, void**, void**)>("cuLinkCreate_v2")(0, nullptr, nullptr, &link)),
         kSuccess);
-    EXPECT_EQ((Call<int(void*, int, const void*, size_t, const char*, unsigned, int*, void**)>(
-                  "cuLinkAddData_v2")(link, 1, ptx.c_str(), ptx.size() + 1, "k", 0, nullptr,
-                                      nullptr)),
-              kSuccess);
+    EXPECT_EQ(
+        (Call<int(void*, int, const void*, size_t, const char*, unsigned, int*, void**)>(
+            "cuLinkAddData_v2")(link, 1, ptx.c_str(), ptx.size() + 1, "k", 0, nullptr, nullptr)),
+        kSuccess);
     EXPECT_EQ((Call<int(void*, void**, size_t*)>("cuLinkComplete")(link, &cubin, &bytes)),
               kSuccess);
     return {static_cast<char*>(cubin), bytes};
@@ -413,11 +413,34 @@ TEST(FakeDriverFaults, AnEndlessKernel_IsNeverDone) {
   }
 }
 
-// ---- modules of linked code
+// ---- modules
+
+TEST(FakeDriverModules, NewerPtxThanTheDriversCuda_IsRefused) {
+  struct Case {
+    const char *cuda, *ptx;
+    Result result;
+  };
+  for (const Case& each : {Case{"12000", "8.0", kSuccess},
+                           {"12000", "8.1", kUnsupportedPtxVersion},
+                           {"12040", "8.4", kSuccess},
+                           {"12040", "9.0", kUnsupportedPtxVersion},
+                           {"13000", "8.8", kSuccess},
+                           {"13000", "9.0", kSuccess},
+                           {"13000", "9.1", kUnsupportedPtxVersion}}) {
+    SCOPED_TRACE(std::string(each.cuda) + " " + each.ptx);
+    const FreshDriver driver(FreshDriver::Variables{{"OUTBOARD_FAKE_CUDA_VERSION", each.cuda}});
+    std::string text = kAddOne;
+    text.replace(text.find("8.0"), 3, each.ptx);
+    void* module = nullptr;
+    EXPECT_EQ((driver.Call<int(void**, const void*)>("cuModuleLoadData")(&module, text.c_str())),
+              each.result);
+  }
+}
 
 // Of a kernel that asks for other registers, a module made by the linker and one of the text.
 TEST(FakeDriverModules, WhatRelocatableCodeDoesWithout_IsMisuseInLinkedOnes) {
-  const std::string text = WithLineBefore("  mov.u32 %r2", "  setmaxnreg.dec.sync.aligned.u32 24;\n");
+  const std::string text =
+      WithLineBefore("  mov.u32 %r2", "  setmaxnreg.dec.sync.aligned.u32 24;\n");
   std::string hopper = text;
   hopper.replace(hopper.find("sm_80"), 5, "sm_90a");
   hopper.replace(hopper.find("n)\n{"), 4, "n)\n.maxntid 128, 1, 1\n.minnctapersm 1\n{");
@@ -427,8 +450,9 @@ TEST(FakeDriverModules, WhatRelocatableCodeDoesWithout_IsMisuseInLinkedOnes) {
     const std::string code = linked ? driver.Linked(hopper) : hopper;
     void* const function = driver.Kernel(code.c_str(), "add_one");
     const DevicePointer address = driver.Allocate(512);
-    EXPECT_EQ((driver.Call<int(DevicePointer, unsigned, size_t)>("cuMemsetD32_v2")(address, 0, 128)),
-              kSuccess);
+    EXPECT_EQ(
+        (driver.Call<int(DevicePointer, unsigned, size_t)>("cuMemsetD32_v2")(address, 0, 128)),
+        kSuccess);
     EXPECT_EQ(driver.Launch(function, address, 128), kSuccess);
     EXPECT_EQ(driver.Call<int()>("cuCtxSynchronize")(), linked ? kLaunchFailed : kSuccess);
     const std::string reports = driver.Reports();

@@ -79,6 +79,7 @@ bool FakeDevice::Due(const std::string& name) {
 bool FakeDevice::DueAt(const std::string& name, const ptx::Function& kernel) {
   const char* only = std::getenv("OUTBOARD_FAKE_CUDA_FAULT_PARAMETERS");
   const size_t count = kernel.parameters.size();
+  if (count == 0) return false;
   if (only != nullptr && count != std::strtoull(only, nullptr, 10)) return false;
   if (faults_left_ != nullptr && (kernel.name == kWipe || *faults_left_ == 0))
     return false;
@@ -150,6 +151,9 @@ int outboard_fake_cuda_reports(char* buffer, size_t bytes) {
   return static_cast<int>(reports.size());
 }
 void outboard_fake_cuda_clear_reports() { FakeDevice::Get().TakeReports(true); }
+
+// So many us of the device's clock take calls that queue work from now on.
+void outboard_fake_cuda_call_us(int us) { FakeDevice::Get().SetCallUs(us); }
 
 // The fault `name` happens at the nth occasion from now, with -n at each of the next n; 0 takes it
 // back. Returns 0 for an unknown name.

@@ -386,6 +386,7 @@ class Execution {
   std::vector<std::unique_ptr<Cluster>> clusters_;
   std::vector<std::unique_ptr<Block>> blocks_;
   uint64_t warp_instructions_ = 0;
+  uint64_t slept_ns_ = 0;  // by nanosleep, of all warps
   uint64_t progress_ = 0;
   bool depends_on_order_ = false;
   bool any_waited_ = false;  // by griddepcontrol.wait

@@ -79,6 +79,7 @@ struct LaunchConfig {
 struct Counters {
   uint64_t launches = 0;
   uint64_t warp_instructions = 0;
+  uint64_t slept_ns = 0;  // by nanosleep, of warps
   uint64_t lane_instructions = 0;
   uint64_t global_accesses = 0;  // of warps
   uint64_t global_sectors = 0;   // pieces of 32 bytes that these touch, each counted once an access

@@ -264,8 +264,8 @@ void Execution::Scalar(Warp* warp, const Instruction& in, uint32_t mask) {
     case Op::kDp4a:
     case Op::kDp2a:
     case Op::kFns: return Words(warp, in, mask);
-    case Op::kClock:
-      ForLanes(mask, [&](int i) { warp->row(in.d)[i] = warp_instructions_; });
+    case Op::kClock:  // a nanosecond an instruction, and what was slept
+      ForLanes(mask, [&](int i) { warp->row(in.d)[i] = warp_instructions_ + slept_ns_; });
       return;
     case Op::kPack:
     case Op::kUnpack: {

@@ -74,6 +74,7 @@ absl::Status Execution::Run() {
   }
   for (const auto& block : blocks_) EndClocks(*block);
   if (counting_) machine_->counters_.warp_instructions += warp_instructions_;
+  if (counting_) machine_->counters_.slept_ns += slept_ns_;
   return status_;
 }
 
@@ -394,7 +395,7 @@ void Execution::Step(Warp* warp, Group* group, const Instruction& in, uint32_t m
     case Op::kFence: Fence(warp); break;
     case Op::kProxyFence: ProxyFence(warp, in, mask); break;
     case Op::kGriddep: WaitForPrerequisites(warp, in, mask); break;
-    case Op::kNop:
+    case Op::kNop: slept_ns_ += static_cast<uint64_t>(in.offset); break;  // or sleeps
     case Op::kPrefetch:
     case Op::kTensorPrefetch: break;
     case Op::kCvt: Convert(warp, in, mask); break;

@@ -303,6 +303,7 @@ class Decoder : public CopyDecoder {
   void Nanosleep() {
     in_.op = Op::kNop;
     TakeType();
+    if (!operands_.empty() && operands_[0].kind == Operand::kNumber) in_.offset = Number(0);
   }
   void Griddep() {
     in_.op = Op::kGriddep;
