@@ -5,26 +5,32 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <limits>
 #include <memory>
 #include <random>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "client/tensor/tensor.h"
+#include "compiler/compile.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/ir/binding.h"
 #include "compiler/ir/encoding.h"
+#include "compiler/ir/spec.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/client/fake_session.h"
 #include "tests/compiler/decoded_attention.h"
-#include "tests/compiler/gpu_schedule.h"
 #include "tests/compiler/harness.h"
+#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {
 namespace {
 
-constexpr int kMultiprocessors = GpuSchedule::kMultiprocessors;
+constexpr int kMultiprocessors = 132;
 
 struct Ran {
   size_t launches = 0;
@@ -32,18 +38,40 @@ struct Ran {
   std::string result;
 };
 
+// Runs the kernels one after the other. Memory is 0xA5 before.
 Ran RunOn(int multiprocessors, const DecodedGraph& recorded, std::span<const HostTensor> params) {
-  const GpuSchedule gpu(recorded.sink, "sm_90", schedule::ScorePolicy::kByCost, multiprocessors);
-  Ran ran{.launches = gpu.compiled().size()};
-  const std::vector<schedule::ScheduledBuffer>& buffers = gpu.schedule().buffers;
-  const auto values = std::ranges::find_if(buffers, [&](const schedule::ScheduledBuffer& buffer) {
-    return buffer.kind == schedule::ScheduledBuffer::Kind::kInput &&
-           buffer.index + 1 == static_cast<int64_t>(params.size());
-  });
-  for (size_t k = 0; k < gpu.compiled().size(); ++k)
-    if (std::ranges::count(gpu.schedule().kernels[k].buffers, values - buffers.begin()) > 0)
-      ran.blocks = gpu.compiled()[k].tasks;
-  ran.result = gpu.Run(params, VarsOf(recorded.bindings))[0];
+  using Kind = schedule::ScheduledBuffer::Kind;
+  Graph graph;
+  const Target target = CudaTarget("sm_90", multiprocessors);
+  const auto schedule = ValueOrDie(schedule::MakeSchedule(graph, recorded.sink, target));
+  if (std::getenv("DUMP") != nullptr) std::printf("%s", ScheduleToString(schedule).c_str());
+  std::vector<int64_t> vars;
+  for (const Binding& binding : recorded.bindings) {
+    vars.resize(std::max(vars.size(), static_cast<size_t>(binding.slot) + 1));
+    vars[binding.slot] = binding.value;
+  }
+  Buffers memory;
+  int values = -1;
+  for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
+    memory.emplace_back(static_cast<size_t>(buffer.bytes()), '\xa5');
+    if (buffer.kind != Kind::kInput) continue;
+    memory.back() = params[buffer.index].bytes;
+    const bool last = buffer.index + 1 == static_cast<int64_t>(params.size());
+    if (last) values = static_cast<int>(memory.size()) - 1;
+  }
+  Ran ran{.launches = schedule.kernels.size()};
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
+    const CompiledKernel compiled = ValueOrDie(CompileKernel(kernel.ast, {.target = target}));
+    Buffers own;
+    for (const int i : kernel.buffers) own.push_back(memory[i]);
+    const absl::Status status = RunOnPtxMachine(compiled, own, vars);
+    EXPECT_EQ(status, absl::OkStatus()) << status;
+    for (size_t slot = 0; slot < own.size(); ++slot) memory[kernel.buffers[slot]] = own[slot];
+    if (std::count(kernel.buffers.begin(), kernel.buffers.end(), values) > 0)
+      ran.blocks = compiled.tasks;
+  }
+  for (size_t i = 0; i < schedule.buffers.size(); ++i)
+    if (schedule.buffers[i].kind == Kind::kOutput) ran.result = memory[i];
   return ran;
 }
 

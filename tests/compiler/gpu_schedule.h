@@ -29,12 +29,9 @@ std::vector<HostTensor> SmallInputs(const UOp* sink, uint32_t seed = 1);
 
 class GpuSchedule {
  public:
-  static constexpr int kMultiprocessors = 132;  // of an H100
-
   // `sink` outlives this. `scores` as in ScheduleOptions.
   GpuSchedule(const UOp* sink, const std::string& arch,
-              schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost,
-              int multiprocessors = kMultiprocessors);
+              schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost);
 
   const UOp* sink() const { return sink_; }
   const schedule::Schedule& schedule() const { return schedule_; }
