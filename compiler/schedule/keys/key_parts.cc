@@ -33,11 +33,6 @@ struct Softmax {
   int64_t axis = 0;                  // of the keys
 };
 
-const UOp* WithoutMovement(const UOp* node) {
-  while (IsMovement(node->op)) node = node->src[0];
-  return node;
-}
-
 // The reduction whose results are repeated along its axis, in their order; else the node itself.
 const UOp* RepeatedOf(const UOp* node) {
   if (node->op != Op::kExpand) return node;
@@ -64,7 +59,7 @@ std::optional<Softmax> SoftmaxOf(const UOp* weights) {
   for (const int side : {0, 1}) {
     const UOp *const x = difference->src[side], *minus = difference->src[1 - side];
     if (minus->op != Op::kNeg) continue;
-    if (IsReduceOver(WithoutMovement(minus->src[0]), Op::kMax, x, axis))
+    if (IsReduceOver(RepeatedOf(minus->src[0]), Op::kMax, x, axis))
       return Softmax{x, exponential, axis};
   }
   return std::nullopt;
