@@ -159,6 +159,28 @@ TEST(DecodeParts, MaximaOfOtherRows_AreNotThoseOfASoftmax) {
   }
 }
 
+// Keys are those that the sum is over, and not as many of something else.
+TEST(DecodeParts, OnlyWhereTheKeysStayTheKeys) {
+  for (const bool turned : {false, true}) {
+    Graph g;
+    constexpr int64_t kKeys = 256, kWidth = 64;
+    const UOp* const x = Param(g, 0, DType::kF32, {Dim(2), Dim(kKeys)});
+    const UOp* const max = Expand(g, Reduce(g, Op::kMax, x, {1}), x->shape);
+    const UOp* const e = Alu(g, Op::kExp, Add(g, x, Alu(g, Op::kNeg, max)));
+    const UOp* weights =
+        Alu(g, Op::kFDiv, e, Expand(g, Reduce(g, Op::kAdd, e, {1}), x->shape));
+    if (turned) weights = Permute(g, weights, {1, 0});
+    const Shape all = {Dim(kKeys), Dim(2), Dim(kWidth)};
+    const UOp* const product =
+        Mul(g, Expand(g, Reshape(g, weights, {Dim(kKeys), Dim(2), Dim(1)}), all),
+            Param(g, 1, DType::kF32, all));
+    const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, product, {0})});
+    const schedule::KeysInParts parts =
+        ValueOrDie(schedule::DivideKeys(g, sink, CudaTarget("sm_90a", kMultiprocessors)));
+    EXPECT_EQ(parts.divided.size(), turned ? 1u : 0u);
+  }
+}
+
 // Exponentials that are not divided yet have other integers than weights have.
 TEST(DecodeParts, OnlyOfWeightsThatAreRoundedAsFloats) {
   for (const DType rounded : {DType::kBF16, DType::kF16, DType::kI8, DType::kI32, DType::kF8E4M3}) {
