@@ -146,6 +146,17 @@ absl::Status CheckSize(const std::vector<const UOp*>& nodes) {
       "kernel: ", nodes.size(), " nodes are over the limit of ", limits::kKernelNodesMax));
 }
 
+// Of the ranges as they are written, which MergeRanges compares by pairs.
+absl::Status CheckWrittenRanges(const std::vector<const UOp*>& nodes) {
+  const int64_t count = std::count_if(nodes.begin(), nodes.end(),
+                                      [](const UOp* node) { return node->op == Op::kRange; });
+  if (count <= limits::kWrittenRangesMax) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("kernel: ", count,
+                                                   " loops, before any are merged, are over the "
+                                                   "limit of ",
+                                                   limits::kWrittenRangesMax));
+}
+
 }  // namespace
 
 int LoopNest::IndexOf(const UOp* range) const {
@@ -164,7 +175,9 @@ bool LoopNest::IsNested(const ReduceGroup& group) const {
 
 absl::StatusOr<LoopNest> AnalyzeKernel(const UOp* sink) {
   LoopNest kernel;
-  OB_RETURN_IF_ERROR(CheckSize(PostOrder(sink)));
+  const std::vector<const UOp*> written = PostOrder(sink);
+  OB_RETURN_IF_ERROR(CheckSize(written));
+  OB_RETURN_IF_ERROR(CheckWrittenRanges(written));
   OB_RETURN_IF_ERROR(CheckRowSums(sink));
   kernel.graph = std::make_unique<Graph>();
   kernel.tf32 = AllowsTf32(sink);

@@ -25,6 +25,10 @@ double OpSize(Op op, DType dtype, const CostTable& costs);
 // is a fifth of limits::kKernelNodesMax, since indices and masks are not counted.
 inline constexpr double kKernelSizeMax = 4000;
 
+// The most loops of reductions that a schedule puts into one kernel: half of
+// limits::kKernelRangesMax, which leaves room for those over its results, up to two for each axis.
+inline constexpr int kKernelLoopsMax = 32;
+
 // The largest cost per element at which recomputing a value is better than materialising it: in a
 // kernel that exists anyway, and in one that would be needed only for this value.
 double RecomputeForMemory(const CostTable& costs);

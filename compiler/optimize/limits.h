@@ -9,6 +9,9 @@ namespace outboard::limits {
 inline constexpr int64_t kKernelNodesMax =
     20000;  // with its sines and the like decomposed into arithmetic
 inline constexpr int64_t kKernelRangesMax = 64;  // dependence on ranges is a 64-bit mask
+// Before they are merged: each merge compares all pairs of them. A schedule makes no more than
+// kKernelRangesMax.
+inline constexpr int64_t kWrittenRangesMax = 128;
 inline constexpr int64_t kKernelSlotsMax = 4096;
 inline constexpr int64_t kTilePointsMax = 128;      // values of a tile, each its own code
 inline constexpr int64_t kUnrolledPointsMax = 512;  // and with the steps of a reduction

@@ -28,10 +28,9 @@ namespace {
 // would have to be; in a kernel of few points it does not matter.
 constexpr double kFewPoints = 65536;
 
-// What a kernel may hold, well within what code generation takes (compiler/optimize/limits.h): the
+// What a kernel may store, well within what code generation takes (compiler/optimize/limits.h): the
 // time to compile one grows faster than its size.
 constexpr size_t kStoresMax = 64;
-constexpr int kLoopsMax = 32;
 
 // A kernel is written anew for the numbers of its slots, twice, for those of its loops, for its
 // simplification, and for results that are written over inputs.
@@ -266,7 +265,8 @@ class Merger {
     if (const auto ordered = WithOrderOf(graph_, host, guest)) return Fuse(host, *ordered);
     const bool same = host.ranges == guest.ranges;
     if (host.then != nullptr || guest.then != nullptr) return false;
-    if (host.stores.size() == kStoresMax || host.loops + guest.loops > kLoopsMax) return false;
+    if (host.stores.size() == kStoresMax) return false;
+    if (host.loops + guest.loops > optimize::kKernelLoopsMax) return false;
     if (host.size + guest.size > optimize::kKernelSizeMax) return false;
     if (!same && !StartsWith(host.ranges, guest.ranges) && !StartsWith(guest.ranges, host.ranges))
       return false;

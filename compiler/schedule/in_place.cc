@@ -234,61 +234,120 @@ std::vector<FusedKernel> Ordered(Graph& graph, const std::vector<FusedKernel>& k
   return ordered;
 }
 
-// Whether kernel `k` waits for `first`, by what it reads.
-std::vector<bool> WaitsFor(const std::vector<FusedKernel>& kernels, size_t first) {
-  std::vector<bool> waits(kernels.size());
-  absl::flat_hash_set<const UOp*> made;
-  for (size_t k = first; k < kernels.size(); ++k) {
-    const std::vector<const UOp*>& buffers = kernels[k].buffers;
-    waits[k] = k == first || std::any_of(buffers.begin(), buffers.end(),
-                                         [&](const UOp* node) { return made.contains(node); });
-    if (waits[k]) made.insert(buffers.begin(), buffers.begin() + kernels[k].stores);
+// Kernels that read few elements of a value, and wait for the one that could write over it, get
+// these from a kernel before that one.
+class EarlyPicks {
+ public:
+  // Changes `kernels`. `may`: the values that may be written over others.
+  EarlyPicks(Graph& graph, std::vector<FusedKernel>& kernels,
+             const absl::flat_hash_set<const UOp*>& may, bool divided_sums, const SentBefore& sent)
+      : graph_(graph), kernels_(kernels), may_(may), divided_sums_(divided_sums), sent_(sent) {
+    FindUsers();
   }
-  return waits;
-}
 
-bool Contains(const std::vector<const UOp*>& nodes, const UOp* node) {
-  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
-}
+  // For readers of `value`. Leaves the kernels as they are where that does not help.
+  void Make(const UOp* value) {
+    const std::vector<size_t> users = users_[value];
+    for (auto writer = users.rbegin(); writer != users.rend(); ++writer) {
+      if (!MayWriteOver(kernels_[*writer], value)) continue;
+      const std::vector<size_t> later(writer.base(), users.end());
+      if (!later.empty()) MakeBefore(*writer, value, later);
+      return;
+    }
+  }
 
-// Kernels that read few elements of `value` and wait for the one that could write over it get these
-// from a kernel before it. Leaves `kernels` as they are where that does not help.
-void PickBeforeWriter(Graph& graph, std::vector<FusedKernel>& kernels,
-                      const absl::flat_hash_set<const UOp*>& may, const UOp* value,
-                      bool divided_sums) {
-  absl::flat_hash_set<const UOp*> made_later;
-  for (size_t k = kernels.size(); k-- > 0;) {
-    const FusedKernel& writer = kernels[k];
-    const auto stores = writer.buffers.begin() + writer.stores;
-    made_later.insert(writer.buffers.begin(), stores);
-    if (!Contains(writer.buffers, value)) continue;
-    if (std::none_of(writer.buffers.begin(), stores, [&](const UOp* next) {
-          return next != value && may.contains(next) &&
-                 MayUpdate(writer, next, value, true, divided_sums);
-        }))
-      continue;
+ private:
+  // Kernels that are looked at to learn what waits for what, all values together: some tenths of a
+  // second. Values beyond that are picked from by no more kernels.
+  static constexpr size_t kWalkMax = 1 << 20;
+
+  void FindUsers() {
+    users_.clear();
+    last_maker_.clear();
+    for (size_t k = 0; k < kernels_.size(); ++k)
+      for (size_t slot = 0; slot < kernels_[k].buffers.size(); ++slot) {
+        const UOp* const node = kernels_[k].buffers[slot];
+        std::vector<size_t>& users = users_[node];
+        if (users.empty() || users.back() != k) users.push_back(k);
+        if (slot < static_cast<size_t>(kernels_[k].stores)) last_maker_[node] = k;
+      }
+    walked_ += kernels_.size();
+  }
+
+  bool MayWriteOver(const FusedKernel& writer, const UOp* value) const {
+    return std::any_of(writer.buffers.begin(), writer.buffers.begin() + writer.stores,
+                       [&](const UOp* next) {
+                         return next != value && may_.contains(next) &&
+                                MayUpdate(writer, next, value, true, divided_sums_);
+                       });
+  }
+
+  // Whether a kernel from `first` on stores the value, or what a transfer that brings it sends.
+  bool IsMadeFrom(size_t first, const UOp* node) const {
+    const auto is_made = [&](const UOp* made) {
+      const auto maker = last_maker_.find(made);
+      return maker != last_maker_.end() && maker->second >= first;
+    };
+    const auto sent = sent_.find(node);
+    return is_made(node) || (sent != sent_.end() && is_made(sent->second));
+  }
+
+  // Which kernels from `first` to `last` wait for `first`, by what they read and what is sent.
+  std::vector<bool> WaitsFor(size_t first, size_t last) {
+    std::vector<bool> waits(last - first + 1);
+    absl::flat_hash_set<const UOp*> made;
+    const auto is_made = [&](const UOp* node) {
+      const auto sent = sent_.find(node);
+      return made.contains(node) || (sent != sent_.end() && made.contains(sent->second));
+    };
+    for (size_t k = first; k <= last; ++k) {
+      const std::vector<const UOp*>& buffers = kernels_[k].buffers;
+      waits[k - first] = k == first || std::any_of(buffers.begin(), buffers.end(), is_made);
+      if (waits[k - first]) made.insert(buffers.begin(), buffers.begin() + kernels_[k].stores);
+    }
+    walked_ += waits.size();
+    return waits;
+  }
+
+  // For `later` readers of the value.
+  void MakeBefore(size_t writer, const UOp* value, const std::vector<size_t>& later) {
+    if (walked_ > kWalkMax) return;
     std::vector<FusedKernel> picks;
     std::vector<std::pair<size_t, FusedKernel>> readers;
-    const std::vector<bool> waits = WaitsFor(kernels, k);
-    for (size_t late = k + 1; late < kernels.size(); ++late) {
-      if (!waits[late] || !Contains(kernels[late].buffers, value)) continue;
-      std::optional<Picked> picked = PickElements(graph, kernels[late], value);
+    const std::vector<bool> waits = WaitsFor(writer, later.back());
+    for (const size_t late : later) {
+      if (!waits[late - writer]) continue;
+      std::optional<Picked> picked = PickElements(graph_, kernels_[late], value);
       if (!picked) return;
       const std::vector<const UOp*>& reads = picked->pick.buffers;
-      for (size_t slot = 0; slot < reads.size(); ++slot)
-        if (made_later.contains(reads[slot])) return;
-      for (const FusedKernel& other : kernels)
-        if (Contains(other.buffers, reads[0])) return;
+      if (std::any_of(reads.begin(), reads.end(),
+                      [&](const UOp* node) { return IsMadeFrom(writer, node); }))
+        return;
+      if (users_.contains(reads[0])) return;
       for (const FusedKernel& other : picks)
         if (Contains(other.buffers, reads[0])) return;
       picks.push_back(std::move(picked->pick));
       readers.emplace_back(late, std::move(picked->reader));
     }
-    for (auto& [late, reader] : readers) kernels[late] = std::move(reader);
-    kernels.insert(kernels.begin() + static_cast<int64_t>(k), picks.begin(), picks.end());
-    return;
+    if (picks.empty()) return;
+    for (auto& [late, reader] : readers) kernels_[late] = std::move(reader);
+    kernels_.insert(kernels_.begin() + static_cast<int64_t>(writer), picks.begin(), picks.end());
+    FindUsers();
   }
-}
+
+  static bool Contains(const std::vector<const UOp*>& nodes, const UOp* node) {
+    return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+  }
+
+  Graph& graph_;
+  std::vector<FusedKernel>& kernels_;
+  const absl::flat_hash_set<const UOp*>& may_;
+  const bool divided_sums_;
+  const SentBefore& sent_;
+  absl::flat_hash_map<const UOp*, std::vector<size_t>> users_;  // kernels, by place, ascending
+  absl::flat_hash_map<const UOp*, size_t> last_maker_;          // likewise
+  size_t walked_ = 0;
+};
 
 // For every kernel once more with other slots, and a few with one LOAD replaced.
 constexpr int64_t kCopies = 3;
@@ -323,7 +382,8 @@ WrittenOver WriteTemporariesInPlace(Graph& graph, std::vector<FusedKernel>& kern
   for (const FusedKernel& kernel : kernels)
     nodes += static_cast<int64_t>(PostOrder(kernel.ast).size());
   if (graph.node_count() + kCopies * nodes > limits::kGraphNodesMax) return over;
-  for (const UOp* value : values) PickBeforeWriter(graph, kernels, may, value, divided_sums);
+  EarlyPicks picks(graph, kernels, may, divided_sums, sent);
+  for (const UOp* value : values) picks.Make(value);
   Placer placer(kernels, sent, over, divided_sums);
   placer.PlaceTemporaries(values);
   kernels = Ordered(graph, kernels, placer);

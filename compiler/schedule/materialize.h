@@ -11,7 +11,9 @@
 //   - a scatter, that is a sum at data-dependent offsets (gather/scatter.h), which cannot be
 //     inlined;
 //   - arithmetic that would be repeated many times per element (the operand of a convolution);
-//   - long arithmetic that two kernels would repeat.
+//   - long arithmetic that two kernels would repeat;
+//   - a kernel that would otherwise have more operations, buffers or loops than one may (a sum of
+//     hundreds of tensors, or of their norms).
 //
 // On GPUs elementwise values that several kernels read are then looked at again, by the bytes that
 // these move (materialize/by_bytes.h).

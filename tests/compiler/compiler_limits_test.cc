@@ -48,6 +48,17 @@ const UOp* RowSums(Graph& g) {
   return Sink(g, {StoreAt(g, 0, 1000, i, Fold(g, Op::kAdd, x, {k}))});
 }
 
+// One number: a sum over `count` ranges, of each of which an array is read.
+const UOp* SumOverRanges(Graph& g, int64_t count) {
+  std::vector<const UOp*> ranges;
+  const UOp* sum = ConstOf(g, DType::kF32, 0);
+  for (int64_t id = 0; id < count; ++id) {
+    ranges.push_back(ReduceRange(g, id, 2));
+    sum = Add(g, sum, LoadAt(g, 1 + id, DType::kF32, 2, ranges.back()));
+  }
+  return Sink(g, {StoreAt(g, 0, 1, ConstIndex(g, 0), Fold(g, Op::kAdd, sum, ranges))});
+}
+
 // Sums over the last of nine ranges; no two are one in both the source and the result.
 const UOp* NineRanges(Graph& g) {
   std::vector<const UOp*> ranges, reversed;
@@ -76,17 +87,11 @@ std::vector<Case> Cases() {
        [](Graph& g) { return Compiled(Chain(g, Op::kSin, kKernelNodesMax / 20)); },
        {"kernel", "nodes", absl::StrCat(kKernelNodesMax)}},
       {"loops of a kernel",
-       [](Graph& g) {
-         std::vector<const UOp*> ranges;
-         const UOp* sum = ConstOf(g, DType::kF32, 0);
-         for (int id = 0; id <= kKernelRangesMax; ++id) {
-           ranges.push_back(ReduceRange(g, id, 2));
-           sum = Add(g, sum, LoadAt(g, 1 + id, DType::kF32, 2, ranges.back()));
-         }
-         return Compiled(
-             Sink(g, {StoreAt(g, 0, 1, ConstIndex(g, 0), Fold(g, Op::kAdd, sum, ranges))}));
-       },
+       [](Graph& g) { return Compiled(SumOverRanges(g, kKernelRangesMax + 1)); },
        {"kernel", "65 loops", absl::StrCat(kKernelRangesMax)}},
+      {"loops of a kernel before some are merged",
+       [](Graph& g) { return Compiled(SumOverRanges(g, kWrittenRangesMax + 1)); },
+       {"kernel", "129 loops", absl::StrCat(kWrittenRangesMax)}},
       {"slots of a kernel",
        [](Graph& g) {
          const UOp* const i = Range(g, 0, 5);

@@ -69,16 +69,27 @@ TEST(DecodeParts, KeysOfAFixedNumber) {
 // A sum of no keys is 0, which a quotient of two such sums is not.
 TEST(DecodeParts, KeysThatMayBeNone) { CheckLengths({.length_least = 0}, {1, 0, 5, 1024}); }
 
+// The maxima of the 8 rows of scores x in turns along the keys.
+const UOp* MaximaInTurns(Graph& g, const UOp* x) {
+  const Dim heads = x->shape[0];
+  const int64_t keys = x->shape[2].value();
+  const UOp* const max = Reshape(g, Reduce(g, Op::kMax, x, {2}), {heads, Dim(1), Dim(1), Dim(8)});
+  const UOp* const turns = Expand(g, max, {heads, Dim(1), Dim(keys / 8), Dim(8)});
+  return Expand(g, Reshape(g, turns, {heads, Dim(1), Dim(keys)}), x->shape);
+}
+
 // Attention of 8 queries for each head, given scores x; what exponentials are divided by, and
 // whether they are scaled.
-enum class Sum { kOfTheRow, kOfAnotherRow, kNone };
+enum class Sum { kOfTheRow, kOfAnotherRow, kLessOtherMaxima, kNone };
 // `rounded`: to what weights, 100 times as large, are.
 const UOp* WeightsTimesValues(Graph& g, int64_t keys, Sum of, int64_t heads = 8,
                               int64_t width = 64, bool scaled = false,
                               DType rounded = DType::kF32) {
   const UOp* const x = BufferNode(g, 0, DType::kF32, {Dim(heads), Dim(8), Dim(keys)});
   const UOp* const v = BufferNode(g, 1, DType::kF32, {Dim(heads), Dim(keys), Dim(width)});
-  const UOp* const max = Expand(g, Reduce(g, Op::kMax, x, {2}), x->shape);
+  const UOp* const max = of == Sum::kLessOtherMaxima
+                             ? MaximaInTurns(g, x)
+                             : Expand(g, Reduce(g, Op::kMax, x, {2}), x->shape);
   const UOp* const e = Alu(g, Op::kExp, Add(g, x, Alu(g, Op::kNeg, max)));
   const UOp* sum = Reduce(g, Op::kAdd, e, {2});
   if (of == Sum::kOfAnotherRow) sum = Permute(g, sum, {1, 0, 2});
@@ -106,11 +117,69 @@ size_t DividedSums(int64_t keys, Sum of, int64_t heads = 8, int64_t width = 64) 
   return parts.divided.size();
 }
 
-// The sum that exponentials are divided by is that of their own row, or this is no softmax.
+// The sum that exponentials are divided by is that of their own row, as is the maximum before, or
+// this is no softmax.
 TEST(DecodeParts, OnlyOfASoftmax) {
   EXPECT_EQ(DividedSums(1024, Sum::kOfTheRow), 1u);
   EXPECT_EQ(DividedSums(1024, Sum::kOfAnotherRow), 0u);
+  EXPECT_EQ(DividedSums(1024, Sum::kLessOtherMaxima), 0u);
   EXPECT_EQ(DividedSums(1024, Sum::kNone), 0u);
+}
+
+// With as many queries as one kernel has for keys in parts, and with more.
+TEST(DecodeParts, MaximaOfOtherRows_AreNotThoseOfASoftmax) {
+  constexpr int64_t kKeys = 1024, kWidth = 64;
+  for (const int64_t queries : {8, 72}) {
+    Graph g;
+    const auto matrix = [&](int64_t slot, int64_t rows) {
+      return Param(g, slot, DType::kF32, {Dim(1), Dim(rows), Dim(kWidth)});
+    };
+    const Shape terms = {Dim(1), Dim(queries), Dim(kKeys), Dim(kWidth)};
+    const auto wide = [&](const UOp* x, const Shape& ones) {
+      return Expand(g, Reshape(g, x, ones), terms);
+    };
+    const Shape of_keys = {Dim(1), Dim(1), Dim(kKeys), Dim(kWidth)};
+    const UOp* const x = Reshape(
+        g,
+        Reduce(g, Op::kAdd,
+               Mul(g, wide(matrix(0, queries), {Dim(1), Dim(queries), Dim(1), Dim(kWidth)}),
+                   wide(matrix(1, kKeys), of_keys)),
+               {3}),
+        {Dim(1), Dim(queries), Dim(kKeys)});
+    const UOp* const first = Shrink(g, x, {0, 1, 0, 8, 0, kKeys});
+    const UOp* const max = Expand(
+        g, Shrink(g, MaximaInTurns(g, first), {0, 1, 0, 1, 0, kKeys}), x->shape);
+    const UOp* const e = Alu(g, Op::kExp, Add(g, x, Alu(g, Op::kNeg, max)));
+    const UOp* const weights =
+        Alu(g, Op::kFDiv, e, Expand(g, Reduce(g, Op::kAdd, e, {2}), x->shape));
+    const UOp* const product =
+        Mul(g, wide(weights, {Dim(1), Dim(queries), Dim(kKeys), Dim(1)}),
+            wide(matrix(2, kKeys), of_keys));
+    const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, product, {2})});
+    GpuSchedule(sink, "sm_90a").ExpectAsInterpreted(sink, {}, 0x1p-13);
+  }
+}
+
+// Keys are those that the sum is over, and not as many of something else.
+TEST(DecodeParts, OnlyWhereTheKeysStayTheKeys) {
+  for (const bool turned : {false, true}) {
+    Graph g;
+    constexpr int64_t kKeys = 256, kWidth = 64;
+    const UOp* const x = Param(g, 0, DType::kF32, {Dim(2), Dim(kKeys)});
+    const UOp* const max = Expand(g, Reduce(g, Op::kMax, x, {1}), x->shape);
+    const UOp* const e = Alu(g, Op::kExp, Add(g, x, Alu(g, Op::kNeg, max)));
+    const UOp* weights =
+        Alu(g, Op::kFDiv, e, Expand(g, Reduce(g, Op::kAdd, e, {1}), x->shape));
+    if (turned) weights = Permute(g, weights, {1, 0});
+    const Shape all = {Dim(kKeys), Dim(2), Dim(kWidth)};
+    const UOp* const product =
+        Mul(g, Expand(g, Reshape(g, weights, {Dim(kKeys), Dim(2), Dim(1)}), all),
+            Param(g, 1, DType::kF32, all));
+    const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, product, {0})});
+    const schedule::KeysInParts parts =
+        ValueOrDie(schedule::DivideKeys(g, sink, CudaTarget("sm_90a", kMultiprocessors)));
+    EXPECT_EQ(parts.divided.size(), turned ? 1u : 0u);
+  }
 }
 
 // Exponentials that are not divided yet have other integers than weights have.

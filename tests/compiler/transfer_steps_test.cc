@@ -23,8 +23,9 @@ const UOp* Make(Graph& g, Op op, const UOp* x, std::vector<int64_t> arg = {}) {
 const UOp* Vector(Graph& g, int64_t slot, int64_t n) {
   return Param(g, slot, DType::kF32, Shape{n});
 }
-Schedule Of(Graph& g, const UOp* sink, std::vector<int64_t> donated = {}) {
-  return ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget(), donated));
+Schedule Of(Graph& g, const UOp* sink, std::vector<int64_t> donated = {},
+            const schedule::ScheduleOptions& options = {}) {
+  return ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget(), donated, options));
 }
 
 // The places of a bucket's start and wait, and of the first kernel that has its buffers.
@@ -233,6 +234,86 @@ TEST(TransferSteps, MemoryOfATransfer_IsItsOwnUntilTheWait) {
           EXPECT_FALSE(overlap(b, held)) << schedule::ScheduleToString(schedule);
         }
   }
+}
+
+// Logits whose softmax is written over them where nothing else reads them any more, and elements of
+// each row of the logits that are read later, with the sums that the softmax' kernel makes.
+struct Loss {
+  static constexpr int64_t kRows = 70, kClasses = 256;
+
+  explicit Loss(Graph& graph) : g(graph) {
+    logits = Product(Matrix(1, {kRows, 3}), Matrix(2, {3, kClasses}));
+    const UOp* const e = Alu(g, Op::kExp, Less(logits, Rows(Reduce(g, Op::kMax, logits, {1}))));
+    sum = Reduce(g, Op::kAdd, e, {1});
+    softmax = Alu(g, Op::kFDiv, e, Rows(sum));
+    of_inputs = Product(softmax, Permute(g, Matrix(2, {3, kClasses}), {1, 0}));
+    of_weights = Product(Permute(g, Matrix(1, {kRows, 3}), {1, 0}), softmax);
+  }
+
+  const UOp* Matrix(int64_t slot, const Shape& dims) { return Param(g, slot, DType::kF32, dims); }
+  const UOp* Rows(const UOp* x) {
+    return Expand(g, Reshape(g, x, {Dim(kRows), Dim(1)}), {Dim(kRows), Dim(kClasses)});
+  }
+  const UOp* Less(const UOp* a, const UOp* b) { return Add(g, a, Alu(g, Op::kNeg, b)); }
+  const UOp* Product(const UOp* a, const UOp* b) {
+    const Shape full = {a->shape[0], a->shape[1], b->shape[1]};
+    const UOp* const left = Expand(g, Reshape(g, a, {full[0], full[1], 1}), full);
+    const UOp* const right = Expand(g, Reshape(g, b, {1, full[1], full[2]}), full);
+    return Reshape(g, Reduce(g, Op::kAdd, Mul(g, left, right), {1}), {full[0], full[2]});
+  }
+  // What both halves of a group send, [kRows].
+  const UOp* Gathered(const UOp* half) { return Make(g, Op::kUnshard, half, {0, 2, 1}); }
+  // Half of one number for each row, which the kernels behind the softmax compute.
+  const UOp* MadeLater() {
+    const UOp* const numbers =
+        Reshape(g, Reduce(g, Op::kMax, of_inputs, {1}), {Dim(kRows)});
+    return Shrink(g, numbers, {0, kRows / 2});
+  }
+  const UOp* At(const UOp* labels) {
+    const UOp* const place =
+        Expand(g, Reshape(g, Iota(g, DType::kI32, Dim(kClasses)), {1, kClasses}), logits->shape);
+    const UOp* const hot = Alu(g, Op::kCmpEq, place, Rows(labels));
+    const UOp* const zero = Full(g, ConstFloat(g, DType::kF32, 0), logits->shape);
+    return Reduce(g, Op::kAdd, Where(g, hot, logits, zero), {1});
+  }
+  // Where temporaries are written over others wherever they may be, and where they are not.
+  Schedule Of(const UOp* loss, schedule::OverwritePolicy policy) {
+    const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, loss, {0, 1}), of_weights, of_inputs});
+    Schedule schedule = test::Of(g, sink, {}, {.overwrites = policy});
+    ExpectValid(schedule);
+    return schedule;
+  }
+  bool IsWrittenOver(const UOp* loss) {
+    return Of(loss, schedule::OverwritePolicy::kAll).arena_bytes <
+           Of(loss, schedule::OverwritePolicy::kNever).arena_bytes - kRows * kClasses * 4 * 9 / 10;
+  }
+
+  Graph& g;
+  const UOp *logits = nullptr, *sum = nullptr, *softmax = nullptr, *of_inputs = nullptr,
+            *of_weights = nullptr;
+};
+
+// Labels that are received are known before the logits are written over only if they are sent
+// before.
+TEST(TransferSteps, ElementsAtReceivedPlaces_AreReadAfterWhatIsSent) {
+  Graph g;
+  Loss loss(g);
+  const auto of = [&](const UOp* labels) {
+    return loss.Less(loss.At(labels), Alu(g, Op::kLog, loss.sum));
+  };
+  const UOp* const labels = Param(g, 0, DType::kI32, {Dim(Loss::kRows / 2)});
+  EXPECT_TRUE(loss.IsWrittenOver(of(loss.Gathered(labels))));
+  EXPECT_FALSE(loss.IsWrittenOver(of(loss.Gathered(Cast(g, loss.MadeLater(), DType::kI32)))));
+}
+
+// A kernel waits for another one also by way of a transfer.
+TEST(TransferSteps, ElementsForAKernelThatWaitsForATransfer_AreReadBefore) {
+  Graph g;
+  Loss loss(g);
+  const UOp* const labels = Param(g, 0, DType::kI32, {Dim(Loss::kRows)});
+  const UOp* const received =
+      Reshape(g, loss.Gathered(loss.MadeLater()), {Dim(Loss::kRows), Dim(1)});
+  EXPECT_TRUE(loss.IsWrittenOver(Mul(g, loss.At(labels), received)));
 }
 
 }  // namespace

@@ -26,9 +26,18 @@ struct Axis {
   int64_t extent() const { return RangeOf(output).extent(); }
 };
 
+bool DependsOnAny(const UOp* index, Sources ranges) {
+  const std::vector<const UOp*> nodes = PostOrder(index);
+  return std::any_of(ranges.begin(), ranges.end(), [&](const UOp* range) {
+    return std::find(nodes.begin(), nodes.end(), range) != nodes.end();
+  });
+}
+
 // What the sum loads at `index` is what the product stores at `place`: the axes of both, from the
-// smallest stride on; none where they have no such.
+// smallest stride on; none where they have no such, or where a range that is summed over decides
+// where another axis is read, too.
 std::vector<Axis> AxesOf(const UOp* place, const UOp* index, const UOp* sum) {
+  const Sources summed = ReduceOf(sum).ranges();
   const LinearSum from = LinearOf(place), to = LinearOf(index);
   if (from.constant != to.constant || from.terms.size() != to.terms.size()) return {};
   std::vector<Axis> axes;
@@ -40,9 +49,9 @@ std::vector<Axis> AxesOf(const UOp* place, const UOp* index, const UOp* sum) {
     if (other == nullptr || other->vmin != 0 || other->vmax != RangeOf(term).extent() - 1 ||
         (other->op == Op::kRange && !other->src.empty()))
       return {};
-    const Sources summed = ReduceOf(sum).ranges();
-    axes.push_back({term, other, stride,
-                    std::find(summed.begin(), summed.end(), other) != summed.end()});
+    const bool is_summed = std::find(summed.begin(), summed.end(), other) != summed.end();
+    if (!is_summed && DependsOnAny(other, summed)) return {};
+    axes.push_back({term, other, stride, is_summed});
   }
   std::sort(axes.begin(), axes.end(),
             [](const Axis& a, const Axis& b) { return a.stride < b.stride; });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -33,11 +34,6 @@ struct Softmax {
   int64_t axis = 0;                  // of the keys
 };
 
-const UOp* WithoutMovement(const UOp* node) {
-  while (IsMovement(node->op)) node = node->src[0];
-  return node;
-}
-
 // The reduction whose results are repeated along its axis, in their order; else the node itself.
 const UOp* RepeatedOf(const UOp* node) {
   if (node->op != Op::kExpand) return node;
@@ -64,7 +60,7 @@ std::optional<Softmax> SoftmaxOf(const UOp* weights) {
   for (const int side : {0, 1}) {
     const UOp *const x = difference->src[side], *minus = difference->src[1 - side];
     if (minus->op != Op::kNeg) continue;
-    if (IsReduceOver(WithoutMovement(minus->src[0]), Op::kMax, x, axis))
+    if (IsReduceOver(RepeatedOf(minus->src[0]), Op::kMax, x, axis))
       return Softmax{x, exponential, axis};
   }
   return std::nullopt;
@@ -106,6 +102,23 @@ int64_t PlaceOf(ShapeView shape, const Dim& keys) {
     place = static_cast<int64_t>(i);
   }
   return place;
+}
+
+// Whether the dimension that is `keys` has as many elements before it in what a RESHAPE makes as in
+// its source: then it is the same one.
+bool KeepsPlace(const UOp* reshape, const Dim& keys) {
+  const auto before = [&](ShapeView shape) {
+    DimFactors all;
+    for (const Dim& dim : shape.subspan(0, PlaceOf(shape, keys))) {
+      const DimFactors factors = FactorsOf(dim);
+      all.number *= factors.number;
+      all.expressions.insert(all.expressions.end(), factors.expressions.begin(),
+                             factors.expressions.end());
+    }
+    std::sort(all.expressions.begin(), all.expressions.end());
+    return std::pair(all.number, all.expressions);
+  };
+  return before(reshape->src[0]->shape) == before(reshape->shape);
 }
 
 // What attention of few queries is made of: the sum over `axis` of weights times values.
@@ -208,6 +221,7 @@ class Divider {
           node->op != Op::kPermute && node->op != Op::kMul)
         return false;
       if (node->rank() >= limits::kRankMax || PlaceOf(node->shape, few.keys) < 0) return false;
+      if (node->op == Op::kReshape && !KeepsPlace(node, few.keys)) return false;
     }
     return true;
   }
