@@ -35,9 +35,9 @@
 // infinite or NaN, q = a y is what IEEE 754 says without a step; and if r is 0 or NaN, q stays,
 // with its sign.
 //
-// A kernel of sm_90a with very many quotients in its text takes the way through f64 for all of them,
-// without a branch: NVIDIA's assembler takes time for each branch beside many live registers, tens
-// of seconds for an optimiser's 384 quotients beside the 128 sums of a thread.
+// A kernel of sm_90a with very many quotients in its text takes the way through f64 for all of
+// them, without a branch: NVIDIA's assembler takes time for each branch beside many live registers,
+// tens of seconds for an optimiser's 384 quotients beside the 128 sums of a thread.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
