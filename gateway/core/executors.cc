@@ -156,7 +156,9 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   End(session->id,
       absl::Status(event.why.code(),
                    absl::StrCat(of_rank, why,
-                                event.once_more ? "; the session's values are gone" : "")),
+                                event.once_more && session->epoch > 0
+                                    ? "; the session's values are gone"
+                                    : "")),
       SessionRowState::kLost, LeaseEnd::kExecutorLost, out);
 }
 

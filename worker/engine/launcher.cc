@@ -38,7 +38,11 @@ absl::Status Launcher::LaunchOne(const ExecutionPlan& plan, size_t i,
   if (kernel.timed() || debug_ >= 2 || trace != nullptr)
     return TimeOne(kernel, i, arguments, trace);
   const absl::Status status = device_->Launch(*kernel.loaded, buffers_, arguments.vars);
-  if (!status.ok()) return TellIfLost(OfKernel(kernel, status), WhatIsQueued());
+  if (!status.ok()) {
+    // A device that is lost is so by what it was running, not by the launch that is told of it.
+    const bool by_this = !has_queued() || device_->health().ok();
+    return TellIfLost(by_this ? OfKernel(kernel, status) : status, WhatIsQueued());
+  }
   NoteQueued(kernel);
   return absl::OkStatus();
 }
@@ -95,12 +99,15 @@ absl::Status Launcher::LaunchAll(ExecutionPlan& plan, const LaunchArguments& arg
     const WatchedWait wait(has_queued() ? watch_ : nullptr, what, LongestOf(watch_, queued_us_));
     return device_->LaunchAll(together_, arguments.vars, plan.record);
   }();
-  if (const std::optional<size_t> at = runtime::LaunchOf(status);
-      at.has_value() && *at < plan.launches.size())
-    status = OfKernel(*plan.launches[*at].kernel, status);
-  if (!status.ok()) return TellIfLost(std::move(status), what);
-  for (const Launch& launch : plan.launches) NoteQueued(*launch.kernel);
-  return absl::OkStatus();
+  const std::optional<size_t> refused = runtime::LaunchOf(status);
+  const bool is_lost = !device_->health().ok();
+  const size_t all = plan.launches.size();
+  const size_t queued = std::min(refused.value_or(status.ok() || is_lost ? all : 0), all);
+  for (size_t i = 0; i < queued; ++i) NoteQueued(*plan.launches[i].kernel);
+  if (status.ok()) return status;
+  if (refused.has_value() && queued < all && (!is_lost || !has_queued()))  // as in LaunchOne
+    status = OfKernel(*plan.launches[queued].kernel, status);
+  return TellIfLost(std::move(status), WhatIsQueued());
 }
 
 absl::Status Launcher::Wait() {

@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kQuietAfter{500};
 // In the store, for what the search has found meanwhile.
 constexpr milliseconds kLookAgainAfter{2000};
+// Of a kernel's name in a line for people: a kernel of many buffers has a long one.
+constexpr size_t kNameBytesMax = 400;
 
 uint64_t NowNs() {
   return static_cast<uint64_t>(
@@ -151,7 +153,7 @@ void SessionLoop::Send(const proto::ServerFrame& answer) {
   if (const absl::Status health = engine_.device().health(); !health.ok()) {
     std::string line(health.message());
     if (launch_watchdog_ != nullptr && !launch_watchdog_->lost_in().empty())
-      absl::StrAppend(&line, ", in ", launch_watchdog_->lost_in());
+      absl::StrAppend(&line, ", in ", launch_watchdog_->lost_in().substr(0, kNameBytesMax));
     TellDeviceTrouble(sockets_,
                       runtime::IsMemoryFault(health) ? proto::DeviceTrouble::MEMORY_FAULT
                                                      : proto::DeviceTrouble::LOST,
