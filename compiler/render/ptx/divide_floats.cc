@@ -223,10 +223,11 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
       PtxOperand a = Lane(i.src[0], lane), b = Lane(i.src[1], lane);
       const auto found = reciprocals_.find(OriginOf(i.src[1], lane));
       if (divides_by_f64_) {
-        const PtxOperand quotient = text_.New(Width::k32);
-        DivideByF64(InRegister(a),
-                    found == reciprocals_.end() ? InvertByF64(InRegister(b)) : found->second,
-                    quotient);
+        const PtxOperand quotient = text_.New(Width::k32), dividend = InRegister(a);
+        const Reciprocal by =
+            found == reciprocals_.end() ? InvertByF64(InRegister(b)) : found->second;
+        OB_CHECK(!by.y.IsNone());
+        DivideByF64(dividend, by, quotient);
         out.push_back(Round(quotient, i.dtype));
         continue;
       }

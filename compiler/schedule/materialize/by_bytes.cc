@@ -112,6 +112,8 @@ class Chooser {
       open.pop_back();
       const bool broadcast = inside->op == Op::kReshape || inside->op == Op::kExpand;
       if (!broadcast && !IsElementwise(inside)) return std::nullopt;
+      // Costs are those of f32; functions of f64 have hundreds of operations, at half the rate.
+      if (!broadcast && inside->dtype == DType::kF64) return std::nullopt;
       if (!broadcast) made.work += optimize::OpCost(inside->op, costs_);
       for (const UOp* s : inside->src) {
         if (s->is_const() || !known.insert(s).second) continue;
