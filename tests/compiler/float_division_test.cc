@@ -1,7 +1,7 @@
 // Division of f32 as the printer of PTX does it where several numbers have one divisor
-// (compiler/render/ptx/divide_floats.cc): what its proof leaves to be tried, for all divisors, and
-// its text on the PTX machine against the interpreter, with reciprocals as wrong as PTX allows. And
-// with mistakes in that text, each of which is found.
+// (compiler/render/ptx/divide_floats.cc): its text on the PTX machine against the interpreter, with
+// reciprocals as wrong as PTX allows. And with mistakes in that text, each of which is found. What
+// its proof leaves to be tried: float_division_proof_test.cc.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -23,6 +23,7 @@
 #include "absl/strings/str_split.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/program.h"
+#include "tests/compiler/hard_dividends.h"
 #include "tests/compiler/ptx_check.h"
 #include "tests/compiler/ptx_run.h"
 
@@ -34,128 +35,6 @@ using program::Grid;
 using program::Program;
 using program::ProgramBuilder;
 using program::ValueId;
-
-constexpr int64_t kDigitsLeast = 1 << 23, kDigitsEnd = 1 << 24;  // of a float, as an integer
-
-// ---- the arithmetic, on the host
-
-float Refined(float b, float by_unit) {
-  return std::fma(std::fma(-b, by_unit, 1.0f), by_unit, by_unit);
-}
-bool IsNear(float b, float y) { return std::fabs(std::fma(-b, y, 1.0f)) < 0x1p-24f; }
-float Quotient(float a, float b, float y) {
-  const float q = a * y;
-  return std::fma(std::fma(-b, q, a), y, q);
-}
-// Rounded once: f64 has more than twice the digits of f32.
-float Exact(double a, double b) { return static_cast<float>(a / b); }
-
-// Of the unit's results within PTX's bound, one unit in the last place, all are refined to the
-// correctly rounded reciprocal, but one of the divisor whose digits are all ones. What is refined
-// passes the check, but that one.
-TEST(FloatDivision, ReciprocalsOfAllDivisors_AreRefined) {
-  int64_t refined = 0, wrong = 0;
-  for (int64_t digits = kDigitsLeast; digits < kDigitsEnd; ++digits) {
-    const auto b = static_cast<float>(digits);
-    const double exact = 1 / static_cast<double>(b);
-    const auto nearest = static_cast<float>(exact);
-    const double unit = std::ldexp(1.0, std::ilogb(exact) - 23);
-    for (const float by_unit :
-         {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, 1.0f)}) {
-      if (std::fabs(by_unit - exact) > unit) continue;
-      ++refined;
-      const float y = Refined(b, by_unit);
-      if (y == nearest && IsNear(b, y)) continue;
-      ++wrong;
-      EXPECT_EQ(digits, kDigitsEnd - 1);
-      EXPECT_FALSE(IsNear(b, y)) << digits;
-    }
-  }
-  EXPECT_EQ(wrong, 1);
-  EXPECT_GT(refined, 2 * kDigitsLeast);
-}
-
-// 2^-`power` modulo the odd number `modulus`.
-int64_t InversePower(int power, int64_t modulus) {
-  int64_t inverse = 1 % modulus;
-  for (int i = 0; i < power; ++i)
-    inverse = inverse % 2 == 0 ? inverse / 2 : (inverse + modulus) / 2;
-  return inverse;
-}
-
-// For a divisor b, calls `each` with all dividends a, a and b of 24 digits, whose a / b is k / b
-// half units from the middle of two floats, 0 < |k| <= `far`.
-template <class F>
-void HardDividends(int64_t b, int64_t far, F each) {
-  const int twos = std::countr_zero(static_cast<uint64_t>(b));
-  const int64_t odd = b >> twos;
-  // a 2^s = b m + k, with m odd and of 25 digits.
-  for (const int s : {24, 25}) {
-    const int64_t inverse = InversePower(s - twos, odd);
-    for (int64_t k = -far; k <= far; ++k) {
-      if (k == 0 || k % (int64_t{1} << twos) != 0) continue;
-      const int64_t first = ((k >> twos) * inverse % odd + odd) % odd;
-      for (int64_t a = first; a < kDigitsEnd; a += odd) {
-        if (a < kDigitsLeast || (s == 24) != (a >= b)) continue;
-        if (((a << s) - k) / b % 2 != 0) each(a);
-      }
-    }
-  }
-}
-
-// The hardest quotients of all divisors, by every y that passes the check.
-TEST(FloatDivision, HardestQuotientsOfAllDivisors_AreRoundedCorrectly) {
-  constexpr int64_t kFar = 5;  // the proof asks for 4
-  int64_t quotients = 0, wrong = 0, reciprocals = 0;
-  for (int64_t digits = kDigitsLeast; digits < kDigitsEnd; ++digits) {
-    const auto b = static_cast<float>(digits);
-    const auto nearest = static_cast<float>(1 / static_cast<double>(b));
-    std::array<float, 3> near;
-    int count = 0;
-    for (const float y : {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, 1.0f)})
-      if (IsNear(b, y)) near[static_cast<size_t>(count++)] = y;
-    ASSERT_GE(count, 1) << digits;
-    reciprocals += count;
-    // No number further away passes.
-    ASSERT_FALSE(IsNear(b, std::nextafter(std::nextafter(nearest, 0.0f), 0.0f))) << digits;
-    ASSERT_FALSE(IsNear(b, std::nextafter(std::nextafter(nearest, 1.0f), 1.0f))) << digits;
-    HardDividends(digits, kFar, [&](int64_t dividend) {
-      const auto a = static_cast<float>(dividend);
-      const float exact = Exact(a, b);
-      for (int i = 0; i < count; ++i) {
-        ++quotients;
-        wrong += Quotient(a, b, near[static_cast<size_t>(i)]) != exact;
-      }
-    });
-  }
-  std::printf("%lld quotients by %lld reciprocals\n", static_cast<long long>(quotients),
-              static_cast<long long>(reciprocals));
-  EXPECT_EQ(wrong, 0);
-  EXPECT_GT(quotients, kDigitsLeast);
-  EXPECT_GT(reciprocals, kDigitsLeast);  // of some divisors there are two
-}
-
-// All dividends of divisors at the ends of what the proof distinguishes: the smallest and largest
-// digits, and those where 1 / b or b * b crosses a power of two.
-TEST(FloatDivision, AllQuotientsOfDivisorsAtTheEnds_AreRoundedCorrectly) {
-  for (const int64_t digits : {0x800000, 0x800001, 0x800003, 0xb504f3, 0xb504f4, 0xaaaaab, 0xc00000,
-                               0xfffffd, 0xfffffe, 0xffffff}) {
-    const auto b = static_cast<float>(digits);
-    const auto y = static_cast<float>(1 / static_cast<double>(b));
-    ASSERT_TRUE(IsNear(b, y));
-    int64_t wrong = 0;
-    for (int64_t dividend = kDigitsLeast; dividend < kDigitsEnd; ++dividend) {
-      const auto a = static_cast<float>(dividend);
-      wrong += Quotient(a, b, y) != Exact(a, b);
-    }
-    EXPECT_EQ(wrong, 0) << digits;
-  }
-  // The one reciprocal that does not pass the check would be one too few.
-  const auto ones = static_cast<float>(kDigitsEnd - 1);
-  const float low = Refined(ones, 0x1p-24f);
-  EXPECT_EQ(low, 0x1p-24f);
-  EXPECT_NE(Quotient(1, ones, low), Exact(1, ones));
-}
 
 // ---- its text, on the PTX machine
 
@@ -544,9 +423,8 @@ TEST(FloatDivision, OfVeryManyQuotients_HasNoBranchOnSm90a) {
     const auto kernel = Rendered(program, "sm_90a");
     ASSERT_TRUE(kernel.ok()) << kernel.status();
     ExpectClean(kernel->object);
-    EXPECT_EQ(CountOf(kernel->object, "div.rn"), 0);
-    EXPECT_EQ(CountOf(kernel->object, " bra "), 0);
-    EXPECT_EQ(CountOf(kernel->object, "rcp.approx.ftz.f32"), 0);
+    for (const char* const part : {"div.rn", " bra ", "rcp.approx.ftz.f32"})
+      EXPECT_EQ(CountOf(kernel->object, part), 0) << part;
     EXPECT_EQ(CountOf(kernel->object, "cvt.rn.f32.f64"), 2 * kTimes * kRow);
     // One for all of the row.
     EXPECT_EQ(CountOf(kernel->object, "rcp.approx.ftz.f64"), 1 + kTimes * kRow);

@@ -13,8 +13,8 @@
 // one such digit at most, which makes another 2 / B. An a / b is k / B half ulps from the middle of
 // two floats, k an integer other than 0, so that only k up to 4 might be rounded to another number
 // than a / b is; that none is has been tried for all of them (tests/compiler/
-// float_division_test.cc). So q' is a / b, correctly rounded (after Markstein, "Computation of
-// elementary functions on the IBM RISC System/6000 processor", 1990; "Handbook of Floating-Point
+// float_division_proof_test.cc). So q' is a / b, correctly rounded (after Markstein, "Computation
+// of elementary functions on the IBM RISC System/6000 processor", 1990; "Handbook of Floating-Point
 // Arithmetic", on division with an FMA).
 //
 // That holds where r has no digit below the smallest subnormal number, 2^-149. Its last digit is
