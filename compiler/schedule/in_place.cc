@@ -257,8 +257,8 @@ class EarlyPicks {
   }
 
  private:
-  // Kernels that are looked at to learn what waits for what, all values together: some tenths of a
-  // second. Values beyond that are picked from by no more kernels.
+  // How many kernels may be looked at to learn what waits for what, for all values together: some
+  // tenths of a second. Beyond that no kernel gets early picks any more.
   static constexpr size_t kWalkMax = 1 << 20;
 
   void FindUsers() {

@@ -69,7 +69,7 @@ void BoundLaunch::PointTo(std::vector<void*>& pointers) const {
   for (const CUtensorMap& map : maps) pointers.push_back(const_cast<CUtensorMap*>(&map));
 }
 
-// The modules go after it, as members do.
+// The modules are unloaded after this, when the member that holds them is destroyed.
 LaunchGraph::Owned::~Owned() {
   if (!context->Enter().ok()) return;  // the process ends, and all with it
   if (exec != nullptr) context->api().cuGraphExecDestroy(exec);

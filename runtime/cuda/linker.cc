@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kLogBytesMax = 4096;    // of the driver's compiler, in an error
 constexpr unsigned kLinkThreadsMax = 8;  // each takes some 100 MB for a large text
 
-// Of PTX, and what relocatable code does not do.
+// PTX instructions that have no effect, or are slow, in relocatable code (linker.h).
 constexpr std::string_view kNotRelocatable[] = {"setmaxnreg", "wgmma"};
 
 bool IsLoadedWhole(const std::string& text) {
@@ -24,7 +24,7 @@ bool IsLoadedWhole(const std::string& text) {
   });
 }
 
-// Where the driver's compiler writes what it has against a text.
+// The buffer for the error messages of the driver's compiler, for one text.
 struct ErrorLog {
   std::string words = std::string(kLogBytesMax, '\0');
   CUjit_option options[2] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};

@@ -2,9 +2,10 @@
 // machine code that comes of it is kept: another process of the same account loads it without
 // linking.
 //
-// What is linked is relocatable code (`ptxas -c`, -rdc=true), in which setmaxnreg is ignored and
-// products of warpgroups run one by one. Texts with either are loaded whole, anew by each process:
-// a module gives its machine code to nobody. docs/decisions/211-kernels-loaded-whole.md
+// The linker makes relocatable code (as `ptxas -c`, -rdc=true), in which setmaxnreg is ignored and
+// wgmma instructions wait for each other. A text with either instruction is loaded as a whole
+// program instead. The driver has no call that returns such a module's machine code, so each
+// process compiles it again. docs/decisions/211-kernels-loaded-whole.md
 //
 // A key names the text, the driver's version and the device's compute capability: with another of
 // these the code may differ or not load. Code that the driver refuses is linked anew.

@@ -14,8 +14,8 @@ namespace outboard::test {
 std::string FindPtxas();
 // The disassembler's, likewise: $OUTBOARD_NVDISASM, or `nvdisasm`.
 std::string FindNvdisasm();
-// What the assembler says of a kernel. Registers are those of a thread; the other bytes are memory
-// of a thread's own, which lies behind all caches.
+// What the assembler reports about a kernel. Registers and bytes are those of one thread. The bytes
+// are in local memory, which is part of the GPU's global memory.
 struct Assembled {
   int64_t registers = 0;
   int64_t stack_bytes = 0;

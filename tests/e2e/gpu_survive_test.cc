@@ -1,6 +1,7 @@
-// Trainings on GPUs that fail in their middle, behind a snapshot: a session that goes on has the
-// losses, the weights and the optimiser's state of one that nothing happened to, to the last bit;
-// on a GPU of another class it is told that they may differ. The GPUs are the tests' driver's.
+// Trainings whose GPU fails in the middle, after a snapshot was taken. The session goes on, and its
+// losses, weights and optimiser state are bit for bit those of an undisturbed training. If it goes
+// on with a GPU of another class, the client is told that bits may differ. The GPUs are simulated
+// (tests/gpu/driver).
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -39,7 +39,7 @@ absl::Status Launcher::LaunchOne(const ExecutionPlan& plan, size_t i,
     return TimeOne(kernel, i, arguments, trace);
   const absl::Status status = device_->Launch(*kernel.loaded, buffers_, arguments.vars);
   if (!status.ok()) {
-    // A device that is lost is so by what it was running, not by the launch that is told of it.
+    // A lost device was lost in a kernel that was queued before: this launch only reports it.
     const bool by_this = !has_queued() || device_->health().ok();
     return TellIfLost(by_this ? OfKernel(kernel, status) : status, WhatIsQueued());
   }

@@ -1,10 +1,11 @@
-// Decides by bytes which elementwise values a GPU keeps in memory: a value that several kernels
-// read may be stored once and loaded by each of them, or be computed by each from what it is made
-// of. Costs nothing where a kernel reads that anyway.
+// Decides which elementwise values a GPU stores in memory. A value that several kernels need is
+// either stored once and loaded by each of them, or computed again by each from its sources. The
+// choice that moves fewer bytes wins. Computing it again moves no bytes in a kernel that loads the
+// sources anyway.
 //
-// An example of either: of a GELU and its gradient both read the argument, so its tanh needs no
-// array of its own. A residual's gradient, read by three kernels, is a sum of two arrays: to add
-// them in each reads both three times.
+// An example of each: GELU and its gradient both load GELU's argument, so its tanh is computed
+// twice and not stored. The gradient of a residual connection is a sum of two arrays that three
+// kernels need: it is stored, since otherwise each of the three would load both arrays.
 #pragma once
 
 #include <cstddef>

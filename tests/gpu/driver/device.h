@@ -32,7 +32,7 @@ namespace outboard::fake_cuda {
 
 struct FakeModule {
   std::unique_ptr<ptx::LoadedModule> loaded;
-  bool relocatable = false;  // linked: setmaxnreg and wgmma do not do there what they are for
+  bool relocatable = false;  // made by the linker: setmaxnreg is ignored, wgmma is serialised
   std::map<std::string, std::unique_ptr<struct FakeFunction>> functions;
 };
 struct FakeFunction {
