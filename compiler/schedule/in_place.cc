@@ -257,9 +257,9 @@ class EarlyPicks {
   }
 
  private:
-  // How many kernels may be looked at to learn what waits for what, for all values together: some
-  // tenths of a second. Beyond that no kernel gets early picks any more.
-  static constexpr size_t kWalkMax = 1 << 20;
+  // How many buffers of kernels may be looked at to learn what waits for what, for all values
+  // together: some tenths of a second. Beyond that no kernel gets early picks any more.
+  static constexpr size_t kWalkMax = 1 << 22;
 
   void FindUsers() {
     users_.clear();
@@ -270,8 +270,8 @@ class EarlyPicks {
         std::vector<size_t>& users = users_[node];
         if (users.empty() || users.back() != k) users.push_back(k);
         if (slot < static_cast<size_t>(kernels_[k].stores)) last_maker_[node] = k;
+        ++walked_;
       }
-    walked_ += kernels_.size();
   }
 
   bool MayWriteOver(const FusedKernel& writer, const UOp* value) const {
@@ -304,8 +304,8 @@ class EarlyPicks {
       const std::vector<const UOp*>& buffers = kernels_[k].buffers;
       waits[k - first] = k == first || std::any_of(buffers.begin(), buffers.end(), is_made);
       if (waits[k - first]) made.insert(buffers.begin(), buffers.begin() + kernels_[k].stores);
+      walked_ += buffers.size();
     }
-    walked_ += waits.size();
     return waits;
   }
 

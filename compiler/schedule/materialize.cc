@@ -167,9 +167,10 @@ class Chooser {
     const auto gathers = [&](const UOp* sum) {
       return one_hot_.at(sum).where != nullptr || places_.contains(sum);
     };
+    int64_t steps_left = kStepsByBytesMax;
     for (int round = 0; round < kRoundsByBytes; ++round) {
       const ByBytes more =
-          ChooseByBytes({order_, stored_, FixedValues(), seen_, gathers}, costs_);
+          ChooseByBytes({order_, stored_, FixedValues(), seen_, gathers}, costs_, steps_left);
       if (more.store.empty() && more.compute.empty()) return;
       by_bytes_.store.insert(more.store.begin(), more.store.end());
       by_bytes_.compute.insert(more.compute.begin(), more.compute.end());

@@ -102,9 +102,16 @@ absl::Status DriverContext::Check(CUresult code, std::string_view call) {
 }
 
 void DriverContext::WarnOfUnpinnedCopies() {
-  if (warn_ == nullptr || has_warned_.exchange(true)) return;
+  if (warn_ == nullptr || warned_of_copies_.exchange(true)) return;
   warn_(absl::StrCat("CUDA: the machine has no memory left to pin for copies to and from ", name_,
                      ", so they are slower"));
+}
+
+void DriverContext::WarnOfUnlinkedCode(absl::string_view why) {
+  if (warn_ == nullptr || warned_of_links_.exchange(true)) return;
+  warn_(absl::StrCat("CUDA: the driver's linker does not take a kernel that the driver loads. Such "
+                     "kernels are compiled again by each process, so first steps are slower: ",
+                     why));
 }
 
 absl::Status DriverContext::health() const {

@@ -15,6 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/cuda/api.h"
 
@@ -50,6 +51,8 @@ class DriverContext {
 
   // Tells once that the host has no pinned memory for copies.
   void WarnOfUnpinnedCopies();
+  // Tells once that the driver's linker refuses what the driver loads; `why`: its words.
+  void WarnOfUnlinkedCode(absl::string_view why);
 
   // OK, or the error (INTERNAL) that ended this device for this process.
   absl::Status health() const;
@@ -61,7 +64,7 @@ class DriverContext {
   CUcontext context_ = nullptr;
   std::string name_;
   const std::function<void(std::string_view)> warn_;
-  std::atomic<bool> has_warned_ = false;
+  std::atomic<bool> warned_of_copies_ = false, warned_of_links_ = false;
   mutable absl::Mutex mutex_;
   absl::Status health_ ABSL_GUARDED_BY(mutex_);
 };

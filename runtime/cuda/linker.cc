@@ -76,8 +76,8 @@ std::vector<Linker::Linked> Linker::Link(const std::vector<const std::string*>& 
       if (!known[i].empty()) modules[i] = Load(known[i].data());
       if (modules[i].ok()) continue;
       absl::StatusOr<std::string> code = CodeOf(*texts[i]);
-      modules[i] = code.ok() ? Load(code->data()) : Linked(code.status());
-      if (modules[i].ok()) made[i] = *std::move(code);
+      modules[i] = code.ok() ? Load(code->data()) : LoadUnlinked(*texts[i], code.status());
+      if (code.ok() && modules[i].ok()) made[i] = *std::move(code);
     }
   };
   std::vector<std::thread> threads;
@@ -121,6 +121,16 @@ Linker::Linked Linker::LoadWhole(const std::string& text) {
   if (code != CUDA_SUCCESS)
     return log.Explain(*context_, context_->Check(code, "cuModuleLoadDataEx"));
   return std::make_shared<const LinkedModule>(context_, module);
+}
+
+// After `refused`, the linker's error, which is the result where the text cannot be loaded whole
+// either. On any thread.
+Linker::Linked Linker::LoadUnlinked(const std::string& text, const absl::Status& refused) {
+  if (!context_->health().ok()) return refused;
+  Linked module = LoadWhole(text);
+  if (!module.ok()) return context_->health().ok() ? Linked(refused) : module;
+  context_->WarnOfUnlinkedCode(refused.message());
+  return module;
 }
 
 // On any thread.

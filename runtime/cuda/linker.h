@@ -7,6 +7,9 @@
 // program instead. The driver has no call that returns such a module's machine code, so each
 // process compiles it again. docs/decisions/211-kernels-loaded-whole.md
 //
+// A text that the linker refuses is loaded whole, too, with a warning: what the driver's linker
+// takes, for sm_90a above all, is documented nowhere.
+//
 // A key names the text, the driver's version and the device's compute capability: with another of
 // these the code may differ or not load. Code that the driver refuses is linked anew.
 #pragma once
@@ -56,6 +59,7 @@ class Linker {
   void FindKnown(const std::vector<const std::string*>& texts, std::vector<std::string>& keys,
                  std::vector<std::string>& known);
   Linked LoadWhole(const std::string& text);
+  Linked LoadUnlinked(const std::string& text, const absl::Status& refused);
   absl::StatusOr<std::string> CodeOf(const std::string& text);
   Linked Load(const void* image);
   std::string KeyOf(const std::string& text) const;

@@ -416,18 +416,22 @@ TEST(HopperKernel, TheChoiceFollowsWaves) {
     int64_t m, n, k, columns, cluster, split;
     bool persists;
     size_t boxed = 1;  // parts narrower than a box leave pair by pair
+    int multiprocessors = 132;
   };
   const Chosen cases[] = {
       {8192, 8192, 8192, 256, 2, 1, true},    // many waves: the largest tile, two blocks share B
       {1024, 1024, 8192, 128, 1, 2, false},   // 64 tiles, in two parts each
       {512, 512, 16384, 64, 1, 4, false, 0},  // 32 tiles
+      // 72 tiles: seven rounds of 11, eight of clusters, which have 10 of the 11.
+      {768, 3072, 8192, 256, 1, 1, true, 1, 11},
+      {768, 3072, 8192, 256, 2, 1, true, 1, 12},
   };
   for (const Chosen& chosen : cases) {
     SCOPED_TRACE(absl::StrCat(chosen.m, " ", chosen.n, " ", chosen.k));
     Graph g, guards;
     const codegen::LoopNest kernel = NestOf(
         guards, KernelOf(g, {.m = chosen.m, .n = chosen.n, .k = chosen.k, .result = DType::kBF16}));
-    const Target target = CudaTarget("sm_90a", 132);
+    const Target target = CudaTarget("sm_90a", chosen.multiprocessors);
     const auto mma = codegen::PlanMma(kernel, target, nullptr);
     ASSERT_TRUE(mma.ok() && mma->has_value());
     const auto plan = program::PlanHopper(kernel, target, nullptr, *mma);

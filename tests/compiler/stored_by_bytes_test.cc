@@ -8,9 +8,12 @@
 #include <span>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "client/tensor/tensor.h"
+#include "compiler/ir/build.h"
 #include "compiler/ir/dtype.h"
+#include "compiler/schedule/materialize/by_bytes.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
 #include "tests/compiler/attention_cases.h"
@@ -99,6 +102,40 @@ Results ReadTwice(const std::function<Tensor(const Tensor&)>& function) {
 TEST(StoredByBytes, AFunctionOfWhatIsRead_IsComputedWhereThatIsFasterThanMemory) {
   Check({[] { return ReadTwice([](const Tensor& x) { return x.tanh(); }); }, Arrays, 2, 3});
   Check({[] { return ReadTwice([](const Tensor& x) { return x.sin().sin(); }); }, Arrays, 3, 3});
+}
+
+// The choice alone, of graphs from strangers: it ends, with what was chosen until then.
+TEST(StoredByBytes, WalksEndWhereStepsAreSpent) {
+  Graph g;
+  const UOp *const x = Param(g, 0, DType::kF32, Shape{kRows, kColumns}),
+            *const first = g.MakeChecked(Op::kTanh, DType::kVoid, {x}),
+            *const second = g.MakeChecked(Op::kSqrt, DType::kVoid, {x});
+  std::vector<const UOp*> results;
+  for (const UOp* value : {first, second}) {
+    results.push_back(Add(g, x, value));
+    results.push_back(Mul(g, x, value));
+  }
+  const std::vector<const UOp*> order = PostOrder(Sink(g, results));
+  absl::flat_hash_set<const UOp*> fixed(results.begin(), results.end()), stored = fixed;
+  stored.insert({first, second});
+  const Target target = CudaTarget("sm_90a", 132);
+  const auto chosen = [&](int64_t steps) {
+    return schedule::ChooseByBytes({order, stored, fixed, {}, [](const UOp*) { return false; }},
+                                   target.costs, steps)
+        .compute.size();
+  };
+  EXPECT_EQ(chosen(schedule::kStepsByBytesMax), 2u);
+  size_t before = 0;
+  bool one = false;
+  for (int64_t steps = 0; before < 2; ++steps) {
+    ASSERT_LT(steps, 100);
+    const size_t now = chosen(steps);
+    EXPECT_GE(now, before) << steps;
+    one |= now == 1;
+    before = now;
+  }
+  EXPECT_TRUE(one);
+  EXPECT_EQ(chosen(1), 0u);
 }
 
 // A sum of an input and of a product that is less its mean, with so many readers.

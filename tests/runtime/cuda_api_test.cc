@@ -284,6 +284,29 @@ TEST_F(CudaTest, LinkedCodeThatTheDriverRefuses_IsLinkedAnew) {
   EXPECT_EQ(store.known.begin()->second, good);
 }
 
+// What the real linker takes is not documented: the driver may load what it does not link.
+TEST_F(CudaTest, WhatTheLinkerRefuses_IsLoadedWholeAndToldOnce) {
+  std::vector<std::string> lines;
+  {
+    MemoryLinkedCode store;
+    const auto device = Make(0, [&](std::string_view line) { lines.emplace_back(line); });
+    device->KeepLinked(&store);
+    Set("no links", 1);
+    CompiledKernel both[] = {Kernel("one"), Kernel("two")};
+    for (CompiledKernel& one : both) one.object.insert(0, ".version 8.0\n");
+    for (const auto& loaded : device->LoadAll(both)) EXPECT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_EQ(Get("loaded whole"), 2);
+    for (const auto& [key, code] : store.known) EXPECT_TRUE(code.empty());
+    CompiledKernel wrong = Kernel();
+    wrong.object = ".version 8.0\n nonsense";
+    EXPECT_TRUE(Has(device->Load(wrong).status(), absl::StatusCode::kInternal,
+                    {"line 1: nonsense"}));
+    Set("no links", 0);
+  }
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("no linker for sm_90a"), std::string::npos) << lines[0];
+}
+
 TEST_F(CudaTest, Refusals_NameTheKernelAndTheLimit) {
   const auto device = Make();
   CompiledKernel kernel = Kernel();

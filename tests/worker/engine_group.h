@@ -67,7 +67,7 @@ class MoodyCompiler final : public KernelCompiler {
     for (size_t i = 0; i < kernels.size(); ++i) {
       if (refuse_opts && kernels[i].opts.has_value())
         objects[i] = absl::InvalidArgumentError("Opts");
-      if (refuse_copies && objects[i].ok() && objects[i]->copies > 1)
+      if (objects[i].ok() && objects[i]->copies > copies_max)
         objects[i] = absl::InvalidArgumentError("copies");
       if (driver_takes_plain_alone && objects[i].ok() && kernels[i].opts != "")
         objects[i]->object = "not for this driver";
@@ -75,7 +75,8 @@ class MoodyCompiler final : public KernelCompiler {
     return objects;
   }
   const Target& target() const override { return compiler_.target(); }
-  bool refuse = false, refuse_opts = false, refuse_copies = false;
+  bool refuse = false, refuse_opts = false;
+  int copies_max = CompiledKernel::kCopiesMax;  // refuses more
   absl::Status refusal = absl::ResourceExhaustedError("the compiler is full");
   bool driver_takes_plain_alone = false;
   size_t compiled = 0;

@@ -137,22 +137,29 @@ TEST_F(GroupKernels, ThatOneDriverTakesAsPlainLoopsAlone_AllHaveAsPlainLoops) {
   }
 }
 
-// Equal kernels are one launch where the device has a form for it; then one rank has none.
-TEST_F(GroupKernels, InCopiesThatOneRankRefuses_AreLaunchedOneByOneOnAll) {
+// Equal kernels are one launch where the device has a form for it; then one rank has none, or takes
+// fewer copies.
+class GroupCopies : public GroupKernels, public testing::WithParamInterface<int> {};
+
+TEST_P(GroupCopies, ThatOneRankRefuses_AreLaunchedInPartsOnAll) {
   Group group({2});
-  group.compiler(1).refuse_copies = true;
+  group.compiler(1).copies_max = GetParam();
   Graph g;
   std::vector<const UOp*> results;
   for (int64_t slot = 0; slot < 4; ++slot) {
     const UOp* const x = Param(g, slot, DType::kI32, Shape{8, 8});
-    results.push_back(Make(g, Op::kAllReduce, Reduce(g, Op::kAdd, Mul(g, x, x), {1}),
-                           {kAdd, 2, 1}));
+    results.push_back(Reduce(g, Op::kAdd, Mul(g, x, x), {1}));  // no transfers: they launch alone
   }
   const UOp* const sink = Sink(g, results);
   for (int run = 0; run < 2; ++run)
     group.ExpectAsInterpreted(sink, ParamsFor(group, DType::kI32, {8, 8}, 4, 1));
-  EXPECT_EQ(group.engine(0).stats().kernels_launched, group.engine(1).stats().kernels_launched);
+  const bool has_copies = test::DeviceTarget().kind == TargetKind::kCuda;
+  for (size_t rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(group.engine(rank).stats().kernels_launched,
+              uint64_t(2 * 4 / (has_copies ? GetParam() : 1)));
 }
+
+INSTANTIATE_TEST_SUITE_P(Copies, GroupCopies, testing::Values(1, 2, 4));
 
 // The place of a plan that one rank cannot make is taken by none.
 TEST_F(GroupKernels, APlanThatOneRankCannotMake_EvictsNothing) {
@@ -306,7 +313,7 @@ TEST(GroupAgreement, SimplerKernels_AreToldToAllInTheOrderOfRanks) {
       for (size_t i = 0; i < rank; ++i) {
         GraphId hash;
         hash.bytes[0] = static_cast<uint8_t>(10 * rank + i);
-        mine.push_back({KernelId(hash), i == 0 ? Simpler::kPlainLoops : Simpler::kOneByOne});
+        mine.push_back({KernelId(hash), i == 0 ? Simpler::kPlainLoops : Simpler::kInHalves});
       }
       const auto all = ShareSimpler(*ranks[rank], mine);
       ASSERT_TRUE(all.ok()) << all.status();
@@ -319,7 +326,7 @@ TEST(GroupAgreement, SimplerKernels_AreToldToAllInTheOrderOfRanks) {
     EXPECT_EQ(all[1].kernel.hash().bytes[0], 20);
     EXPECT_EQ(all[2].kernel.hash().bytes[0], 21);
     EXPECT_EQ(all[1].how, Simpler::kPlainLoops);
-    EXPECT_EQ(all[2].how, Simpler::kOneByOne);
+    EXPECT_EQ(all[2].how, Simpler::kInHalves);
   }
 }
 

@@ -190,7 +190,7 @@ absl::StatusOr<std::vector<SimplerKernel>> ShareSimpler(collective::Collective& 
     for (size_t i = 0; i < static_cast<size_t>(counts[rank]); ++i) {
       const SimplerBytes& one = all[rank * most + i];
       const auto how = static_cast<Simpler>(one.how);
-      if (how < Simpler::kCompilersOpts || how > Simpler::kOneByOne)
+      if (how < Simpler::kCompilersOpts || how > Simpler::kInHalves)
         return absl::InvalidArgumentError("what a rank tells of kernels cannot be read");
       told.push_back({KernelId(GraphId{one.kernel}), how});
     }

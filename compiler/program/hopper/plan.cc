@@ -319,7 +319,11 @@ class TileChooser {
     return best;
   }
 
-  int64_t Waves(int64_t blocks) const { return (blocks + multiprocessors_ - 1) / multiprocessors_; }
+  // A cluster has its blocks on multiprocessors of its own: one that is left over has none.
+  int64_t Waves(int64_t blocks, int64_t cluster = 1) const {
+    const int64_t at_once = std::max(cluster, multiprocessors_ / cluster * cluster);
+    return (blocks + at_once - 1) / at_once;
+  }
 
  private:
   int64_t TilesOf(const HopperTile& tile) const {
@@ -339,7 +343,8 @@ class TileChooser {
     const int64_t blocks = TilesOf(tile) * tile.split;
     const int64_t more = kFillBytes + (tile.split > 1 ? kJoinBytes : 0);
     const int64_t steps = shape_.steps() / tile.split + more / ByteWidth(shape_.dtype);
-    return static_cast<double>(Waves(blocks) * steps * tile.rows * tile.columns) /
+    return static_cast<double>(Waves(blocks, tile.cluster) * steps * tile.rows *
+                               tile.columns) /
            (speed * (tile.cluster > 1 ? kClusterGain : 1) * SpeedOfGathers());
   }
 

@@ -42,8 +42,8 @@ uint64_t WayBelow(const UOp* node, uint64_t way) {
 
 class Chooser {
  public:
-  Chooser(const StoredValues& values, const CostTable& costs)
-      : values_(values), costs_(costs), stored_(values.stored) {
+  Chooser(const StoredValues& values, const CostTable& costs, int64_t& steps_left)
+      : values_(values), costs_(costs), steps_left_(steps_left), stored_(values.stored) {
     for (const UOp* node : values.order)
       for (const UOp* s : node->src) users_[s].push_back(node);
   }
@@ -55,6 +55,7 @@ class Chooser {
           values_.seen.contains(node))
         continue;
       const double saved = SavedIfStored(node);
+      if (steps_left_ <= 0) break;  // in the middle of a walk: its answer is none
       if (saved > 0 && stored_.insert(node).second) chosen.store.insert(node);
       if (saved < 0) {
         stored_.erase(node);
@@ -71,7 +72,7 @@ class Chooser {
 
   // Bytes that are moved less where `node` is stored; negative: more. 0 where that cannot be said,
   // or is about the same.
-  double SavedIfStored(const UOp* node) const {
+  double SavedIfStored(const UOp* node) {
     const std::optional<Made> made = MadeOf(node);
     if (!made) return 0;
     const std::vector<const UOp*> readers = ReadersOf(node);
@@ -103,7 +104,7 @@ class Chooser {
 
   // nullopt unless all that is computed between `node` and what is loaded is so element by element,
   // of the same elements or of fewer.
-  std::optional<Made> MadeOf(const UOp* node) const {
+  std::optional<Made> MadeOf(const UOp* node) {
     Made made;
     absl::flat_hash_set<const UOp*> known = {node};
     std::vector<const UOp*> open = {node};
@@ -116,6 +117,7 @@ class Chooser {
       if (!broadcast && inside->dtype == DType::kF64) return std::nullopt;
       if (!broadcast) made.work += optimize::OpCost(inside->op, costs_);
       for (const UOp* s : inside->src) {
+        if (!TakeStep()) return std::nullopt;
         if (s->is_const() || !known.insert(s).second) continue;
         if (IsLoaded(s)) {
           made.of_stored |= s->op != Op::kParam && Elements(s) == Elements(node);
@@ -129,7 +131,7 @@ class Chooser {
   }
 
   // The stored values that are computed with `node`; none where they are too many.
-  std::vector<const UOp*> ReadersOf(const UOp* node) const {
+  std::vector<const UOp*> ReadersOf(const UOp* node) {
     std::vector<const UOp*> readers, open = {node};
     absl::flat_hash_set<const UOp*> known = {node};
     while (!open.empty()) {
@@ -138,6 +140,7 @@ class Chooser {
       const auto users = users_.find(inside);
       if (users == users_.end()) continue;
       for (const UOp* user : users->second) {
+        if (!TakeStep()) return {};
         if (user->op == Op::kSink || !known.insert(user).second) continue;
         if (known.size() > kAboveMax) return {};
         if (stored_.contains(user)) readers.push_back(user);
@@ -150,7 +153,7 @@ class Chooser {
 
   // Bytes that the kernel of `reader` reads only in order to compute `node`. nullopt where it does
   // not read each element of it once, in one order.
-  std::optional<double> ReadForIt(const UOp* reader, const UOp* node) const {
+  std::optional<double> ReadForIt(const UOp* reader, const UOp* node) {
     struct Step {
       const UOp* value;
       uint64_t way;
@@ -169,6 +172,7 @@ class Chooser {
                     ? -1
                     : times * Elements(step.value->src[0]) / Elements(step.value);
       for (const UOp* s : step.value->src) {
+        if (!TakeStep()) return std::nullopt;
         if (s->is_const() || !known.insert({s, way}).second) continue;
         if (known.size() > kKernelMax) return std::nullopt;
         if (s == node) {
@@ -189,6 +193,7 @@ class Chooser {
       const auto [value, way] = below.back();
       below.pop_back();
       for (const UOp* s : value->src) {
+        if (!TakeStep()) return std::nullopt;
         const Place place = {s, WayBelow(value, way)};
         if (s->is_const() || !passed.insert(place).second) continue;
         if (!IsLoaded(s))
@@ -200,16 +205,21 @@ class Chooser {
     return bytes;
   }
 
+  // Each look of a walk at a source or a user is a step.
+  bool TakeStep() { return --steps_left_ > 0; }
+
   const StoredValues& values_;
   const CostTable& costs_;
+  int64_t& steps_left_;
   absl::flat_hash_set<const UOp*> stored_;
   absl::flat_hash_map<const UOp*, std::vector<const UOp*>> users_;
 };
 
 }  // namespace
 
-ByBytes ChooseByBytes(const StoredValues& values, const CostTable& costs) {
-  return Chooser(values, costs).Run();
+ByBytes ChooseByBytes(const StoredValues& values, const CostTable& costs, int64_t& steps_left) {
+  if (steps_left <= 0) return {};
+  return Chooser(values, costs, steps_left).Run();
 }
 
 }  // namespace outboard::schedule

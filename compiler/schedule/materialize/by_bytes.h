@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -20,6 +21,9 @@ namespace outboard::schedule {
 
 // The most kernels that one value is decided for.
 inline constexpr size_t kReadersByBytesMax = 16;
+// The most steps for one graph, in all rounds: some seconds. A graph at the limits of the protocol
+// could have a hundred times as many, a training step of GPT-2 124M has less than a tenth.
+inline constexpr int64_t kStepsByBytesMax = int64_t{1} << 24;
 
 // A choice of what is stored, as ChooseMaterialized has it.
 struct StoredValues {
@@ -38,7 +42,8 @@ struct ByBytes {
 
 // Returns the changes that save bytes. Each value is decided for with those before it: in `order`.
 // Values of fewer than 64 KiB stay as they are, and those whose kernels are too large to look at.
-// Cost: O(order), with a constant limit for each value.
-ByBytes ChooseByBytes(const StoredValues& values, const CostTable& costs);
+// Cost: O(order), and at most `steps_left` steps of walks around values, which are taken from it.
+// Once none is left, the values that were not looked at yet stay as they are.
+ByBytes ChooseByBytes(const StoredValues& values, const CostTable& costs, int64_t& steps_left);
 
 }  // namespace outboard::schedule

@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "tests/gpu/driver/entry.h"
@@ -127,6 +130,17 @@ Result CheckLaunch(const FakeFunction& function, const ptx::LaunchConfig& config
   return kSuccess;
 }
 
+// Whether a text is not taken, by the fault "ptx". One that is not linked is not loaded either.
+static bool IsRefused(const std::string& text, bool linked) {
+  static std::mutex mutex;
+  static std::set<std::string> never_linked;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (never_linked.contains(text)) return true;
+  if (!FakeDevice::Get().Due("ptx")) return false;
+  if (linked) never_linked.insert(text);
+  return true;
+}
+
 }  // namespace outboard::fake_cuda
 
 using namespace outboard::fake_cuda;  // NOLINT: entry points are C
@@ -137,7 +151,8 @@ FAKE_API cuModuleLoadDataEx(void** module, const void* image, unsigned count, in
   if (module == nullptr || image == nullptr) return kInvalidValue;
   const Log log = LogOf(count, options, values);
   // Of texts whose errors somebody reads: tenants' kernels, and not a program's own.
-  if (log.buffer != nullptr && FakeDevice::Get().Due("ptx")) return kInvalidPtx;
+  if (log.buffer != nullptr && IsRefused(static_cast<const char*>(image), false))
+    return kInvalidPtx;
   return LoadText(module, static_cast<const char*>(image), log);
 }
 FAKE_API cuModuleLoadData(void** module, const void* image) {
@@ -210,9 +225,9 @@ FAKE_API cuLinkAddData_v2(void* state, int type, void* data, size_t bytes, const
   if (type != kPtx) return kInvalidImage;
   if (!link->ptx.empty()) return kNotSupported;  // one text a link
   FakeDevice::Get().CountLink();
-  if (FakeDevice::Get().Due("ptx")) return kInvalidPtx;
   link->ptx.assign(static_cast<const char*>(data), bytes);
   while (!link->ptx.empty() && link->ptx.back() == 0) link->ptx.pop_back();
+  if (IsRefused(link->ptx, true)) return kInvalidPtx;
   absl::StatusOr<std::unique_ptr<outboard::ptx::Module>> module = outboard::ptx::Parse(link->ptx);
   const Log log{link->log, link->log_bytes};
   if (!module.ok()) {

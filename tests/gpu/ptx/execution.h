@@ -236,7 +236,7 @@ class Execution {
   uint32_t clock_end() const { return clock_end_; }
 
  private:
-  // machine.cc: blocks, turns
+  // turns.cc: blocks, turns; the four that fill and leave memory: machine.cc
   void StartBlocks();
   std::unique_ptr<Block> NewBlock(uint32_t id, Cluster* cluster, uint32_t rank);
   void FillRows(Warp* warp);

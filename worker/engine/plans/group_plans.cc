@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/limits.h"
 #include "telemetry/log.h"
 #include "worker/engine/memory_need.h"
 #include "worker/engine/transfers.h"
@@ -15,8 +16,8 @@ namespace outboard::worker {
 namespace {
 
 // How often the ranks of a group plan one graph. A kernel is chosen, then simpler in three steps;
-// those of a launch that is taken apart in two more.
-constexpr int kPlanAttemptsMax = 8;
+// those of a launch in copies in two more each time that it is divided.
+constexpr int kPlanAttemptsMax = 6 + 2 * std::bit_width(uint64_t{limits::kCopiesMax});
 
 // All ranks look for better kernels of a plan at the same Runs of it. The search finds most soon
 // after a graph is new, so they are ever further apart.

@@ -55,7 +55,7 @@ absl::StatusOr<PlanMaker::Missing> PlanMaker::FindMissing(const PlanRequest& req
     if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(ast, 4000).c_str());
     OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(ast));
     one.id = KernelId(encoded.id);
-    if (one.copies > 1 && request.SimplerOf(one.id) == Simpler::kOneByOne) {
+    if (one.copies > 1 && request.SimplerOf(one.id) == Simpler::kInHalves) {
       one.refused = true;
       continue;
     }
@@ -161,13 +161,15 @@ class PlanMaker::NewKernels {
     return AboutResult(status, request_.sink, results_[schedule_.kernels[first].buffers[0]]);
   }
 
-  // Of one that cannot be made: whether it is to be launched one by one instead of in several
-  // copies, which is then noted of it and its twins.
-  bool RefusesCopies(size_t i) {
+  // Of one that cannot be made: whether it is to be launched in halves of its copies, which is then
+  // noted of it and its twins. `kernels` then has no place for it: a half of another one may be
+  // the same kernel.
+  bool RefusesCopies(size_t i, Kernels& kernels) {
     const WantedKernel& one = WantedAs(i);
     if (one.copies == 1) return false;
+    kernels.erase(one.id);
     for (WantedKernel& other : wanted_) other.refused |= other.id == one.id;
-    Tell(i, Simpler::kOneByOne);
+    Tell(i, Simpler::kInHalves);
     return true;
   }
 
@@ -209,7 +211,7 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
   std::vector<CompiledKernel> objects;
   std::vector<size_t> places;  // of objects, in `missing`
   for (size_t i = 0; i < compiled.size(); ++i) {
-    if (!compiled[i].ok() && made.RefusesCopies(i)) continue;
+    if (!compiled[i].ok() && made.RefusesCopies(i, kernels)) continue;
     OB_RETURN_IF_ERROR(made.About(compiled[i].status(), i));
     objects.push_back(*std::move(compiled[i]));
     places.push_back(i);
@@ -221,7 +223,7 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
     KernelSource& source = missing.sources[i];
     MissingKernel& kernel = missing.kernels[i];
     LoadSimpler(kernel, source, loaded[o]);
-    if (!loaded[o].ok() && made.RefusesCopies(i)) continue;
+    if (!loaded[o].ok() && made.RefusesCopies(i, kernels)) continue;
     OB_RETURN_IF_ERROR(
         made.About(NamedFor(loaded[o].status(), objects[o].symbol, kernel.name), i));
     made.TellIfSimpler(i);
@@ -263,11 +265,11 @@ absl::StatusOr<std::unique_ptr<ExecutionPlan>> PlanMaker::Make(const PlanRequest
   Kernels kernels;
   OB_ASSIGN_OR_RETURN(size_t compiled,
                       MakeKernels(request, graph, schedule, results, wanted, kernels));
-  if (std::ranges::any_of(wanted, &WantedKernel::refused)) {
-    wanted = OneByOne(wanted);
-    OB_ASSIGN_OR_RETURN(const size_t alone,
+  while (std::ranges::any_of(wanted, &WantedKernel::refused)) {  // down to one copy each
+    wanted = InHalves(wanted);
+    OB_ASSIGN_OR_RETURN(const size_t halves,
                         MakeKernels(request, graph, schedule, results, wanted, kernels));
-    compiled += alone;
+    compiled += halves;
   }
   for (const WantedKernel& one : wanted) {
     const std::shared_ptr<KernelInUse>& kernel = kernels.at(one.id);

@@ -80,7 +80,7 @@ class PlanMaker {
 
   // Sets the ids of `wanted` and adds their kernels. Kernels of other plans are used again; those
   // of this plan are held by it alone, so that they go with it. One in several copies may be
-  // refused, since each can be launched alone. Returns how many were compiled.
+  // refused, since fewer can be launched. Returns how many were compiled.
   absl::StatusOr<size_t> MakeKernels(const PlanRequest& request, Graph& graph,
                                      const schedule::Schedule& schedule,
                                      const std::vector<int>& results,

@@ -49,14 +49,20 @@ std::vector<WantedKernel> WantedBy(const schedule::Schedule& schedule) {
   return wanted;
 }
 
-std::vector<WantedKernel> OneByOne(const std::vector<WantedKernel>& wanted) {
-  std::vector<WantedKernel> single;
+std::vector<WantedKernel> InHalves(const std::vector<WantedKernel>& wanted) {
+  std::vector<WantedKernel> halves;
   for (const WantedKernel& one : wanted) {
-    if (!one.refused) single.push_back(one);
-    for (int copy = 0; one.refused && copy < one.copies; ++copy)
-      single.push_back({.first = one.first + static_cast<size_t>(copy)});
+    if (!one.refused) {
+      halves.push_back(one);
+      continue;
+    }
+    OB_CHECK(one.copies > 1);
+    const int half = one.copies / 2;
+    halves.push_back({.first = one.first, .copies = half});
+    halves.push_back(
+        {.first = one.first + static_cast<size_t>(half), .copies = one.copies - half});
   }
-  return single;
+  return halves;
 }
 
 std::vector<int> BuffersOf(const schedule::Schedule& schedule, const WantedKernel& one,

@@ -39,7 +39,7 @@ struct WantedKernel {
 enum class Simpler : uint8_t {
   kCompilersOpts = 1,  // with the Opts that the compiler chooses
   kPlainLoops = 2,     // with no Opts
-  kOneByOne = 3,       // one that is in several copies: each copy is a launch
+  kInHalves = 3,       // one that is in several copies: two launches of half as many
 };
 // A kernel, and how it is made.
 struct SimplerKernel {
@@ -50,8 +50,8 @@ using SimplerKernels = absl::flat_hash_map<KernelId, Simpler>;  // looked up, ne
 
 std::vector<WantedKernel> WantedBy(const schedule::Schedule& schedule);
 
-// Those that were refused become launches of one kernel each.
-std::vector<WantedKernel> OneByOne(const std::vector<WantedKernel>& wanted);
+// Those that were refused become two launches of half as many copies; these may be refused, too.
+std::vector<WantedKernel> InHalves(const std::vector<WantedKernel>& wanted);
 
 // Places in Schedule::buffers: those of each copy, one after the other, as many as `kernel`, which
 // was compiled for it, has slots.
