@@ -441,10 +441,8 @@ FAKE CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* dat
     if (state->log != nullptr) std::strcpy(state->log, "line 1: nonsense");
     return CUDA_ERROR_INVALID_PTX;
   }
-  if (State().values["no links"] != 0) {
-    if (state->log != nullptr) std::strcpy(state->log, "no linker for sm_90a");
-    return CUDA_ERROR_INVALID_PTX;
-  }
+  if (State().values["no links"] != 0)
+    return std::strcpy(state->log, "no linker for sm_90a"), CUDA_ERROR_INVALID_PTX;
   state->code = kCodeMark + text;
   return CUDA_SUCCESS;
 }
@@ -468,7 +466,7 @@ FAKE CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, 
   if (!text.starts_with(kCodeMark) && !text.starts_with(".version"))
     return CUDA_ERROR_INVALID_IMAGE;
   if (text.find("nonsense") != std::string::npos) return CUDA_ERROR_INVALID_PTX;
-  if (text.starts_with(".version")) ++State().values["loaded whole"];
+  State().values["loaded whole"] += text.starts_with(".version");
   *module = Own(new CUmod_st{text});
   return CUDA_SUCCESS;
 }
