@@ -292,13 +292,15 @@ TEST_F(CudaTest, WhatTheLinkerRefuses_IsLoadedWholeAndToldOnce) {
     const auto device = Make(0, [&](std::string_view line) { lines.emplace_back(line); });
     device->KeepLinked(&store);
     Set("no links", 1);
+    const int64_t links = Get("links"), modules = Get("modules");
     CompiledKernel both[] = {Kernel("one"), Kernel("two")};
     for (CompiledKernel& one : both) one.object.insert(0, ".version 8.0\n");
     for (const auto& loaded : device->LoadAll(both)) EXPECT_TRUE(loaded.ok()) << loaded.status();
-    EXPECT_EQ(Get("loaded whole"), 2);
+    EXPECT_EQ(Get("links"), links + 2);
+    EXPECT_EQ(Get("modules"), modules + 2);
     for (const auto& [key, code] : store.known) EXPECT_TRUE(code.empty());
     CompiledKernel wrong = Kernel();
-    wrong.object = ".version 8.0\n nonsense";
+    wrong.object += " nonsense";
     EXPECT_TRUE(Has(device->Load(wrong).status(), absl::StatusCode::kInternal,
                     {"line 1: nonsense"}));
     Set("no links", 0);

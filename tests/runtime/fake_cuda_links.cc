@@ -1,9 +1,11 @@
 // Of the small driver (fake_cuda_driver.cc): links that wait for each other, so that a test sees
-// how many go on at once. It counts "links met".
+// how many go on at once; it counts "links met". And what is not linked: nonsense, or all where "no
+// links" is set.
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <string>
 
 extern "C" void outboard_fake_set(const char* name, int64_t value);
 extern "C" int64_t outboard_fake_get(const char* name);
@@ -28,6 +30,12 @@ void MeetOtherLinks() {
   } else if (!changed.wait_for(lock, std::chrono::seconds(10), [&] { return met != mine; })) {
     --here;
   }
+}
+
+// nullptr: it is linked.
+const char* WhyNotLinked(const std::string& text) {
+  if (text.find("nonsense") != std::string::npos) return "line 1: nonsense";
+  return outboard_fake_get("no links") != 0 ? "no linker for sm_90a" : nullptr;
 }
 
 }  // namespace outboard::cuda

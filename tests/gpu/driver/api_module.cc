@@ -130,14 +130,15 @@ Result CheckLaunch(const FakeFunction& function, const ptx::LaunchConfig& config
   return kSuccess;
 }
 
-// Whether a text is not taken, by the fault "ptx". One that is not linked is not loaded either.
+// Whether a text is not taken, by the fault "ptx". One that was not linked is not loaded either,
+// once: what is tried then is another form of its kernel, whose text may be the same.
 static bool IsRefused(const std::string& text, bool linked) {
   static std::mutex mutex;
-  static std::set<std::string> never_linked;
+  static std::set<std::string> not_linked;
   std::lock_guard<std::mutex> lock(mutex);
-  if (never_linked.contains(text)) return true;
+  if (!linked && not_linked.erase(text) > 0) return true;
   if (!FakeDevice::Get().Due("ptx")) return false;
-  if (linked) never_linked.insert(text);
+  if (linked) not_linked.insert(text);
   return true;
 }
 
