@@ -536,5 +536,51 @@ TEST(RowSums, OfColumnsThatTheRowDecides_AreNotDivided) {
   ExpectNear(want, RunAsPtx(schedule, sink, params, arch), 1e-5);
 }
 
+// A running sum: to each row of the result other rows of the product are added. The result's rows
+// and the product's have equal ranges.
+TEST(RowSums, OfRowsThatTheRowDecides_AreNotDivided) {
+  constexpr int64_t kRows = 256, kTerms = 64, kColumns = 64;
+  const char* const arch = "sm_90a";
+  Graph g;
+  const Shape terms = {Dim(kRows), Dim(kTerms), Dim(kColumns)};
+  const auto wide = [&](const UOp* x, const Shape& ones) {
+    return Expand(g, Reshape(g, Cast(g, x, DType::kF32), ones), terms);
+  };
+  const UOp* const x = Param(g, 0, DType::kBF16, {Dim(kRows), Dim(kTerms)});
+  const UOp* const w = Param(g, 1, DType::kBF16, {Dim(kTerms), Dim(kColumns)});
+  const UOp* const product = Reshape(
+      g,
+      Reduce(g, Op::kAdd,
+             Mul(g, wide(x, {Dim(kRows), Dim(kTerms), Dim(1)}),
+                 wide(w, {Dim(1), Dim(kTerms), Dim(kColumns)})),
+             {1}),
+      {Dim(kRows), Dim(kColumns)});
+  // Row of the result, row of the product, column.
+  const Shape all = {Dim(kRows), Dim(kRows), Dim(kColumns)};
+  const auto along = [&](int axis) {
+    Shape ones(3, Dim(1));
+    ones[axis] = all[axis];
+    return Expand(g, Reshape(g, Iota(g, DType::kI32, all[axis]), ones), all);
+  };
+  const UOp* const running = Reduce(
+      g, Op::kAdd,
+      Where(g, Alu(g, Op::kCmpLt, along(0), along(1)),
+            Full(g, ConstFloat(g, DType::kF32, 0), all),
+            Expand(g, Reshape(g, product, {Dim(1), Dim(kRows), Dim(kColumns)}), all)),
+      {1});
+  const UOp* const sink = Sink(g, {product, running});
+  uint64_t random = 1;
+  const std::vector<HostTensor> params = FloatParams(sink, [&] {
+    random = random * 6364136223846793005 + 1442695040888963407;
+    return static_cast<double>(random >> 40) * 0x1p-24 - 0.5;
+  });
+  const Results want = ValueOrDie(Interpret(sink, params));
+  const schedule::Schedule schedule = ScheduleOf(g, sink, arch, true);
+  EXPECT_EQ(SumsIn(schedule), 0) << ScheduleToString(schedule);
+  ExpectNear(want, ValueOrDie(EvaluateSchedule(schedule, sink, params)), 1e-5);
+  if (testing::Test::HasFatalFailure()) return;
+  ExpectNear(want, RunAsPtx(schedule, sink, params, arch), 1e-5);
+}
+
 }  // namespace
 }  // namespace outboard::test

@@ -215,7 +215,11 @@ class Evaluator {
                  op == Op::kMul   ? 1
                  : op == Op::kMax ? IntMin(node->dtype)
                                   : 0};
-    Loop({node->src.begin() + 1, node->src.end()}, [&] {
+    // Its ranges may be those of a loop around it, which goes on where it was.
+    const std::vector<const UOp*> ranges(node->src.begin() + 1, node->src.end());
+    std::vector<int64_t> before;
+    for (const UOp* range : ranges) before.push_back(counters_[range]);
+    Loop(ranges, [&] {
       const Value v = Eval(node->src[0]);
       if (is_float)
         sum.f = op == Op::kAdd ? sum.f + v.f : op == Op::kMul ? sum.f * v.f : MaxOf(sum.f, v.f);
@@ -228,6 +232,7 @@ class Evaluator {
                                      ? static_cast<uint64_t>(sum.i) + static_cast<uint64_t>(v.i)
                                      : static_cast<uint64_t>(sum.i) * static_cast<uint64_t>(v.i)));
     });
+    for (size_t i = 0; i < ranges.size(); ++i) Set(ranges[i], before[i]);
     if (is_float) sum.f = RoundTo(node->dtype, sum.f);
     return sum;
   }

@@ -92,11 +92,20 @@ std::optional<DividedSum> DivideRowSum(Graph& graph, const UOp* sum, int64_t slo
     if (node->op == Op::kLoad && GlobalOfAccess(node).slot() != slot &&
         GlobalOfAccess(node).elements() >= GlobalOfAccess(load).elements())
       return std::nullopt;
-  const UOp* const value = Substitute(graph, sum->src[0], to_product);
-  for (const UOp* node : PostOrder(value))
-    if (node->op == Op::kRange &&
-        std::find(outputs.begin(), outputs.end(), node) == outputs.end())
-      return std::nullopt;
+  // By ranges of their own first: the sum's output ranges are the product's where ids and lengths
+  // are equal, and one that is left, as in a running sum, is another place all the same.
+  Replacements to_fresh, to_output;
+  for (const Axis& axis : axes) {
+    const UOp* const fresh = graph.MakeChecked(
+        Op::kRange, DType::kI64, {},
+        {next_id++, axis.extent(), static_cast<int64_t>(RangeKind::kOutput)});
+    to_fresh[axis.other] = fresh;
+    to_output[fresh] = axis.output;
+  }
+  const UOp* const apart = Substitute(graph, sum->src[0], to_fresh);
+  for (const UOp* node : PostOrder(apart))
+    if (node->op == Op::kRange && !to_output.contains(node)) return std::nullopt;
+  const UOp* const value = Substitute(graph, apart, to_output);
   for (const UOp* range : ReduceOf(sum).ranges())
     if (!to_product.contains(range)) return std::nullopt;
 
