@@ -200,9 +200,13 @@ absl::StatusOr<std::vector<TakenOver>> SessionRows::TakeOver(WallTime now) {
     OB_ASSIGN_OR_RETURN(std::vector<SessionRow> rows, ReadLive());
     for (SessionRow& row : rows) {
       OB_ASSIGN_OR_RETURN(Statement last,
-                          db_->Prepare("SELECT max(grant_number) FROM lease WHERE session = ?"));
+                          db_->Prepare("SELECT grant_number, key_id FROM lease WHERE session = ? "
+                                       "ORDER BY grant_number DESC LIMIT 1"));
       OB_ASSIGN_OR_RETURN(const bool found, last.BindBlob(1, row.session.Bytes()).Step());
-      taken.push_back({std::move(row), static_cast<uint64_t>(found ? last.Int(0) : 0)});
+      taken.push_back({.row = std::move(row)});
+      if (!found) continue;
+      taken.back().last_grant = static_cast<uint64_t>(last.Int(0));
+      taken.back().last_key = last.Text(1);
     }
     return absl::OkStatus();
   }));

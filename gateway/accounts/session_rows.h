@@ -52,6 +52,7 @@ struct SessionRow {
 struct TakenOver {
   SessionRow row;
   uint64_t last_grant = 0;
+  std::string last_key;  // the key that its last lease was for; empty: none
 };
 
 struct LeaseRow {

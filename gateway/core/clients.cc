@@ -17,6 +17,7 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
   session.resume_hash = event.resume_hash;
   session.epoch = event.epoch;
   session.grant = event.grant;
+  session.key_id = event.key_id;
   session.placement = event.placement;
   session.devices_wanted = event.devices;
   session.mesh = event.mesh;
@@ -206,7 +207,12 @@ void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const 
   switch (session.state) {
     case State::kLive:
     case State::kDetached: return GoLive(session, out);
-    case State::kStarting: return GoLiveIfReady(session, out);
+    case State::kStarting:
+      if (session.funds.any && session.funds.key_id != session.key_id) {
+        EndHoldOf(session, out);
+        BeginHold(session, out);
+      }
+      return GoLiveIfReady(session, out);
     case State::kQueued:
     case State::kOrphaned: return;
     case State::kStored: session.state = State::kQueued; break;

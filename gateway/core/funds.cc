@@ -53,6 +53,7 @@ void GatewayCore::HoldFor(Session& session, UseState use, uint32_t devices, Out&
 void GatewayCore::AskHold(Session& session, int64_t to_ms, Out& out) {
   Session::Funds& funds = session.funds;
   ++funds.number;
+  if (!funds.any) funds.key_id = session.key_id;  // the ledger keeps that of a lease's first hold
   funds.asked = funds.any = true;
   funds.asked_at = now_;
   out.push_back(TakeHold{funds.number,

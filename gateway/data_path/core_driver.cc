@@ -114,6 +114,7 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   event.resume_hash = TokenFromBytes(row.resume_hash).value_or(host_->DrawToken());
   event.epoch = row.epoch;
   event.grant = taken.last_grant;
+  event.key_id = taken.last_key;
   // They count from 1, and not so fast.
   event.placement = static_cast<uint64_t>(host_->WallNow().unix_ms);
   event.devices = row.devices;

@@ -425,13 +425,16 @@ TEST_F(SessionRowsTest, AStartOfTheGatewayTakesOverWhatWasLive) {
   closed.closed_at = kNoon;
   ASSERT_TRUE(rows->Put(closed).ok());
   ASSERT_TRUE(rows->GrantLease(Lease(1)).ok());
-  ASSERT_TRUE(rows->GrantLease(Lease(1)).ok());
+  LeaseRow second = Lease(1);
+  second.key_id = "capped";
+  ASSERT_TRUE(rows->GrantLease(second).ok());
   const auto restarted = ValueOrDie(SessionRows::Open(dir.File("cloud.db")));
   for (int i = 0; i < 2; ++i) {  // a second restart finds the same
     const auto taken = ValueOrDie(restarted->TakeOver(After(60 + i)));
     ASSERT_EQ(taken.size(), 1u);
     EXPECT_EQ(taken[0].row, Row(1));
     EXPECT_EQ(taken[0].last_grant, 2u);
+    EXPECT_EQ(taken[0].last_key, "capped");
   }
   EXPECT_EQ(restarted->LeasesOf(SessionId{1, 1})->at(1).end, "gateway restarted");
   EXPECT_EQ(restarted->LeasesOf(SessionId{1, 1})->at(1).released_at, After(60));

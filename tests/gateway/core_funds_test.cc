@@ -268,6 +268,40 @@ TEST(CoreFunds, APriceIsFrozen_ForTheSession) {
   EXPECT_EQ(w.Get<WriteSession>()->price_per_hour, then);
 }
 
+// The gateway is started again, and the worker is back before the client.
+TEST(CoreFunds, AKeysCap_CountsBeforeItsClientIsBack) {
+  FundsWorld w;
+  const SessionRestored row{.session = {0, 5},
+                            .tenant = kTenant,
+                            .resume_hash = {1, 5},
+                            .epoch = 1,
+                            .grant = 1,
+                            .key_id = "capped",
+                            .worker_identity = "node2",
+                            .had_client = true,
+                            .recoverable = true};
+  w.Tell(row);
+  w.Join(2, 1, {{row.session, {0}, 1}});
+  EXPECT_EQ(w.Asked().request.key_id, "capped");
+  w.Answer(w.Asked(), kHoldMs);
+  const auto resume = [&](uint64_t conn, const char* key) {
+    w.Tell(ClientResume{ConnId{conn}, kTenant, Token{1, 5}, {}, key});
+  };
+  // With its key the hold is right.
+  const uint64_t first = w.Asked().number;
+  resume(1, "capped");
+  EXPECT_EQ(w.Asked().number, first);
+  // Another key pays for itself, before the session is live.
+  resume(2, "other");
+  ASSERT_NE(w.Get<EndHold>(), nullptr);
+  EXPECT_EQ(w.Get<EndHold>()->lease, w.Asked().request.lease);
+  EXPECT_EQ(w.Asked().request.key_id, "other");
+  w.Tell(ExecutorAttached{row.session, WallTime{}});
+  EXPECT_EQ(w.Get<Live>(), nullptr);
+  w.Answer(w.Asked(), kHoldMs);
+  EXPECT_NE(w.Get<Live>(), nullptr);
+}
+
 TEST(CoreFunds, WhatALedgerRefuses_StopsThatAccountAlone) {
   FundsWorld w;
   w.Join(2);
