@@ -258,7 +258,8 @@ class EarlyPicks {
 
  private:
   // How many buffers of kernels may be looked at to learn what waits for what, for all values
-  // together: some tenths of a second. Beyond that no kernel gets early picks any more.
+  // together. A training step of GPT-2 124M takes 8,700. Beyond the limit no kernel gets early
+  // picks any more.
   static constexpr size_t kWalkMax = 1 << 22;
 
   void FindUsers() {

@@ -208,6 +208,7 @@ void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const 
     case State::kLive:
     case State::kDetached: return GoLive(session, out);
     case State::kStarting:
+      // The ledger keeps the key of a hold: another key needs a hold of its own.
       if (session.funds.any && session.funds.key_id != session.key_id) {
         EndHoldOf(session, out);
         BeginHold(session, out);

@@ -171,7 +171,7 @@ class GatewayCore {
     bool unpaid = false;       // nobody pays for its state, until it has a device again
     struct Funds {             // of the current lease, or the one that is to begin
       LeaseId lease;
-      std::string key_id;            // whose cap it counts for
+      std::string key_id;            // the key whose cap the hold counts for
       std::vector<MicroUsd> prices;  // of each device
       uint64_t number = 0;     // of the last TakeHold; an answer to another one is of the past
       bool asked = false;      // an answer is to come

@@ -169,7 +169,7 @@ struct SessionRestored {  // at start: a session of the previous gateway process
   TenantId tenant;
   Token resume_hash;
   uint64_t epoch = 0, grant = 0;  // the last of each
-  std::string key_id = {};        // whose cap its last lease counted for
+  std::string key_id = {};        // of its last lease, for the cap of that key
   uint64_t placement = 0;         // no Assign of the previous gateway had a higher one
   uint32_t devices = 1;
   std::string worker_identity;  // of the worker that had its state

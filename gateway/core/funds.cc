@@ -53,7 +53,7 @@ void GatewayCore::HoldFor(Session& session, UseState use, uint32_t devices, Out&
 void GatewayCore::AskHold(Session& session, int64_t to_ms, Out& out) {
   Session::Funds& funds = session.funds;
   ++funds.number;
-  if (!funds.any) funds.key_id = session.key_id;  // the ledger keeps that of a lease's first hold
+  if (!funds.any) funds.key_id = session.key_id;  // later holds keep the first one's key
   funds.asked = funds.any = true;
   funds.asked_at = now_;
   out.push_back(TakeHold{funds.number,

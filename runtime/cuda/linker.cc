@@ -123,8 +123,8 @@ Linker::Linked Linker::LoadWhole(const std::string& text) {
   return std::make_shared<const LinkedModule>(context_, module);
 }
 
-// After `refused`, the linker's error, which is the result where the text cannot be loaded whole
-// either. On any thread.
+// Loads a text that the linker did not take. `refused` is the linker's error, which is returned if
+// the driver does not load the text either. On any thread.
 Linker::Linked Linker::LoadUnlinked(const std::string& text, const absl::Status& refused) {
   if (!context_->health().ok()) return refused;
   Linked module = LoadWhole(text);

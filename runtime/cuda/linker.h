@@ -7,8 +7,8 @@
 // program instead. The driver has no call that returns such a module's machine code, so each
 // process compiles it again. docs/decisions/211-kernels-loaded-whole.md
 //
-// A text that the linker refuses is loaded whole, too, with a warning: what the driver's linker
-// takes, for sm_90a above all, is documented nowhere.
+// A text that the linker refuses is loaded as a whole program, too, with a warning. NVIDIA does not
+// document which targets the linker accepts; sm_90a may not be among them.
 //
 // A key names the text, the driver's version and the device's compute capability: with another of
 // these the code may differ or not load. Code that the driver refuses is linked anew.

@@ -1,7 +1,7 @@
-// Trainings whose GPU fails in the middle, after a snapshot was taken. The session goes on, and its
-// losses, weights and optimiser state are bit for bit those of an undisturbed training. If it goes
-// on with a GPU of another class, the client is told that bits may differ. The GPUs are simulated
-// (tests/gpu/driver).
+// Trainings whose GPU fails in the middle, after a snapshot was taken. The session continues, and
+// its losses, weights and optimiser state are bit for bit those of an undisturbed training. A
+// session that continues on another GPU model tells its client that the last bits of results may
+// differ. No real GPU is used: tests/gpu/driver simulates them.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// A driver of CUDA's as small as runtime/cuda needs: memory with addresses of its own, streams that
-// do nothing before somebody waits, modules that are remembered texts. A kernel adds to the i64 at
-// its first argument: 1, or VAR 0 where its text says that it reads VARs. tests/gpu: one for PTX.
+// The smallest CUDA driver that runtime/cuda can use: memory at addresses of its own, streams that
+// do nothing before somebody waits, modules that keep their text alone. A kernel adds 1 to the i64
+// at its first argument, or VAR 0 if its text reads VARs. The driver in tests/gpu runs PTX.
 //
 // It counts what tests ask for (outboard_fake_get) and fails when they ask (outboard_fake_set).
 // What a program must not do (a copy that is not from pinned memory, a module that goes while a
@@ -22,8 +22,8 @@
 
 namespace outboard::cuda {
 
-void MeetOtherLinks();  // as the next one in fake_cuda_links.cc
-const char* WhyNotLinked(const std::string& text);
+void MeetOtherLinks();                               // fake_cuda_links.cc
+const char* WhyNotLinked(const std::string& text);  // fake_cuda_links.cc
 struct CUctx_st {};
 struct CUmod_st {
   std::string text;

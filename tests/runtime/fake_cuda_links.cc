@@ -1,6 +1,6 @@
-// Of the small driver (fake_cuda_driver.cc): links that wait for each other, so that a test sees
-// how many go on at once; it counts "links met". And what is not linked: nonsense, or all where "no
-// links" is set.
+// The linker of the small driver (fake_cuda_driver.cc). Links wait for each other, so that a test
+// sees how many run at once: it counts "links met". A text with the word "nonsense" is not linked,
+// and none is while "no links" is set.
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -32,7 +32,7 @@ void MeetOtherLinks() {
   }
 }
 
-// nullptr: it is linked.
+// The linker's error message for a text; nullptr if it links it.
 const char* WhyNotLinked(const std::string& text) {
   if (text.find("nonsense") != std::string::npos) return "line 1: nonsense";
   return outboard_fake_get("no links") != 0 ? "no linker for sm_90a" : nullptr;

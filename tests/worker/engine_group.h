@@ -76,7 +76,7 @@ class MoodyCompiler final : public KernelCompiler {
   }
   const Target& target() const override { return compiler_.target(); }
   bool refuse = false, refuse_opts = false;
-  int copies_max = CompiledKernel::kCopiesMax;  // refuses more
+  int copies_max = CompiledKernel::kCopiesMax;  // a kernel in more copies is refused
   absl::Status refusal = absl::ResourceExhaustedError("the compiler is full");
   bool driver_takes_plain_alone = false;
   size_t compiled = 0;

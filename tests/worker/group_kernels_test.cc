@@ -137,18 +137,18 @@ TEST_F(GroupKernels, ThatOneDriverTakesAsPlainLoopsAlone_AllHaveAsPlainLoops) {
   }
 }
 
-// Equal kernels are one launch where the device has a form for it; then one rank has none, or takes
-// fewer copies.
+// On CUDA equal kernels are copies in one launch. If one rank's compiler takes fewer copies, all
+// ranks launch them in parts. The parameter: the most copies that it takes.
 class GroupCopies : public GroupKernels, public testing::WithParamInterface<int> {};
 
 TEST_P(GroupCopies, ThatOneRankRefuses_AreLaunchedInPartsOnAll) {
   Group group({2});
   group.compiler(1).copies_max = GetParam();
   Graph g;
-  std::vector<const UOp*> results;
+  std::vector<const UOp*> results;  // without transfers, beside which nothing is in copies
   for (int64_t slot = 0; slot < 4; ++slot) {
     const UOp* const x = Param(g, slot, DType::kI32, Shape{8, 8});
-    results.push_back(Reduce(g, Op::kAdd, Mul(g, x, x), {1}));  // no transfers: they launch alone
+    results.push_back(Reduce(g, Op::kAdd, Mul(g, x, x), {1}));
   }
   const UOp* const sink = Sink(g, results);
   for (int run = 0; run < 2; ++run)

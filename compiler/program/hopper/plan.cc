@@ -319,9 +319,8 @@ class TileChooser {
     return best;
   }
 
-  // A cluster has its blocks on multiprocessors of its own: one that is left over has none.
   int64_t Waves(int64_t blocks, int64_t cluster = 1) const {
-    const int64_t at_once = std::max(cluster, multiprocessors_ / cluster * cluster);
+    const int64_t at_once = BlocksAtOnce(multiprocessors_, cluster);
     return (blocks + at_once - 1) / at_once;
   }
 

@@ -28,6 +28,7 @@
 //   results    leave through shared memory in boxes (results.h), or pair by pair
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -55,6 +56,12 @@ struct HopperTile {
 
   bool operator==(const HopperTile&) const = default;
 };
+
+// How many blocks run at once on so many multiprocessors, one on each. A cluster needs a
+// multiprocessor for each of its blocks: what is left of these stays idle.
+inline int64_t BlocksAtOnce(int64_t multiprocessors, int64_t cluster) {
+  return std::max(cluster, multiprocessors / cluster * cluster);
+}
 
 // A or B. The view's dimensions are k and rows (of B: columns), or rows and k, then those of the
 // batch, the last range of which varies fastest and comes first. Its box is the builder's to

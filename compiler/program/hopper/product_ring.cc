@@ -22,9 +22,7 @@ std::vector<RingAddend> AddendsOf(const HopperShape& shape, int64_t depth, int64
 // A cluster's blocks have tiles of one round.
 int64_t BlocksOf(const HopperTile& tile, int64_t tiles) {
   if (tile.persistent_blocks == 0 || tile.split > 1) return tiles * tile.split;
-  const int64_t whole =
-      std::max(tile.cluster, tile.persistent_blocks / tile.cluster * tile.cluster);
-  return std::min(whole, tiles);
+  return std::min(BlocksAtOnce(tile.persistent_blocks, tile.cluster), tiles);
 }
 
 }  // namespace

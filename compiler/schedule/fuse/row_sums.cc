@@ -85,15 +85,14 @@ std::optional<DividedSum> DivideRowSum(Graph& graph, const UOp* sum, int64_t slo
   // Columns stay, and there is nothing else.
   if (axes.size() != outputs.size() || axes.empty() || axes[0].stride != 1 || axes[0].summed)
     return std::nullopt;
-  Replacements to_product;
-  for (const Axis& axis : axes) to_product[axis.other] = axis.output;
   // Whatever else is as large would be read where the product waits for it.
   for (const UOp* node : PostOrder(sum->src[0]))
     if (node->op == Op::kLoad && GlobalOfAccess(node).slot() != slot &&
         GlobalOfAccess(node).elements() >= GlobalOfAccess(load).elements())
       return std::nullopt;
-  // By ranges of their own first: the sum's output ranges are the product's where ids and lengths
-  // are equal, and one that is left, as in a running sum, is another place all the same.
+  // The value of the sum in the product's ranges, by way of new ranges. A RANGE of the sum and one
+  // of the product are the same node if they have the same id and length, so without that step a
+  // range that cannot be replaced (a running sum's own row) would look like one of the product's.
   Replacements to_fresh, to_output;
   for (const Axis& axis : axes) {
     const UOp* const fresh = graph.MakeChecked(
@@ -107,7 +106,7 @@ std::optional<DividedSum> DivideRowSum(Graph& graph, const UOp* sum, int64_t slo
     if (node->op == Op::kRange && !to_output.contains(node)) return std::nullopt;
   const UOp* const value = Substitute(graph, apart, to_output);
   for (const UOp* range : ReduceOf(sum).ranges())
-    if (!to_product.contains(range)) return std::nullopt;
+    if (!to_fresh.contains(range)) return std::nullopt;
 
   // From the first axis that is summed over on, as far as these are dense.
   size_t begin = 0;

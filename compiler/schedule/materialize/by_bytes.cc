@@ -55,7 +55,7 @@ class Chooser {
           values_.seen.contains(node))
         continue;
       const double saved = SavedIfStored(node);
-      if (steps_left_ <= 0) break;  // in the middle of a walk: its answer is none
+      if (steps_left_ <= 0) break;  // the walks for this value did not end
       if (saved > 0 && stored_.insert(node).second) chosen.store.insert(node);
       if (saved < 0) {
         stored_.erase(node);

@@ -21,8 +21,8 @@ namespace outboard::schedule {
 
 // The most kernels that one value is decided for.
 inline constexpr size_t kReadersByBytesMax = 16;
-// The most steps for one graph, in all rounds: some seconds. A graph at the limits of the protocol
-// could have a hundred times as many, a training step of GPT-2 124M has less than a tenth.
+// The most steps for one graph, in all rounds. A training step of GPT-2 124M takes some 200,000; a
+// hostile graph within the limits of the protocol could take 10^9, by an estimate.
 inline constexpr int64_t kStepsByBytesMax = int64_t{1} << 24;
 
 // A choice of what is stored, as ChooseMaterialized has it.

@@ -130,15 +130,16 @@ Result CheckLaunch(const FakeFunction& function, const ptx::LaunchConfig& config
   return kSuccess;
 }
 
-// Whether a text is not taken, by the fault "ptx". One that was not linked is not loaded either,
-// once: what is tried then is another form of its kernel, whose text may be the same.
-static bool IsRefused(const std::string& text, bool linked) {
+// Whether the fault "ptx" makes the driver refuse a text. After the linker has refused one, the
+// next load of the same text is refused, too: a real driver would take it neither way. Later it may
+// be accepted, since a kernel with simpler Opts can have the same text.
+static bool IsRefused(const std::string& text, bool by_linker) {
   static std::mutex mutex;
   static std::set<std::string> not_linked;
   std::lock_guard<std::mutex> lock(mutex);
-  if (!linked && not_linked.erase(text) > 0) return true;
+  if (!by_linker && not_linked.erase(text) > 0) return true;
   if (!FakeDevice::Get().Due("ptx")) return false;
-  if (linked) not_linked.insert(text);
+  if (by_linker) not_linked.insert(text);
   return true;
 }
 
@@ -152,7 +153,7 @@ FAKE_API cuModuleLoadDataEx(void** module, const void* image, unsigned count, in
   if (module == nullptr || image == nullptr) return kInvalidValue;
   const Log log = LogOf(count, options, values);
   // Of texts whose errors somebody reads: tenants' kernels, and not a program's own.
-  if (log.buffer != nullptr && IsRefused(static_cast<const char*>(image), false))
+  if (log.buffer != nullptr && IsRefused(static_cast<const char*>(image), /*by_linker=*/false))
     return kInvalidPtx;
   return LoadText(module, static_cast<const char*>(image), log);
 }
@@ -228,7 +229,7 @@ FAKE_API cuLinkAddData_v2(void* state, int type, void* data, size_t bytes, const
   FakeDevice::Get().CountLink();
   link->ptx.assign(static_cast<const char*>(data), bytes);
   while (!link->ptx.empty() && link->ptx.back() == 0) link->ptx.pop_back();
-  if (IsRefused(link->ptx, true)) return kInvalidPtx;
+  if (IsRefused(link->ptx, /*by_linker=*/true)) return kInvalidPtx;
   absl::StatusOr<std::unique_ptr<outboard::ptx::Module>> module = outboard::ptx::Parse(link->ptx);
   const Log log{link->log, link->log_bytes};
   if (!module.ok()) {

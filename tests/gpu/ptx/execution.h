@@ -236,13 +236,15 @@ class Execution {
   uint32_t clock_end() const { return clock_end_; }
 
  private:
-  // turns.cc: blocks, turns; the four that fill and leave memory: machine.cc
-  void StartBlocks();
-  std::unique_ptr<Block> NewBlock(uint32_t id, Cluster* cluster, uint32_t rank);
-  void FillRows(Warp* warp);
+  // machine.cc: what earlier blocks have left in shared memory and registers
   void TakeShared(Region* shared) const;
   void TakeRegisters(Warp* warp) const;
   void LeaveLeftovers(const Block& block);
+
+  // turns.cc: blocks, turns
+  void StartBlocks();
+  std::unique_ptr<Block> NewBlock(uint32_t id, Cluster* cluster, uint32_t rank);
+  void FillRows(Warp* warp);
   bool TakeTurn(Warp* warp);  // false: nothing of the warp can run
   int PickGroup(Warp* warp);
   void RunGroup(Warp* warp, int group);

@@ -161,9 +161,9 @@ class PlanMaker::NewKernels {
     return AboutResult(status, request_.sink, results_[schedule_.kernels[first].buffers[0]]);
   }
 
-  // Of one that cannot be made: whether it is to be launched in halves of its copies, which is then
-  // noted of it and its twins. `kernels` then has no place for it: a half of another one may be
-  // the same kernel.
+  // Called for a kernel that cannot be made. If it is in several copies, returns true and marks it
+  // and its twins as refused, so that they are launched in halves. Its entry in `kernels` goes: a
+  // half of a larger launch may be the same kernel, and has to be tried for itself.
   bool RefusesCopies(size_t i, Kernels& kernels) {
     const WantedKernel& one = WantedAs(i);
     if (one.copies == 1) return false;
