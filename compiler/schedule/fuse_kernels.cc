@@ -114,7 +114,10 @@ class Merger {
       const UOp* const node = kernel.buffers[GlobalOf(global).slot()];
       if (GlobalOf(global).slot() > 0) draft.reads.insert(node);
       const auto [slot, fresh] = slot_of_.emplace(node, node_of_.size());
-      if (fresh) node_of_.push_back(node);
+      if (fresh) {
+        node_of_.push_back(node);
+        elements_of_.push_back(GlobalOf(global).elements());
+      }
       return slot->second;
     };
     const UOp* const ast = WithGlobals(kernel.ast, slot_of);
@@ -207,6 +210,7 @@ class Merger {
     while (slot_of_.contains(name));
     slot_of_.emplace(name, node_of_.size());
     node_of_.push_back(name);
+    elements_of_.push_back(PaddedSize(name->shape));
     part.stores = {{name, divided->place, divided->value, /*sums=*/true}};
     part.nodes = guest.nodes;
     part.size = guest.size;
@@ -397,9 +401,10 @@ class Merger {
       values.push_back(stored.node);
       if (!needed_.contains(stored.node)) continue;
       stored_nodes.push_back(stored.node);
-      const UOp* const global = graph_.MakeChecked(
-          Op::kGlobal, stored.node->dtype, {},
-          {static_cast<int64_t>(slot_of_.at(stored.node)), PaddedSize(stored.node->shape)});
+      const size_t slot = slot_of_.at(stored.node);
+      const UOp* const global =
+          graph_.MakeChecked(Op::kGlobal, stored.node->dtype, {},
+                             {static_cast<int64_t>(slot), elements_of_[slot]});
       const UOp* const place = graph_.MakeChecked(Op::kIndex, DType::kVoid, {global, stored.place});
       std::vector<int64_t> arg;
       if (stored.sums) arg.push_back(1);
@@ -440,7 +445,8 @@ class Merger {
   Makers makers_;
   absl::flat_hash_map<const UOp*, int> readers_;  // kernels that read it and are not fused with it
   absl::flat_hash_map<const UOp*, size_t> slot_of_;
-  std::vector<const UOp*> node_of_;  // by slot
+  std::vector<const UOp*> node_of_;   // by slot
+  std::vector<int64_t> elements_of_;  // by slot: of its memory
   int64_t fresh_range_ = 1 << 20;
   int64_t reserved_ = 0;  // nodes, to finish what there is
 };

@@ -26,20 +26,19 @@ int64_t Bytes(const UOp* node) { return ElementCount(node->shape) * ByteWidth(no
 // Where the kernel stores to its slot, if it computes each element of it once; else nullptr.
 const UOp* PlaceOfEachPoint(const FusedKernel& kernel, int64_t slot) {
   const UOp* place = nullptr;
-  int64_t points = 1, elements = 0;
+  int64_t points = 1;
   for (const UOp* store : kernel.ast->src) {
-    const GlobalOf global = GlobalOfAccess(store);
-    if (global.slot() != slot) continue;
+    if (GlobalOfAccess(store).slot() != slot) continue;
     if (place != nullptr || store->src.size() == 3) return nullptr;
     place = store->src[0]->src[1];
-    elements = global.elements();
   }
   for (const UOp* node : PostOrder(kernel.ast)) {
     if (IsRange(node, RangeKind::kSequence)) return nullptr;
     if (IsRange(node, RangeKind::kOutput)) points *= RangeOf(node).extent();
   }
-  // A store fills its buffer: with as many points as elements it does so once.
-  return points == elements ? place : nullptr;
+  // A store makes the whole value: with as many points as elements it makes each once.
+  const UOp* const value = kernel.buffers[static_cast<size_t>(slot)];
+  return points == PaddedSize(value->shape) ? place : nullptr;
 }
 
 // Whether a reduction of the kernel reads the slot for each of its steps.
@@ -66,12 +65,17 @@ bool MayUpdate(const FusedKernel& kernel, const UOp* result, const UOp* input, b
   const UOp* const place = PlaceOfEachPoint(kernel, to);
   if (place == nullptr) return false;
   bool elsewhere = false;
+  int64_t room_to = 0, room_from = 0;  // elements of memory, with what lies between rows
   for (const UOp* node : PostOrder(kernel.ast)) {
+    if (node->op == Op::kGlobal && GlobalOf(node).slot() == to) room_to = GlobalOf(node).elements();
+    if (node->op == Op::kGlobal && GlobalOf(node).slot() == from)
+      room_from = GlobalOf(node).elements();
     if (node->op != Op::kLoad) continue;
     const int64_t slot = GlobalOfAccess(node).slot();
     if (slot == to) return false;
     elsewhere = elsewhere || (slot == from && node->src[0]->src[1] != place);
   }
+  if (room_to != room_from) return false;
   if (elsewhere) return rows && ReadsRowsBefore(kernel.ast, to, from);
   return !divided_sums || !IsReadInASum(kernel, from);
 }

@@ -193,6 +193,18 @@ void LayOutWeights(const std::vector<std::vector<Place>>& kernels, Layouts& layo
   layouts.insert(found.begin(), found.end());
 }
 
+// Whether the kernel sums products of two values.
+bool MultipliesMatrices(const LoweredKernel& kernel) {
+  for (const UOp* node : PostOrder(kernel.ast)) {
+    if (node->op != Op::kReduceLoop || ReduceOf(node).op() != Op::kAdd) continue;
+    const UOp* term = node->src[0];
+    while (term->op == Op::kCast || term->op == Op::kWhere)
+      term = term->src[term->op == Op::kWhere ? 1 : 0];
+    if (term->op == Op::kMul) return true;
+  }
+  return false;
+}
+
 std::vector<int64_t> Inverse(const std::vector<int64_t>& order) {
   std::vector<int64_t> inverse(order.size());
   for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
@@ -240,6 +252,31 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
     LayOutAsRead(sink, temporaries, choice.kept, layouts);
   }
   return layouts;
+}
+
+RowPitches ChoosePitches(const UOp* sink, const Choice& choice,
+                         const std::vector<LoweredKernel>& kernels, const Target& target) {
+  constexpr int64_t kTogetherBytes = 16;  // of a copy, and what strides of boxes are multiples of
+  constexpr int64_t kLineBytes = 128;     // of the caches
+  constexpr int64_t kRowBytesMin = 1024;  // at most an eighth more memory
+  RowPitches pitches;
+  if (target.kind != TargetKind::kCuda) return pitches;
+  absl::flat_hash_set<const UOp*> temporaries(choice.kept.begin(), choice.kept.end());
+  for (const UOp* result : sink->src) temporaries.erase(result);
+  for (const UOp* scattered : choice.scattered) temporaries.erase(scattered);
+  for (const LoweredKernel& kernel : kernels) {
+    if (!MultipliesMatrices(kernel)) continue;
+    for (const UOp* value : kernel.buffers) {
+      if (!temporaries.contains(value) || !IsStatic(value->shape)) continue;
+      const int last = LastLongDim(value->shape);
+      if (last < 0) continue;
+      const int64_t width = ByteWidth(value->dtype), row = value->shape[last].value() * width;
+      const bool one_row = row == PaddedSize(value->shape) * width;
+      if (one_row || row < kRowBytesMin || row % kTogetherBytes == 0) continue;
+      pitches[value] = (row + kLineBytes - 1) / kLineBytes * kLineBytes / width;
+    }
+  }
+  return pitches;
 }
 
 LaidOut ApplyLayouts(Graph& graph, const UOp* sink, const Choice& choice, const Layouts& layouts) {

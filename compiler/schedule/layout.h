@@ -1,4 +1,5 @@
-// Chooses the order in which the axes of a materialised temporary lie in memory.
+// Chooses the order in which the axes of a materialised temporary lie in memory, and how far apart
+// its rows are.
 //
 // A value that is read through windows (the input of a convolution, the gradient of its result)
 // reads best if vector lanes run along an axis that is not windowed: windowed axes are short, and
@@ -15,6 +16,11 @@
 // read neighbours, and kernels that differ only in how their results lie become equal, so that one
 // launch computes them (launches/group.h). The gradients of an attention's values and keys are the
 // example. Processors have no launches to save, and keep row-major ones.
+//
+// On GPUs the rows of a temporary that a product of matrices reads or makes begin at multiples of
+// 128 bytes, where they are long enough that this costs little memory. Tensor memory accelerators
+// and copies of 16 bytes ask for it: rows of 50,257 numbers (the logits of GPT-2) would be read and
+// written two bytes at a time.
 #pragma once
 
 #include <vector>
@@ -42,5 +48,9 @@ struct LaidOut {
   Choice choice;
 };
 LaidOut ApplyLayouts(Graph& graph, const UOp* sink, const Choice& choice, const Layouts& layouts);
+
+// Chooses pitches for temporaries of `kernels`, which were lowered without.
+RowPitches ChoosePitches(const UOp* sink, const Choice& choice,
+                         const std::vector<LoweredKernel>& kernels, const Target& target);
 
 }  // namespace outboard::schedule

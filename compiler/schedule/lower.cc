@@ -95,8 +95,9 @@ constexpr int64_t kNodesOfAStep = 4096;
 class Lowerer {
  public:
   // With `stored` nullptr every REDUCE that stays a loop is opaque, and every CONTIGUOUS.
-  Lowerer(Graph& graph, const UOp* top, const absl::flat_hash_set<const UOp*>* stored)
-      : graph_(graph), top_(top), stored_(stored) {}
+  Lowerer(Graph& graph, const UOp* top, const absl::flat_hash_set<const UOp*>* stored,
+          const RowPitches& pitches)
+      : graph_(graph), top_(top), stored_(stored), pitches_(pitches) {}
 
   absl::StatusOr<const UOp*> Lower(const UOp* node, Indices index) {
     const Site root{node, std::move(index), nullptr};
@@ -237,9 +238,11 @@ class Lowerer {
     if (inserted) buffers.push_back(site.node);
     const UOp& node = *site.node;
     const UOp* const global = graph_.MakeChecked(
-        Op::kGlobal, node.dtype, {}, {static_cast<int64_t>(slot->second), PaddedSize(node.shape)});
-    const UOp* const place = graph_.MakeChecked(Op::kIndex, DType::kVoid,
-                                                {global, OffsetOf(graph_, site.index, node.shape)});
+        Op::kGlobal, node.dtype, {},
+        {static_cast<int64_t>(slot->second), ElementsInMemory(&node, pitches_)});
+    const UOp* const place =
+        graph_.MakeChecked(Op::kIndex, DType::kVoid,
+                           {global, OffsetInMemory(graph_, site.index, &node, pitches_)});
     if (site.gate == nullptr) return graph_.MakeChecked(Op::kLoad, DType::kVoid, {place});
     return graph_.MakeChecked(Op::kLoad, DType::kVoid,
                               {place, site.gate, ConstOf(graph_, node.dtype, 0)});
@@ -298,6 +301,7 @@ class Lowerer {
   Graph& graph_;
   const UOp* top_;
   const absl::flat_hash_set<const UOp*>* stored_;
+  const RowPitches& pitches_;
   int64_t next_range_ = 0;
   absl::flat_hash_map<Site, const UOp*> values_;
   absl::flat_hash_map<Site, Site> needs_;  // of movements, whose index arithmetic is worth keeping
@@ -308,21 +312,22 @@ class Lowerer {
 }  // namespace
 
 absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
-                                          const absl::flat_hash_set<const UOp*>& stored) {
+                                          const absl::flat_hash_set<const UOp*>& stored,
+                                          const RowPitches& pitches) {
   RecordedPass pass("lower", {value}, value);
   Indices index;
   int64_t next_range = 0;
   for (const Dim& dim : value->shape)
     index.push_back(dim == Dim(1) ? ConstIndex(graph, 0)
                                   : RangeOver(graph, next_range++, dim, RangeKind::kOutput));
-  Lowerer lowerer(graph, value, &stored);
+  Lowerer lowerer(graph, value, &stored, pitches);
   lowerer.set_next_range(next_range);
   lowerer.buffers.push_back(value);
   OB_ASSIGN_OR_RETURN(const UOp* result, lowerer.Lower(value, index));
   const UOp* const global =
-      graph.MakeChecked(Op::kGlobal, value->dtype, {}, {0, PaddedSize(value->shape)});
-  const UOp* const place =
-      graph.MakeChecked(Op::kIndex, DType::kVoid, {global, OffsetOf(graph, index, value->shape)});
+      graph.MakeChecked(Op::kGlobal, value->dtype, {}, {0, ElementsInMemory(value, pitches)});
+  const UOp* const place = graph.MakeChecked(
+      Op::kIndex, DType::kVoid, {global, OffsetInMemory(graph, index, value, pitches)});
   const UOp* const store = graph.MakeChecked(Op::kStore, DType::kVoid, {place, result});
   LoweredKernel kernel;
   kernel.ast = pass.Made(Simplify(graph, Sink(graph, {store})));
@@ -333,8 +338,8 @@ absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
 absl::StatusOr<const UOp*> LowerAt(Graph& graph, const UOp* node,
                                    const std::vector<const UOp*>& index,
                                    const absl::flat_hash_set<const UOp*>& stored,
-                                   std::vector<const UOp*>& buffers) {
-  Lowerer lowerer(graph, nullptr, &stored);
+                                   const RowPitches& pitches, std::vector<const UOp*>& buffers) {
+  Lowerer lowerer(graph, nullptr, &stored, pitches);
   lowerer.set_next_range(kRangeIdInner);
   lowerer.buffers = std::move(buffers);
   OB_ASSIGN_OR_RETURN(const UOp* value, lowerer.Lower(node, index));
@@ -344,7 +349,7 @@ absl::StatusOr<const UOp*> LowerAt(Graph& graph, const UOp* node,
 
 absl::StatusOr<const UOp*> IndexExpression(Graph& graph, const UOp* node,
                                            const std::vector<const UOp*>& index) {
-  return Lowerer(graph, node, nullptr).Lower(node, index);
+  return Lowerer(graph, node, nullptr, {}).Lower(node, index);
 }
 
 }  // namespace outboard::schedule

@@ -7,11 +7,12 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
+#include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
 
 struct LoweredKernel {
-  // SINK(STORE(INDEX(GLOBAL 0, row-major offset), value)). Output ranges have the ids 0, 1 ...
+  // SINK(STORE(INDEX(GLOBAL 0, offset), value)). Output ranges have the ids 0, 1 ...
   // outermost first, one for each dimension longer than 1; reduce ranges follow.
   const UOp* ast = nullptr;
   std::vector<const UOp*>
@@ -22,9 +23,11 @@ struct LoweredKernel {
 // Writes `value` as a kernel. Loads from PARAMs and from the nodes of `stored` other than `value`
 // itself; movements become index arithmetic; a load that could be out of range (PAD, collapsed
 // sums) is gated. Requires: room for at least one element, a graph as Prepare leaves it.
+// Memory is row-major, with the pitches of `pitches`.
 // Errors: RESOURCE_EXHAUSTED  the graph would have more nodes than limits::kGraphNodesMax
 absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
-                                          const absl::flat_hash_set<const UOp*>& stored);
+                                          const absl::flat_hash_set<const UOp*>& stored,
+                                          const RowPitches& pitches = {});
 
 // The scalar expression of `node` at `index` (one i64 a dimension), loads as LowerKernel makes
 // them: from slots of `buffers`, to which new ones are appended. Reduce ranges have ids from
@@ -33,7 +36,7 @@ inline constexpr int64_t kRangeIdInner = 1 << 16;
 absl::StatusOr<const UOp*> LowerAt(Graph& graph, const UOp* node,
                                    const std::vector<const UOp*>& index,
                                    const absl::flat_hash_set<const UOp*>& stored,
-                                   std::vector<const UOp*>& buffers);
+                                   const RowPitches& pitches, std::vector<const UOp*>& buffers);
 
 // The scalar expression of `node` at `index` (one i64 a dimension), where PARAMs and REDUCEs are
 // opaque loads. For finding out what a condition says about indices.

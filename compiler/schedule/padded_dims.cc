@@ -6,12 +6,12 @@
 namespace outboard::schedule {
 namespace {
 
+// `length_of`: of the i-th dimension; the first one's does not matter.
 template <typename LengthOf>
-const UOp* RowMajor(Graph& graph, const std::vector<const UOp*>& index, ShapeView dims,
-                    const LengthOf& length_of) {
+const UOp* RowMajor(Graph& graph, const std::vector<const UOp*>& index, const LengthOf& length_of) {
   const UOp* flat = nullptr;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (flat != nullptr) flat = Mul(graph, flat, length_of(dims[i]));
+  for (size_t i = 0; i < index.size(); ++i) {
+    if (flat != nullptr) flat = Mul(graph, flat, length_of(i));
     flat = flat == nullptr ? index[i] : Add(graph, flat, index[i]);
   }
   return flat == nullptr ? ConstIndex(graph, 0) : Simplify(graph, flat);
@@ -37,12 +37,37 @@ const UOp* RangeOver(Graph& graph, int64_t id, const Dim& dim, RangeKind kind) {
 }
 
 const UOp* NumberOf(Graph& graph, const std::vector<const UOp*>& index, ShapeView dims) {
-  return RowMajor(graph, index, dims, [&](const Dim& dim) { return ValueOf(graph, dim); });
+  return RowMajor(graph, index, [&](size_t i) { return ValueOf(graph, dims[i]); });
 }
 
 const UOp* OffsetOf(Graph& graph, const std::vector<const UOp*>& index, ShapeView dims) {
-  return RowMajor(graph, index, dims,
-                  [&](const Dim& dim) { return ConstIndex(graph, PaddedSize(dim)); });
+  return RowMajor(graph, index,
+                  [&](size_t i) { return ConstIndex(graph, PaddedSize(dims[i])); });
+}
+
+int LastLongDim(ShapeView dims) {
+  int last = static_cast<int>(dims.size()) - 1;
+  while (last >= 0 && dims[last] == Dim(1)) --last;
+  return last;
+}
+
+int64_t ElementsInMemory(const UOp* value, const RowPitches& pitches) {
+  const int64_t elements = PaddedSize(value->shape);
+  const auto pitch = pitches.find(value);
+  return pitch == pitches.end() ? elements
+                                : elements / PaddedSize(value->shape[LastLongDim(value->shape)]) *
+                                      pitch->second;
+}
+
+const UOp* OffsetInMemory(Graph& graph, const std::vector<const UOp*>& index, const UOp* value,
+                          const RowPitches& pitches) {
+  const auto pitch = pitches.find(value);
+  if (pitch == pitches.end()) return OffsetOf(graph, index, value->shape);
+  const int last = LastLongDim(value->shape);
+  return RowMajor(graph, index, [&](size_t i) {
+    return ConstIndex(graph, static_cast<int>(i) == last ? pitch->second
+                                                         : PaddedSize(value->shape[i]));
+  });
 }
 
 }  // namespace outboard::schedule

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/uop.h"
 
@@ -28,5 +29,18 @@ const UOp* RangeOver(Graph& graph, int64_t id, const Dim& dim, RangeKind kind);
 // (the element's row-major number), OffsetOf with their padded extents (its offset in memory).
 const UOp* NumberOf(Graph& graph, const std::vector<const UOp*>& index, ShapeView dims);
 const UOp* OffsetOf(Graph& graph, const std::vector<const UOp*>& index, ShapeView dims);
+
+// The last dimension that is longer than 1; -1 where none is.
+int LastLongDim(ShapeView dims);
+
+// Of materialised values whose rows, along LastLongDim, lie further apart than they are long: the
+// elements from the start of one row to that of the next. What lies between two rows is never
+// written and never read.
+using RowPitches = absl::flat_hash_map<const UOp*, int64_t>;
+
+// The elements of the memory of `value`, and the offset in it of the element at `index`.
+int64_t ElementsInMemory(const UOp* value, const RowPitches& pitches);
+const UOp* OffsetInMemory(Graph& graph, const std::vector<const UOp*>& index, const UOp* value,
+                          const RowPitches& pitches);
 
 }  // namespace outboard::schedule

@@ -43,11 +43,12 @@ namespace {
 class Assembler {
  public:
   Assembler(const CutGraph& cut, SentBefore sent, std::vector<FusedKernel> kernels,
-            const Target& target)
+            const RowPitches& pitches, const Target& target)
       : cut_(cut),
         results_(cut.sink->src.subspan(0, cut.results)),
         sent_(std::move(sent)),
         kernels_(std::move(kernels)),
+        pitches_(pitches),
         target_(target) {
     for (size_t i = 0; i < results_.size(); ++i) outputs_.emplace(results_[i], static_cast<int>(i));
   }
@@ -194,7 +195,7 @@ class Assembler {
     const UOp *const copy = kernel.buffers[0], *const original = kernel.buffers[1];
     const bool input = original->op == Op::kParam && !cut_.IsReceived(original);
     if (input || outputs_.contains(original) || original->dtype != copy->dtype) return false;
-    return PaddedSize(original->shape) == PaddedSize(copy->shape);
+    return ElementsInMemory(original, pitches_) == ElementsInMemory(copy, pitches_);
   }
 
   int BufferOf(const UOp* node, int step) {
@@ -203,7 +204,7 @@ class Assembler {
     const auto [entry, inserted] = known_.emplace(node, static_cast<int>(schedule_.buffers.size()));
     if (inserted) {
       ScheduledBuffer buffer{ScheduledBuffer::Kind::kTemporary, 0, node->dtype,
-                             PaddedSize(node->shape)};
+                             ElementsInMemory(node, pitches_)};
       if (node->op == Op::kParam && !cut_.IsReceived(node)) {
         buffer.kind = ScheduledBuffer::Kind::kInput;
         buffer.index = ParamOf(node).slot();
@@ -238,6 +239,7 @@ class Assembler {
   const Sources results_;
   SentBefore sent_;
   std::vector<FusedKernel> kernels_;
+  const RowPitches& pitches_;
   const Target& target_;
   WrittenOver over_;
   absl::flat_hash_map<const UOp*, const UOp*> made_as_;  // a temporary -> what is a copy of it
@@ -310,17 +312,19 @@ absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const
   return out;
 }
 
-absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choice& choice) {
+absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choice& choice,
+                                                        const RowPitches& pitches = {}) {
   std::vector<LoweredKernel> kernels;
   for (const UOp* value : choice.kept) {
     if (choice.scattered.contains(value)) {
-      OB_ASSIGN_OR_RETURN(auto scatter, LowerScatter(graph, value, choice.read_again));
+      OB_ASSIGN_OR_RETURN(auto scatter, LowerScatter(graph, value, choice.read_again, pitches));
       if (scatter) {
         kernels.push_back(*std::move(scatter));
         continue;
       }
     }
-    OB_ASSIGN_OR_RETURN(LoweredKernel kernel, LowerKernel(graph, value, choice.read_again));
+    OB_ASSIGN_OR_RETURN(LoweredKernel kernel,
+                        LowerKernel(graph, value, choice.read_again, pitches));
     kernels.push_back(std::move(kernel));
   }
   return kernels;
@@ -379,6 +383,10 @@ absl::StatusOr<std::optional<Schedule>> ScheduleWithout(Graph& graph, CutGraph c
     choice = std::move(laid_out.choice);
     OB_ASSIGN_OR_RETURN(kernels, LowerKernels(graph, choice));
   }
+  const RowPitches pitches = ChoosePitches(prepared, choice, kernels, target);
+  if (!pitches.empty()) {
+    OB_ASSIGN_OR_RETURN(kernels, LowerKernels(graph, choice, pitches));
+  }
   const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
   const SentBefore sent = FindSentBefore(cut);
   OB_ASSIGN_OR_RETURN(
@@ -390,7 +398,7 @@ absl::StatusOr<std::optional<Schedule>> ScheduleWithout(Graph& graph, CutGraph c
   }
   if (asks) refused = score_kernels.Refused(merged, choice.kept, attentions, scores);
   if (!refused.empty()) return std::nullopt;
-  Schedule schedule = Assembler(cut, sent, std::move(merged), target)
+  Schedule schedule = Assembler(cut, sent, std::move(merged), pitches, target)
                           .Run(graph, request.donated, request.options.overwrites);
   // What is written in place is another kernel.
   const auto computes = [&](const ScheduledKernel& k) { return score_kernels.Computes(k.ast); };

@@ -48,6 +48,7 @@ struct KernelCase {
   bool full_digits = false;  // operands of f32 have 24 digits
   bool infinite = false;     // and some are infinite or NaN
   int biases = 0;            // further ones that are added
+  int64_t pitch = 0;         // elements from a row of y to the next; 0: n
 };
 
 // y[batch, heads, m, n] = f(sum over k of a * b); slots y, a, b, and a bias, residual or result.
@@ -70,8 +71,8 @@ const UOp* KernelOf(Graph& g, const KernelCase& p) {
     return x->dtype == DType::kF32 ? x : Cast(g, x, DType::kF32);
   };
   const UOp* y = Fold(g, Op::kAdd, Mul(g, wide(a), wide(b)), {k});
-  const int64_t elements = batches * p.m * p.n;
-  const UOp* const at = RowMajor(g, {batch, head, m, n}, {p.batch, p.heads, p.m, p.n});
+  const int64_t pitch = p.pitch > 0 ? p.pitch : p.n, elements = batches * p.m * pitch;
+  const UOp* const at = RowMajor(g, {batch, head, m, n}, {p.batch, p.heads, p.m, pitch});
   if (p.after == After::kBiasAndRelu)
     y = Alu(g, Op::kMax, Add(g, y, LoadAt(g, 3, DType::kF32, p.n, n)),
             ConstFloat(g, DType::kF32, 0));
@@ -240,6 +241,21 @@ TEST(HopperKernel, ProductsWithEpilogues_RunAsTheWalk) {
        .result = DType::kBF16,
        .multiprocessors = 1,
        .boxed = 0},
+      {.name = "an odd number of columns in rows that are further apart, in boxes",
+       .m = 200,
+       .n = 131,
+       .b_turned = true,
+       .result = DType::kBF16,
+       .after = After::kBiasAndRelu,
+       .multiprocessors = 1,
+       .pitch = 136},
+      {.name = "an odd number of columns of f32 in boxes, groups of tiles that are not whole",
+       .m = 1100,
+       .n = 131,
+       .b_turned = true,
+       .after = After::kBiasAndRelu,
+       .multiprocessors = 2,
+       .pitch = 132},
       {.name = "e4m3, bias and relu",
        .m = 256,
        .n = 128,

@@ -110,8 +110,6 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
       tile.cluster > 1 && part % PartOfColumns(shape) != 0)
     return NoneFor("parts of ", part, " columns, no multiple of ", PartOfColumns(shape));
   if (shape.results.size() > 2) return NoneFor(shape.results.size(), " results in boxes");
-  if (shape.n % 2 != 0 && !shape.results.empty())
-    return NoneFor("results of ", shape.n, " columns in boxes; two are written together");
   for (const HopperResult& result : shape.results) {
     if (const int64_t columns = tile.columns / tile.split; columns % result.columns() != 0)
       return NoneFor("results of ", columns, " columns in boxes of ", result.columns());

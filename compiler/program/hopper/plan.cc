@@ -226,8 +226,6 @@ class ResultFinder {
   absl::StatusOr<HopperResult> Find(const UOp* store) {
     if (store->src.size() != 2) return NoViewOf("a store has a gate");
     if (SumsPoints(store)) return NoViewOf("a store is of sums");
-    if (product_.columns.count % 2 != 0)
-      return NoViewOf("a result in boxes has an odd number of columns");
     const int64_t slot = GlobalOfAccess(store->src[0]).slot();
     for (const UOp* node : kernel_.nodes)
       if (node->op == Op::kLoad && GlobalOfAccess(node).slot() == slot)

@@ -78,7 +78,9 @@ SumPlace ResultWriter::PlaceOf(const SumTile& tile, int64_t element) {
 // The nearest place within C.
 SumPlace ResultWriter::Within(SumPlace place) {
   if (cut_rows_) place.row = Least(place.row, m_ - 1);
-  if (cut_columns_) place.column = Least(place.column, n_ - 2);
+  if (!cut_columns_) return place;
+  if (n_ % 2 != 0) place.next_column = Least(b_.Plus(place.column, b_.Int(1)), n_ - 1);
+  place.column = Least(place.column, n_ % 2 == 0 ? n_ - 2 : n_ - 1);
   return place;
 }
 

@@ -42,12 +42,13 @@ struct HopperResult {
 // Where a sum is, as i64; `inside`, unless it is -1, says whether it is within C.
 struct SumPlace {
   ValueId batch = -1, row = -1, column = -1, inside = -1;
+  ValueId next_column = -1;  // of the sum beside it; -1: column + 1
 };
 
 struct ProductStores {
   // Returns the value of a result in its type, of two lanes, for the sums of two neighbouring
-  // columns, the first of which is at `place`. Beyond C, `place` is one within it: what is computed
-  // there goes nowhere.
+  // columns, the first of which is at `place`. Beyond C, its columns are within it: what is
+  // computed there goes nowhere.
   std::function<ValueId(size_t result, SumPlace place, ValueId first, ValueId second)> boxed;
   // Stores what else becomes of them. Null: nothing does. `inside` is of both columns. Of one alone
   // (`second` is -1) where C has an odd number of columns.

@@ -139,8 +139,10 @@ class HopperLowering {
     for (const ValueId sum : {first, second}) {
       if (sum < 0) continue;
       low_.Enter();
-      low_.BindAll(product.columns.ranges,
-                   sum == first ? place.column : low_.b_.Plus(place.column, low_.b_.Int(1)));
+      ValueId column = place.column;
+      if (sum == second)
+        column = place.next_column >= 0 ? place.next_column : low_.b_.Plus(column, low_.b_.Int(1));
+      low_.BindAll(product.columns.ranges, column);
       low_.together_[product.sum] = sum;
       body();
       for (const int r : product.columns.ranges) low_.Unbind(r);

@@ -100,12 +100,13 @@ absl::StatusOr<int64_t> ScatterPlaces(Graph& graph, const UOp* reduce) {
 }
 
 absl::StatusOr<std::optional<LoweredKernel>> LowerScatter(
-    Graph& graph, const UOp* reduce, const absl::flat_hash_set<const UOp*>& stored) {
+    Graph& graph, const UOp* reduce, const absl::flat_hash_set<const UOp*>& stored,
+    const RowPitches& pitches) {
   const Loops loops = LoopsOf(graph, reduce);
   LoweredKernel kernel;
   kernel.buffers = {reduce};
   OB_ASSIGN_OR_RETURN(const UOp* term,
-                      LowerAt(graph, reduce->src[0], loops.index, stored, kernel.buffers));
+                      LowerAt(graph, reduce->src[0], loops.index, stored, pitches, kernel.buffers));
   const auto row = FindRow(graph, Simplify(graph, term), loops);
   if (!row) return std::nullopt;
 

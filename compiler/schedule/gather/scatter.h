@@ -25,6 +25,7 @@ absl::StatusOr<int64_t> ScatterPlaces(Graph& graph, const UOp* reduce);
 // Returns the kernels of such a REDUCE: `ast` stores zeros, `then` adds the rows; loads are made as
 // by LowerKernel. nullopt if a materialised value hides the form.
 absl::StatusOr<std::optional<LoweredKernel>> LowerScatter(
-    Graph& graph, const UOp* reduce, const absl::flat_hash_set<const UOp*>& stored);
+    Graph& graph, const UOp* reduce, const absl::flat_hash_set<const UOp*>& stored,
+    const RowPitches& pitches);
 
 }  // namespace outboard::schedule
