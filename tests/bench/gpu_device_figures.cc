@@ -94,9 +94,13 @@ const Stream kStreams[] = {
      }},
 };
 
+// Of 8-bit floats the second factor lies by columns, as torch._scaled_mm asks for it: the unit reads
+// it in no other order.
 const UOp* Product(Graph& g, DType dtype, int64_t n) {
   const UOp* x = Expand(g, Reshape(g, Param(g, 0, dtype, {n, n}), {n, n, 1}), {n, n, n});
-  const UOp* w = Expand(g, Reshape(g, Param(g, 1, dtype, {n, n}), {1, n, n}), {n, n, n});
+  const UOp* w = Param(g, 1, dtype, {n, n});
+  if (ByteWidth(dtype) == 1) w = Permute(g, w, {1, 0});
+  w = Expand(g, Reshape(g, w, {1, n, n}), {n, n, n});
   const UOp* const sum =
       Reduce(g, Op::kAdd, Mul(g, Cast(g, x, DType::kF32), Cast(g, w, DType::kF32)), {1});
   return Sink(g, {Cast(g, sum, ByteWidth(dtype) == 1 ? DType::kBF16 : dtype)});

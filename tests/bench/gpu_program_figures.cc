@@ -29,22 +29,30 @@ GpuProgram Program(const std::string& name, std::function<void()> run) {
           }};
 }
 
-// The layer, and where `gradients` both of its gradients.
+// The layer, and where `gradients` both of its gradients. Pictures, weights and results lie with
+// their channels last, as the compiler lays out what is between two layers. The peer may have them
+// either way (torch_gpu.py).
 void Convolution(const ConvShape& shape, int64_t divisor, bool gradients) {
   const int64_t channels = Part(shape.channels, divisor, 3),
                 side = Part(shape.side, divisor, shape.kernel),
                 filters = Part(shape.filters, divisor, 8);
-  Tensor x = Held({Part(kConvPictures, divisor, 1), channels, side, side}, DType::kBF16);
-  Tensor w = Held({filters, channels, shape.kernel, shape.kernel}, DType::kBF16);
+  const Dims channels_first = {0, 3, 1, 2}, channels_last = {0, 2, 3, 1};
+  const auto held = [&](const Dims& dims) {
+    return Held(dims, DType::kBF16).permute(channels_first);
+  };
+  Tensor x = held({Part(kConvPictures, divisor, 1), side, side, channels});
+  Tensor w = held({filters, shape.kernel, shape.kernel, channels});
   if (gradients) {
     x.requires_grad_();
     w.requires_grad_();
   }
   const Tensor y = x.conv2d(w, {}, {.stride = shape.stride, .padding = shape.kernel / 2});
-  std::vector<Tensor> results = {y};
-  if (gradients)
-    for (const Tensor& gradient : y.gradient({x, w}, Held(y.shape(), DType::kBF16)))
-      results.push_back(gradient);
+  std::vector<Tensor> results = {y.permute(channels_last)};
+  if (gradients) {
+    const Tensor of_y = held({y.shape()[0], y.shape()[2], y.shape()[3], y.shape()[1]});
+    for (const Tensor& gradient : y.gradient({x, w}, of_y))
+      results.push_back(gradient.permute(channels_last));
+  }
   realize(results);
 }
 

@@ -68,6 +68,7 @@ except ImportError:
 if not torch.cuda.is_available():
     sys.exit(3)
 torch.backends.cuda.matmul.allow_tf32 = False
+torch.backends.cudnn.allow_tf32 = False  # convolutions of f32 as ours: True by default
 
 
 def seconds(run):

@@ -1,7 +1,8 @@
 // Opts of devices that run blocks of threads (compiler/optimize/opt.h): plans by hand and random
 // ones, as programs that are interpreted after every pass and as PTX on the PTX machine, against a
 // walk of the kernel; and what the machine counts of those that are chosen.
-// OUTBOARD_KERNELS=n: so many random kernels; OUTBOARD_SEED=n: kernel n alone.
+// OUTBOARD_KERNELS=n: so many random kernels, from number OUTBOARD_FROM on; OUTBOARD_SEED=n: kernel
+// n alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -433,10 +434,11 @@ TEST(ThreadPlan, RandomKernelsWithRandomOpts_RunAsTheWalk) {
     return text != nullptr ? std::atoi(text) : otherwise;
   };
   const bool one = std::getenv("OUTBOARD_SEED") != nullptr;
-  const int first = setting("OUTBOARD_SEED", 0);
+  const int first = setting("OUTBOARD_SEED", setting("OUTBOARD_FROM", 0));
   // Those with random Opts are counted; of some kernels there is nothing to choose.
   const int wanted = one ? 1 : setting("OUTBOARD_KERNELS", 500);
-  const int last = one ? first + 1 : 2 * wanted;
+  const int last = first + (one ? 1 : 2 * wanted);
+  constexpr int kToldEach = 1000;
   constexpr const char* kArchs[] = {"sm_80", "sm_89", "sm_90", "sm_90a"};
   int with_threads = 0, chosen = 0, aligned = 0, clusters = 0, kept = 0;
   for (int number = first; number < last && with_threads < wanted; ++number) {
@@ -462,6 +464,10 @@ TEST(ThreadPlan, RandomKernelsWithRandomOpts_RunAsTheWalk) {
     kept += has(codegen::OptKind::kKeep);
     ExpectRuns(sink, opts, target, seed, /*each_pass=*/seed % 17 < 2);
     if (HasFatalFailure()) return;
+    if (!heuristic && with_threads % kToldEach == 0) {
+      std::printf("%d kernels with random Opts ran; the next is %d\n", with_threads, number + 1);
+      std::fflush(stdout);
+    }
   }
   RecordProperty("random_kernels", with_threads);  // tests/bench/gpu_test_figures.cc
   RecordProperty("chosen_kernels", chosen);
