@@ -4,7 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/limits.h"
 
 namespace outboard {
 namespace {
@@ -47,12 +49,14 @@ struct Sum {
   }
 };
 
-void Collect(const Dim& dim, uint64_t factor, Sum& sum) {
+// Takes its steps from the graph's walks.
+void Collect(Graph& graph, const Dim& dim, uint64_t factor, Sum& sum) {
   if (dim.is_const()) return sum.AddConstant(factor * static_cast<uint64_t>(dim.value()));
   std::vector<Sum::Term> left = {{dim.expression(), factor}};
   for (int steps = 0; !left.empty(); ++steps) {
     const auto [node, by] = left.back();
     left.pop_back();
+    --graph.walk_budget;
     if (node->is_const()) {
       sum.AddConstant(by * static_cast<uint64_t>(node->int_value()));
     } else if (steps < kCollectStepsMax && node->op == Op::kAdd) {
@@ -66,6 +70,13 @@ void Collect(const Dim& dim, uint64_t factor, Sum& sum) {
       sum.Add(node, by);
     }
   }
+}
+
+absl::Status CheckWalks(const Graph& graph) {
+  if (graph.walk_budget >= 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("sums of dimensions of one graph take over ", limits::kWalkStepsMax,
+                   " steps together"));
 }
 
 absl::StatusOr<const UOp*> Number(Graph& graph, uint64_t value) {
@@ -118,8 +129,9 @@ absl::StatusOr<Dim> AddDims(Graph& graph, const Dim& a, const Dim& b) {
   if (a == Dim(0)) return b;
   if (b == Dim(0)) return a;
   Sum sum;
-  Collect(a, 1, sum);
-  Collect(b, 1, sum);
+  Collect(graph, a, 1, sum);
+  Collect(graph, b, 1, sum);
+  OB_RETURN_IF_ERROR(CheckWalks(graph));
   if (sum.parts_left() < sum.parts) return Build(graph, sum);
   OB_ASSIGN_OR_RETURN(const UOp* left, AsNode(graph, a));
   OB_ASSIGN_OR_RETURN(const UOp* right, AsNode(graph, b));
@@ -136,8 +148,9 @@ absl::StatusOr<Dim> SubtractDims(Graph& graph, const Dim& a, const Dim& b) {
     return AddDims(graph, a, Dim(negated));
   }
   Sum sum;
-  Collect(a, 1, sum);
-  Collect(b, ~uint64_t{0}, sum);
+  Collect(graph, a, 1, sum);
+  Collect(graph, b, ~uint64_t{0}, sum);
+  OB_RETURN_IF_ERROR(CheckWalks(graph));
   if (sum.parts_left() < sum.parts) return Build(graph, sum);
   OB_ASSIGN_OR_RETURN(const UOp* negated, graph.Make(Op::kNeg, DType::kI64, {b.expression()}));
   return AddDims(graph, a, Dim(negated));

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "absl/container/flat_hash_set.h"
@@ -177,7 +178,7 @@ struct Graph::Impl {
 };
 
 Graph::Graph()
-    : function_walk_budget(limits::kFunctionWalkNodesMax), impl_(std::make_unique<Impl>()) {}
+    : walk_budget(std::numeric_limits<int64_t>::max()), impl_(std::make_unique<Impl>()) {}
 Graph::~Graph() = default;
 
 int64_t Graph::node_count() const { return static_cast<int64_t>(impl_->nodes.size()); }
@@ -202,7 +203,9 @@ absl::StatusOr<const UOp*> Graph::Make(Op op, DType dtype, Sources src,
   node->hash = key.hash;
   node->src = impl_->arena.Copy(src);
   node->arg = impl_->arena.Copy(arg);
-  node->shape = impl_->arena.Copy(ShapeView(inferred.shape));
+  // Most values have their source's shape, and its memory.
+  const bool as_source = !src.empty() && ShapeView(inferred.shape) == src[0]->shape;
+  node->shape = as_source ? src[0]->shape : impl_->arena.Copy(ShapeView(inferred.shape));
   const Bounds bounds = BoundsOfNode(*node);
   node->vmin = bounds.min;
   node->vmax = bounds.max;

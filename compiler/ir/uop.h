@@ -116,8 +116,9 @@ class Graph {
 
   int64_t node_count() const;
 
-  // Nodes that CheckFunction may still walk (limits::kFunctionWalkNodesMax).
-  int64_t function_walk_budget;
+  // Steps that checks of nodes may still walk. As good as without end, but while nodes of others are
+  // made (limits::kWalkStepsMax, DecodeGraph).
+  int64_t walk_budget;
 
  private:
   struct Impl;

@@ -35,6 +35,11 @@ std::vector<const UOp*> ProductsOf(const UOp* sink) {
   return products;
 }
 
+// Candidates beyond these are not made: each has a list of all inputs and results.
+bool IsFull(const std::vector<SpreadCandidate>& candidates) {
+  return candidates.size() >= static_cast<size_t>(kCandidatesMax);
+}
+
 // Candidates that cut dimensions of the heaviest products along which a factor that is state is
 // repeated: the batch.
 void AddProductSeeds(const Mesh& mesh, const UOp* sink, const StepState& state,
@@ -52,6 +57,7 @@ void AddProductSeeds(const Mesh& mesh, const UOp* sink, const StepState& state,
         if (param == nullptr || !state.is_state[ParamOf(param).slot()] ||
             !IsRepeated(weights, dim) || IsRepeated(product->src[1 - factor], dim))
           continue;
+        if (IsFull(out)) return;
         SpreadCandidate candidate = base;
         candidate.name = absl::StrCat(base.prefix(), "data: dimension ", dim, " of a product, ",
                                       product->shape[dim].value(), " long");
@@ -71,6 +77,7 @@ void AddCallSeeds(const Mesh& mesh, const UOp* sink, const SpreadCandidate& base
       const UOp* const argument = node->src[i];
       if (argument->rank() < 2 || ParamUnder(argument) != nullptr || !MayBeCut(argument, 0))
         continue;
+      if (IsFull(out)) return;
       SpreadCandidate candidate = base;
       candidate.name = absl::StrCat(base.prefix(), "data: dimension 0 of argument ", i - 1,
                                     " of a call, ", argument->shape[0].value(), " long");
@@ -84,18 +91,22 @@ void AddCallSeeds(const Mesh& mesh, const UOp* sink, const SpreadCandidate& base
 // Candidates that cut dimension 0 of inputs that are no state, by its length.
 void AddInputSeeds(const Mesh& mesh, const StepState& state, const SpreadCandidate& base,
                    AxisSet axes, std::vector<SpreadCandidate>& out) {
-  std::map<int64_t, SpreadCandidate> by_length;
+  std::map<int64_t, std::vector<const UOp*>> by_length;
   for (size_t slot = 0; slot < state.params.size(); ++slot) {
     const UOp* const param = state.params[slot];
     if (state.is_state[slot] || param->rank() == 0 || !MayBeCut(param, 0) ||
         !base.params[slot].is_whole())
       continue;
-    const int64_t length = param->shape[0].value();
-    SpreadCandidate& candidate = by_length.emplace(length, base).first->second;
-    candidate.name = absl::StrCat(base.prefix(), "data: dimension 0 of inputs, ", length, " long");
-    candidate.seeds[param] = CutSharding(mesh, param->shape, 0, axes);
+    by_length[param->shape[0].value()].push_back(param);
   }
-  for (auto& [length, candidate] : by_length) out.push_back(std::move(candidate));
+  for (const auto& [length, params] : by_length) {
+    if (IsFull(out)) return;
+    SpreadCandidate candidate = base;
+    candidate.name = absl::StrCat(base.prefix(), "data: dimension 0 of inputs, ", length, " long");
+    for (const UOp* param : params)
+      candidate.seeds[param] = CutSharding(mesh, param->shape, 0, axes);
+    out.push_back(std::move(candidate));
+  }
 }
 
 // What replaces state lies as it does, so that a step leaves what it found; `in_parts`: whole state
@@ -188,8 +199,7 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink, con
     if (last != all) add_data(weights, all & ~last);
   }
   if (all != 0 && options.spread != Spread::kTensor) add_data(base, all);
-  if (candidates.size() >= static_cast<size_t>(kCandidatesMax))
-    candidates.resize(kCandidatesMax - 1);
+  if (IsFull(candidates)) candidates.resize(kCandidatesMax - 1);
   if (candidates.empty() || options.spread != Spread::kTensor)
     candidates.insert(candidates.begin(), std::move(base));  // wins where nothing is better
   return candidates;

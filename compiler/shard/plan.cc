@@ -77,9 +77,14 @@ SourceShardings FramePlan::HomesOfSources(int at) const {
 // The hint on the same value that wants a mesh axis of this one for another dimension; nullptr:
 // none. The search ends at a hint that the value is whole along that axis, and at anything computed
 // in between.
-static const UOp* ContradictedBy(const LayoutOf& layout) {
+// Errors: RESOURCE_EXHAUSTED  over limits::kLayoutsTogetherMax hints below
+static absl::StatusOr<const UOp*> ContradictedBy(const LayoutOf& layout) {
   if (layout.dim() == LayoutOf::kWhole) return nullptr;
+  int hints = 0;
   for (const UOp* below = layout.node()->src[0]; below->op == Op::kLayout; below = below->src[0]) {
+    if (++hints > limits::kLayoutsTogetherMax)
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "LAYOUT: one value has over ", limits::kLayoutsTogetherMax, " hints on top of each other"));
     const LayoutOf other(below);
     // An equal hint has looked at what is below itself, so that a chain of them is looked at once.
     if (other.mesh_axis() == layout.mesh_axis() && other.dim() == layout.dim()) return nullptr;
@@ -107,7 +112,8 @@ absl::StatusOr<Sharding> Planner::OfLayout(const UOp* node, const Sharding& sour
   const AxisSet axes = layout.mesh_axis() == LayoutOf::kAnyAxis
                            ? AllAxes(mesh_)
                            : AllAxes(mesh_) & (1 << layout.mesh_axis());
-  if (const UOp* const other = ContradictedBy(layout))
+  OB_ASSIGN_OR_RETURN(const UOp* const other, ContradictedBy(layout));
+  if (other != nullptr)
     return refused(absl::StatusCode::kInvalidArgument, "dimension ", layout.dim(),
                    " is to be cut by a mesh axis that cuts dimension ", LayoutOf(other).dim(),
                    " of the same value already (", NodeToString(other),
@@ -315,10 +321,10 @@ absl::StatusOr<const FramePlan*> Planner::Plan(const UOp* root, const PlanInputs
   frame.frame = &nodes_.Of(root);
   const FrameNodes& of = *frame.frame;
   planned_nodes_ += of.count();
-  if (planned_nodes_ > limits::kFunctionWalkNodesMax)
+  if (planned_nodes_ > limits::kPlannedNodesMax)
     return absl::ResourceExhaustedError(
         absl::StrCat("FUNCTION: bodies that are called with several layouts have over ",
-                     limits::kFunctionWalkNodesMax, " nodes together"));
+                     limits::kPlannedNodesMax, " nodes together"));
   frame.plans.resize(of.nodes.size());
   frame.params.assign(inputs.params.begin(), inputs.params.end());
   Seeds seeds;

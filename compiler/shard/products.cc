@@ -5,14 +5,23 @@
 
 namespace outboard::shard {
 
+// What is below is of a body, perhaps, which is no part of the frame around the call.
+static bool IsOfFunctions(Op op) {
+  return op == Op::kCall || op == Op::kFunction || op == Op::kTuple || op == Op::kGetTuple;
+}
+
 const UOp* ParamUnder(const UOp* node) {
-  while (node->own_sources() == 1 && node->op != Op::kReduce && node->op != Op::kGetTuple)
+  constexpr int kStepsMax = 64;
+  for (int steps = 0; node->own_sources() == 1 && steps < kStepsMax; ++steps) {
+    if (node->op == Op::kReduce || IsOfFunctions(node->op)) return nullptr;
     node = node->src[0];
+  }
   return node->op == Op::kParam ? node : nullptr;
 }
 
 const UOp* ValueUnder(const UOp* node) {
   if (node->op == Op::kLayout) return nullptr;  // it may send what it has, which is stored for it
+  if (IsOfFunctions(node->op)) return nullptr;
   if (node->own_sources() == 1) return node->src[0];
   if (node->op == Op::kWhere) return node->src[1];
   if (node->op != Op::kMul) return nullptr;

@@ -10,11 +10,11 @@
 
 namespace outboard::shard {
 
-// The PARAM that a value is under movements and casts; nullptr if it is computed.
+// The PARAM that a value is under a few movements and casts; nullptr if it is computed.
 const UOp* ParamUnder(const UOp* node);
 
 // What the product of a gather reads rows of, under movements and the comparison; nullptr at a node
-// of another kind.
+// of another kind. In the same frame as `node`: never a body's.
 const UOp* ValueUnder(const UOp* node);
 
 // Whether the elements of `node` are the same along `dim`, by an EXPAND near it.

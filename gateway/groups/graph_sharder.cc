@@ -1,6 +1,8 @@
 #include "gateway/groups/graph_sharder.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -72,6 +74,17 @@ absl::StatusOr<WrittenGraph> WriteFor(const GraphUse& use, std::string_view byte
   return written;
 }
 
+// What is written is a client's: an exception that it causes ends its graph alone.
+absl::StatusOr<WrittenGraph> WriteOrFail(const GraphUse& use, std::string_view bytes) {
+  try {
+    return WriteFor(use, bytes);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("the graph needs more memory to be divided than there is");
+  } catch (const std::exception& e) {
+    return absl::InternalError(absl::StrCat("the graph cannot be divided: ", e.what()));
+  }
+}
+
 absl::StatusOr<WrittenGraph> WriteGather(const shard::Mesh& mesh,
                                          const WrittenGraph::Result& stored) {
   Graph graph;
@@ -113,7 +126,7 @@ std::shared_ptr<const WrittenGraph> GraphSharder::Find(TenantId tenant, const Gr
 
 std::shared_ptr<const WrittenGraph> GraphSharder::Write(TenantId tenant, const GraphUse& use,
                                                         std::string_view bytes) {
-  return Keep(tenant, use, WriteFor(use, bytes));
+  return Keep(tenant, use, WriteOrFail(use, bytes));
 }
 
 std::shared_ptr<const WrittenGraph> GraphSharder::Gather(TenantId tenant, const shard::Mesh& mesh,

@@ -131,6 +131,7 @@ std::vector<Case> Cases() {
        {"nodes", absl::StrCat(kGraphNodesMax)}},
       {"bodies of functions",
        [](Graph& g) {
+         g.walk_budget = kWalkStepsMax;  // as while a graph is decoded
          const UOp* const param = Param(g, 0, DType::kF32, {});
          const UOp* body = param;
          for (int k = 0; k < 1 << 18; ++k) body = Alu(g, Op::kNeg, body);
@@ -141,7 +142,41 @@ std::vector<Case> Cases() {
                         .status();
          return status;
        },
-       {"FUNCTION", "nodes", absl::StrCat(kFunctionWalkNodesMax)}},
+       {"FUNCTION", "nodes", absl::StrCat(kWalkStepsMax)}},
+      {"sources of functions' bodies",
+       [](Graph& g) {
+         g.walk_budget = kWalkStepsMax;  // as while a graph is decoded
+         const UOp* const param = Param(g, 0, DType::kF32, {});
+         std::vector<const UOp*> values(8191, param);
+         const UOp* body = param;
+         for (int k = 0; k < 100; ++k) {
+           values[0] = body;
+           const UOp* const tuple = g.MakeChecked(Op::kTuple, DType::kVoid, values);
+           body = g.MakeChecked(Op::kGetTuple, DType::kVoid, {tuple}, {0});
+         }
+         absl::Status status;
+         for (int k = 0; status.ok() && k < 20; ++k)
+           status = g.Make(Op::kFunction, DType::kVoid,
+                           {Add(g, body, ConstOf(g, DType::kF32, k)), param})
+                        .status();
+         return status;
+       },
+       {"FUNCTION", "sources", absl::StrCat(kWalkStepsMax)}},
+      {"sums of dimensions",
+       [](Graph& g) {
+         g.walk_budget = kWalkStepsMax;  // as while a graph is decoded
+         const UOp* length = ConstIndex(g, 1);
+         for (int64_t slot = 0; slot < 58; ++slot) length = Add(g, length, Var(g, slot, 0, 0));
+         const UOp* x = Expand(g, ConstOf(g, DType::kI32, 1), {});
+         x = Expand(g, Reshape(g, x, Shape(16, Dim(1))), Shape(16, Dim(length)));
+         absl::Status status;
+         for (int k = 0; status.ok() && k < 4000; ++k) {
+           x = Add(g, x, x);
+           status = g.Make(Op::kPad, DType::kVoid, {x}, std::vector<int64_t>(32, 1)).status();
+         }
+         return status;
+       },
+       {"sums of dimensions", absl::StrCat(kWalkStepsMax)}},
       {"bytes of a graph",
        [](Graph& g) { return DecodeGraph(g, std::string(kGraphBytesMax + 1, 'O')).status(); },
        {absl::StrCat(kGraphBytesMax + 1, " bytes"), absl::StrCat(kGraphBytesMax)}},

@@ -26,11 +26,12 @@ Result CheckFunction(const Node& n) {
     if (n.src[i]->op != Op::kParam || n.src[i]->arg[0] != static_cast<int64_t>(i) - 1)
       return Broken(n.op, "source ", i, " must be the PARAM of slot ", i - 1);
   const std::vector<const UOp*> inside = PostOrder(body, /*into_functions=*/false);
-  n.graph.function_walk_budget -= static_cast<int64_t>(inside.size());
-  if (n.graph.function_walk_budget < 0)
-    return absl::ResourceExhaustedError(absl::StrCat("FUNCTION: bodies of one graph have over ",
-                                                     limits::kFunctionWalkNodesMax,
-                                                     " nodes together"));
+  for (const UOp* node : inside)
+    n.graph.walk_budget -= 1 + static_cast<int64_t>(node->src.size());
+  if (n.graph.walk_budget < 0)
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "FUNCTION: bodies of one graph have over ", limits::kWalkStepsMax,
+        " nodes and sources together"));
   for (const UOp* node : inside) {
     if (node->op == Op::kBuffer)
       return Broken(n.op, "the body reads a BUFFER; pass it as an argument");

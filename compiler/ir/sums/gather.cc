@@ -25,8 +25,10 @@ bool ReadsRows(const UOp* product) {
 }
 
 bool IsGather(const UOp* reduce) {
+  constexpr int kStepsMax = 64;
   const UOp* x = reduce->src[0];
-  while (x->own_sources() == 1 && x->op != Op::kReduce) x = x->src[0];
+  for (int steps = 0; x->own_sources() == 1; x = x->src[0])
+    if (x->op == Op::kReduce || x->op == Op::kCall || ++steps > kStepsMax) return false;
   return (x->op == Op::kMul || x->op == Op::kWhere) && ReadsRows(x);
 }
 
