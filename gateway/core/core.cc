@@ -4,8 +4,8 @@
 //       is known; a seat holds slots in all of these but kParked. Of several seats only a session
 //       of several devices has, and it is never kParked: its workers span (WorkerJoined).
 //   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
-//       device, never after. Its meter, and that of state alone, is paused until the row of its
-//       lease is on disk (LeaseWritten).
+//       device, never after; and then also where its client left before (GoLiveIfReady). Its meter,
+//       and that of state alone, is paused until the row of its lease is on disk (LeaseWritten).
 //   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached none,
 //       and kStored only while it sleeps.
 //   G5  The queue holds exactly the sessions in kQueued, and those in kParked that have a
@@ -40,6 +40,7 @@
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
+//   kStarting, its client has left --ExecutorAttached/GoLiveIfReady, GoDetached--> kDetached
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
 //   kLive --without work for long/Sleep--> kParked, or of an exclusive device kStored, sleeping
 //   sleeping --ClientActs/Wake, Enqueue, TryPlace--> kStarting, in a new epoch

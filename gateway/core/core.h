@@ -207,6 +207,8 @@ class GatewayCore {
     std::optional<QueuePlace> told;  // of the queue, and when
     MonoTime told_at;
     bool displaced = false;  // its executor was lost, or its worker stopped: it goes first
+    // It starts, or is to, after a fault of ours: until its client is there it pays for nothing.
+    bool starts_for_us = false;
     MonoTime hope_at;  // when the fleet last had what it waits for
     bool is_reached = true;  // its work has reached the executors of this placement
     std::vector<MonoTime> moved;      // when its executor was replaced

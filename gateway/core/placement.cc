@@ -46,12 +46,14 @@ void GatewayCore::StartWith(Session& session, std::vector<Slots> places) {
   Touch(session);
 }
 
-// With a client, an executor, and money for both.
+// With an executor, and money for it. Its client may have left meanwhile: it pays as one does whose
+// client leaves a moment later, or it would keep the device for nothing.
 void GatewayCore::GoLiveIfReady(Session& session, Out& out) {
-  if (session.state != State::kStarting || !IsSome(session.conn) || !session.attached() ||
-      !IsFunded(session))
-    return;
+  if (session.state != State::kStarting || !session.attached() || !IsFunded(session)) return;
+  const bool has_client = IsSome(session.conn);
+  if (!has_client && session.starts_for_us) return;
   StartLease(session, out);
+  if (!has_client) return GoDetached(session, out);
   BeginReplay(session, out);
   GoLive(session, out);
 }
@@ -69,6 +71,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
     session.has_parts = workers_.at(session.seats.front().worker).has_collectives;
   session.state = State::kLive;
   session.is_reached = true;
+  session.starts_for_us = false;
   session.snapshot_asked.reset();
   session.since = session.idle_since = now_;
   session.sleep_told = false;
@@ -114,6 +117,7 @@ void GatewayCore::Park(Session& session, Out& out) {
   }
   ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
   session.state = State::kParked;
+  session.starts_for_us = false;
   AskForSnapshot(session, out);
   PlaceQueue(out);
 }
@@ -148,6 +152,7 @@ void GatewayCore::Store(Session& session, Out& out) {
   session.done_seq = session.snapshot_seq;
   session.memory_bytes = 0;
   session.snapshot_asked.reset();
+  session.starts_for_us = false;
   session.since = now_;
   session.state = State::kStored;
   PutRow(session, SessionRowState::kDetached, out);
@@ -284,6 +289,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   if (fits && (session->held_device || worker.exclusive)) {
     StartWith(*session, {{id, held.devices}});
     session->done_known = false;
+    session->starts_for_us = true;
     BeginHold(*session, out);
     return true;
   }
@@ -331,6 +337,7 @@ void GatewayCore::Leave(Session& session, LeaseEnd lease_end, Out& out) {
   session.snapshot_asked.reset();
   session.busy = false;
   session.displaced = session.epoch > 0 && IsSome(session.conn) && !session.sleeping;
+  session.starts_for_us = session.displaced;
   session.replay_until = std::max(session.replay_until, session.done_seq);
   session.done_seq = session.snapshot_seq;
   out.push_back(DropExecutor{session.id});

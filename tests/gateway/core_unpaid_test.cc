@@ -1,0 +1,132 @@
+// What nobody may have for nothing: a device without a client, work that is repeated by one's own
+// fault, and a device on another key's cap.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "telemetry/metric.h"
+#include "tests/gateway/core_world.h"
+
+namespace outboard::gateway {
+namespace {
+
+using test::kTenant;
+using test::World;
+
+CoreOptions Recoverable() {
+  CoreOptions options;
+  options.snapshot_ns = 30 * kSecondNs;
+  return options;
+}
+
+struct UnpaidWorld : World {
+  explicit UnpaidWorld(bool exclusive = false) : World(Recoverable()) {
+    WorkerJoined joined{WorkerId{1}, "w#", std::vector<DeviceSlot>(1), "node1", {}};
+    joined.exclusive = exclusive;
+    joined.snapshots_when_asked = true;
+    Tell(joined);
+    asks_money = true;
+  }
+  TakeHold Asked() {
+    for (auto action = history.rbegin(); action != history.rend(); ++action)
+      if (const auto* hold = std::get_if<TakeHold>(&*action)) return *hold;
+    ADD_FAILURE() << "nobody asked for a hold";
+    return {};
+  }
+  void Answer(const TakeHold& asked, int64_t funded_ms = kHoldMs, const absl::Status& why = {}) {
+    Tell(HoldAnswered{asked.request.lease.session, asked.number, {funded_ms, why}});
+  }
+  SessionId OpenFunded(uint64_t conn) {
+    const SessionId id = Open(conn);
+    Answer(Asked());
+    Tell(ExecutorAttached{id, WallTime{}});
+    EXPECT_NE(Get<Live>(), nullptr);
+    return id;
+  }
+  // As its process has it: a heartbeat and a tick each 200 ms.
+  void Beat(const SessionId& id, bool busy, uint64_t done_seq) {
+    now_ns += kSecondNs / 5;
+    Tell(WorkerHeartbeat{WorkerId{1}, {id}});
+    Tell(SessionProgress{id, busy, done_seq});
+    Tell(Tick{});
+  }
+  void Beats(double seconds, const SessionId& id, bool busy, uint64_t done_seq) {
+    for (double t = 0.1; t < seconds; t += 0.2) Beat(id, busy, done_seq);
+  }
+};
+
+// ---- a device without a client ------------------------------------------------------------------
+
+// Its start has gone on, and the device stays until it has been idle for ten seconds: again and
+// again, that was nine tenths of a device for nothing.
+TEST(CoreUnpaid, AClientThatLeavesWhileItsSessionStarts_PaysForTheDeviceItKeeps) {
+  for (const bool exclusive : {false, true}) {
+    UnpaidWorld w(exclusive);
+    const SessionId id = w.OpenFunded(1);
+    w.Tell(SessionProgress{id, false, 1});
+    w.Tell(SnapshotKept{id, "root", 1});
+    w.Tell(ClientGone{ConnId{1}});
+    w.Beats(12, id, false, 1);
+    ASSERT_EQ(w.core.devices_busy(), 0u) << exclusive;
+    const int64_t before_ms = w.posted_ms;
+    int64_t busy_ms = 0;
+    for (uint64_t conn = 2; conn < 32; ++conn) {
+      w.Resume(conn, 1);
+      w.Tell(ClientGone{ConnId{conn}});
+      w.Answer(w.Asked());
+      if (exclusive) w.Tell(ExecutorAttached{id, WallTime{}});
+      EXPECT_EQ(w.core.CountAll(MonoTime{w.now_ns}).by_state[static_cast<size_t>(
+                    telemetry::SessionStateLabel::kDetached)],
+                1u);
+      while (w.core.devices_busy() > 0) {
+        w.Beat(id, false, 1);
+        busy_ms += 200;
+      }
+    }
+    EXPECT_GE(busy_ms, 30 * 10'000);
+    EXPECT_NEAR(static_cast<double>(w.posted_ms - before_ms), static_cast<double>(busy_ms),
+                30 * 200.0)
+        << exclusive;
+    w.Resume(99, 1);  // and it can go on
+    w.Answer(w.Asked());
+    if (exclusive) w.Tell(ExecutorAttached{id, WallTime{}});
+    EXPECT_NE(w.Get<Live>(), nullptr);
+  }
+}
+
+// What it took to start was ours to give, and a start that fails costs nothing.
+TEST(CoreUnpaid, AStartThatFails_IsFree_WhetherItsClientWaitsOrHasLeft) {
+  for (const bool leaves : {false, true}) {
+    UnpaidWorld w(/*exclusive=*/true);
+    const SessionId id = w.OpenFunded(1);
+    w.Tell(SnapshotKept{id, "root", 1});
+    w.Tell(ClientGone{ConnId{1}});
+    w.Beats(12, id, false, 1);
+    const int64_t before_ms = w.core.BillOf(id).ms;
+    w.Resume(2, 1);
+    w.Answer(w.Asked());
+    w.Beats(5, id, false, 0);
+    if (leaves) w.Tell(ClientGone{ConnId{2}});
+    w.Beats(5, id, false, 0);
+    w.Tell(ExecutorGone{id, absl::UnavailableError("it cannot be started"), true});
+    EXPECT_EQ(w.core.devices_busy(), leaves ? 0u : 1u);
+    EXPECT_EQ(w.core.BillOf(id).ms, before_ms);
+  }
+}
+
+// Nothing can be held: the device is given back, and the session kept.
+TEST(CoreUnpaid, AClientThatLeavesWhileItsSessionStarts_WithoutMoney_KeepsNoDevice) {
+  UnpaidWorld w;
+  const SessionId id = w.OpenFunded(1);
+  w.Tell(ClientGone{ConnId{1}});
+  w.Beats(12, id, false, 0);
+  w.Resume(2, 1);
+  w.Tell(ClientGone{ConnId{2}});
+  w.Answer(w.Asked(), 0, absl::FailedPreconditionError("no credit"));
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  EXPECT_TRUE(w.core.Has(id));
+}
+
+}  // namespace
+}  // namespace outboard::gateway
