@@ -189,13 +189,13 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   } else if (session.state == State::kStarting && !session.attached() &&
              in_state > options_.start_ns +
                             (session.devices_wanted - 1) * options_.start_more_ns) {
-    Replace(session, "it started no executor in time", out);
+    Replace(session, "it started no executor in time", /*ours=*/true, out);
   } else if (session.state == State::kStarting && session.attached() && !has_client && idle) {
     Park(session, out);
   } else if (session.state == State::kDetached && !session.busy && idle) {
     Park(session, out);
   } else if (session.state == State::kOrphaned && now_ > session.orphan_until) {
-    Replace(session, session.lost_how, out);
+    Replace(session, session.lost_how, /*ours=*/true, out);
   } else if (session.state == State::kLive) {
     CheckSleep(session, out);
   } else if (session.sleeping && Since(now_, session.client_left) > options_.stopped_grace_ns) {

@@ -180,7 +180,7 @@ class GatewayCore {
       absl::Status why;        // of the last answer
       MonoTime asked_at;
     } funds;
-    // Work that is repeated after a fault of ours is not charged.
+    // Work that is repeated after a fault of ours is not charged (GoBackToSnapshot).
     uint64_t done_seq = 0;      // the last item that is known to be done, by any of its executors
     bool done_known = true;     // false: one that outlived a connection may have done more
     uint64_t replay_until = 0;  // items up to here were done before; 0: none is repeated
@@ -344,7 +344,7 @@ class GatewayCore {
   void Sleep(Session& session, Out& out);
   void Wake(Session& session, Out& out);
   void CheckDisk(Session& session, Out& out);
-  void Store(Session& session, Out& out);
+  void Store(Session& session, bool ours, Out& out);
   void PutAway(Session& session, Out& out);
   void AskForSnapshot(Session& session, Out& out);
   std::vector<Session*> InTheWay(WorkerId worker, const std::vector<uint32_t>& taken,
@@ -359,10 +359,13 @@ class GatewayCore {
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);
   void Orphan(Session& session, const std::string& how, Out& out);
   bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);
-  void Replace(Session& session, const std::string& how, Out& out);
+  // `ours`, here and below: false where the session's own work, or its account, has caused it. What
+  // is repeated is free only where it is.
+  void Replace(Session& session, const std::string& how, bool ours, Out& out);
   // Its worker stops soon, and its snapshot is kept: no loss.
   void HandOver(Session& session, Out& out);
-  void Leave(Session& session, LeaseEnd lease_end, Out& out);  // the worker that it is on
+  void Leave(Session& session, LeaseEnd lease_end, bool ours, Out& out);  // the worker it is on
+  void GoBackToSnapshot(Session& session, bool ours);
   static std::vector<MonoTime>& LossesLikeThis(Session& session);
   bool MayMove(Session& session);
   bool MayTryAgain(Session& session, const ExecutorGone& event);

@@ -142,7 +142,7 @@ bool GatewayCore::WaitForOwn(Session& session, Out& out) {
       !session.device_class.empty() || !HasOwn(session.tenant) || IsOnOwn(session) ||
       (!absl::IsResourceExhausted(why) && !absl::IsFailedPrecondition(why)))
     return false;
-  Leave(session, LeaseEnd::kNoCredit, out);
+  Leave(session, LeaseEnd::kNoCredit, /*ours=*/false, out);
   session.own_only = true;
   session.displaced = false;
   session.state = State::kQueued;
@@ -172,7 +172,7 @@ void GatewayCore::Overrun(Session& session, Out& out) {
   if (!session.recoverable)
     return End(session.id, session.stopped, SessionRowState::kClosed, LeaseEnd::kNoCredit, out);
   ReleaseDevices(session, /*lost=*/false, LeaseEnd::kNoCredit, out);
-  Store(session, out);
+  Store(session, /*ours=*/false, out);
   PlaceQueue(out);
 }
 

@@ -141,15 +141,14 @@ bool GatewayCore::IsReadyToGo(const Session& session) const {
 // A parked session gives its memory back: its executor ends, and another begins with the last
 // snapshot when its client comes back, which sends again what came after that (G8). No loss, so it
 // does not count as one.
-void GatewayCore::Store(Session& session, Out& out) {
+void GatewayCore::Store(Session& session, bool ours, Out& out) {
   StopKeeping(session, /*lost=*/false, LeaseEnd::kPutAway, out);
   Touch(session);
   for (const Seat& seat : std::exchange(session.seats, {}))
     out.push_back(EndExecutor{seat.worker, session.id});
   out.push_back(DropExecutor{session.id});
   session.lost_how = "it was put away while its client was gone";
-  session.replay_until = std::max(session.replay_until, session.done_seq);
-  session.done_seq = session.snapshot_seq;
+  GoBackToSnapshot(session, ours);
   session.memory_bytes = 0;
   session.snapshot_asked.reset();
   session.starts_for_us = false;
@@ -161,7 +160,7 @@ void GatewayCore::Store(Session& session, Out& out) {
 // Of a parked session: another needs its memory (G13), or disk_after_ns has passed (CheckDisk).
 void GatewayCore::PutAway(Session& session, Out& out) {
   const bool is_saved = session.is_saved();
-  Store(session, out);
+  Store(session, /*ours=*/true, out);
   out.push_back(Stored{session.id, session.tenant, is_saved});
 }
 
@@ -305,14 +304,14 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
 
 // Its executor and what that held are gone: another begins with the last snapshot, and the client
 // sends again what came after it. Whatever the old one still says is of an old placement.
-void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
+void GatewayCore::Replace(Session& session, const std::string& how, bool ours, Out& out) {
   const bool nothing_yet = session.epoch == 0;
   if (session.is_lost_with_executor() || !MayMove(session)) {
     return End(session.id, WorkerLost(how), SessionRowState::kLost, LeaseEnd::kWorkerLost, out);
   }
   LossesLikeThis(session).push_back(now_);
   session.lost_how = how;
-  Leave(session, LeaseEnd::kWorkerLost, out);
+  Leave(session, LeaseEnd::kWorkerLost, ours, out);
   const bool waits = IsSome(session.conn) && !session.sleeping;
   session.state = waits ? State::kQueued : State::kStored;
   if (!nothing_yet)
@@ -326,7 +325,13 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   Enqueue(session, out);
 }
 
-void GatewayCore::Leave(Session& session, LeaseEnd lease_end, Out& out) {
+// Whoever causes an end decides what is sent under the numbers that were done: it is not free.
+void GatewayCore::GoBackToSnapshot(Session& session, bool ours) {
+  if (ours) session.replay_until = std::max(session.replay_until, session.done_seq);
+  session.done_seq = session.snapshot_seq;
+}
+
+void GatewayCore::Leave(Session& session, LeaseEnd lease_end, bool ours, Out& out) {
   if (!session.seats.empty()) session.lost_slots = session.seats.back().slots;
   ReleaseDevices(session, /*lost=*/lease_end == LeaseEnd::kWorkerLost, lease_end, out);
   LeaveQueue(session.id);
@@ -337,9 +342,8 @@ void GatewayCore::Leave(Session& session, LeaseEnd lease_end, Out& out) {
   session.snapshot_asked.reset();
   session.busy = false;
   session.displaced = session.epoch > 0 && IsSome(session.conn) && !session.sleeping;
-  session.starts_for_us = session.displaced;
-  session.replay_until = std::max(session.replay_until, session.done_seq);
-  session.done_seq = session.snapshot_seq;
+  session.starts_for_us = ours && session.displaced;
+  GoBackToSnapshot(session, ours);
   out.push_back(DropExecutor{session.id});
   session.since = now_;
 }

@@ -128,5 +128,68 @@ TEST(CoreUnpaid, AClientThatLeavesWhileItsSessionStarts_WithoutMoney_KeepsNoDevi
   EXPECT_TRUE(w.core.Has(id));
 }
 
+// ---- work that is repeated ----------------------------------------------------------------------
+
+// A session that has done 100 items, of which no snapshot holds any, and whose executor ends.
+// Returns what its first five seconds of work behind that cost.
+int64_t CostOfRepeating(const ExecutorGone& end) {
+  UnpaidWorld w;
+  const SessionId id = w.OpenFunded(1);
+  w.Beats(20, id, true, 100);
+  ExecutorGone event = end;
+  event.session = id;
+  w.Tell(event);
+  w.Answer(w.Asked());
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  EXPECT_NE(w.Get<Live>(), nullptr);
+  const int64_t before_ms = w.core.BillOf(id).ms;
+  w.Beats(5, id, true, 50);
+  return w.core.BillOf(id).ms - before_ms;
+}
+
+TEST(CoreUnpaid, WhatIsRepeated_IsFreeAfterAFaultOfOurs_AndNotAfterOnesOwn) {
+  const auto late = absl::DeadlineExceededError("kernel k was not done after 30 s");
+  const auto broken = absl::InternalError("CUDA: a GPU is lost to this process");
+  EXPECT_EQ(CostOfRepeating({.why = absl::UnavailableError("signal 9")}), 0);
+  EXPECT_EQ(CostOfRepeating({.why = broken, .crashed = false, .once_more = true, .seq = 101}), 0);
+  EXPECT_EQ(CostOfRepeating({.why = late, .crashed = false, .once_more = true, .seq = 101}), 5000);
+}
+
+// A thousand small items, and one that outlasts what is held: under the numbers of the small ones
+// all that its client sent next was free.
+TEST(CoreUnpaid, WhatIsRepeated_AfterACapCutItOff_IsCharged) {
+  UnpaidWorld w;
+  const SessionId id = w.Open(1);
+  const absl::Status cap = absl::ResourceExhaustedError("the cap");
+  w.Answer(w.Asked(), 2000, cap);
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  w.Beats(12, id, true, 1000);
+  ASSERT_EQ(w.core.devices_busy(), 0u);
+  ASSERT_TRUE(w.core.Has(id));
+  EXPECT_EQ(w.core.BillOf(id).ms, 2000);
+  w.Resume(2, 1);
+  w.Answer(w.Asked());
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  w.Beats(10, id, true, 500);
+  EXPECT_EQ(w.core.BillOf(id).ms, 12'000);
+}
+
+// What was put away before it was saved is repeated for our sake.
+TEST(CoreUnpaid, WhatIsRepeated_AfterItsMemoryWasNeeded_IsFree) {
+  UnpaidWorld w(/*exclusive=*/true);
+  const SessionId id = w.OpenFunded(1);
+  w.Beats(5, id, false, 100);
+  w.Tell(ClientGone{ConnId{1}});
+  w.Beats(20, id, false, 100);  // no snapshot comes
+  ASSERT_EQ(w.core.devices_busy(), 0u);
+  const int64_t before_ms = w.core.BillOf(id).ms;
+  w.Resume(2, 1);
+  w.Answer(w.Asked());
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  w.Beats(5, id, true, 50);
+  EXPECT_EQ(w.core.BillOf(id).ms, before_ms);
+}
+
 }  // namespace
 }  // namespace outboard::gateway
