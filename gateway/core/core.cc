@@ -37,6 +37,9 @@
 //       STORED exactly in kStored (use_states.cc).
 //   G19 A worker that has an owner serves no other account, costs nothing, and counts for no share
 //       and no quota.
+//   G20 A lease is on the cap of its client's key. One that enters with another key waits, and has
+//       no session, until a hold of its own is there (takeover.cc); only a metered session is
+//       waited for.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -54,6 +57,7 @@
 //   kStored --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
 //   any with an epoch --ClientLeft/LeaveClient--> as by ClientGone, and its device is given back
 //   any with an epoch --ClientAttach/Reconnect--> as by ClientResume, from another client
+//   kLive, kDetached --ClientResume, ClientAttach by another key/WaitsToPay--> as it was
 //   any --ClientClosed, EndSession, ExecutorGone, a time limit/End--> gone
 #include "gateway/core/core.h"
 
@@ -86,6 +90,7 @@ std::vector<Action> GatewayCore::On(const Event& event, MonoTime now) {
   now_ = std::max(now_, now);
   Out out;
   std::visit([&](const auto& e) { Handle(e, out); }, event);
+  HandleAgain(out);
   return out;
 }
 
@@ -258,7 +263,7 @@ std::string GatewayCore::CheckInvariants() const {
     const auto found = std::ranges::find(held_by, tenant, &std::pair<TenantId, uint32_t>::first);
     return (found != held_by.end() ? *found : held_by.emplace_back(tenant, 0)).second;
   };
-  size_t held = 0, queued = 0;
+  size_t held = 0, queued = 0, takeovers = 0;
   std::set<std::pair<TenantId, std::string_view>> names;
   for (const auto& [id, s] : sessions_) {
     if (!s.name.empty() && !names.insert({s.tenant, s.name}).second) return "G17: " + id.Hex();
@@ -293,6 +298,8 @@ std::string GatewayCore::CheckInvariants() const {
       return "G3: before it is written: " + id.Hex();
     if (s.metered && meter_.MsOf({id, s.grant}) > s.funds.funded_ms * s.slots_held())
       return "G12: " + id.Hex();
+    if (s.takeover.has_value() && !s.metered) return "G20: " + id.Hex();
+    takeovers += s.takeover.has_value();
     const bool has_conn = IsSome(s.conn);
     if (in({State::kLive, State::kQueued}) && !has_conn) return "G4: no connection: " + id.Hex();
     if ((in({State::kDetached}) || (in({State::kStored}) && !s.sleeping)) && has_conn)
@@ -314,6 +321,7 @@ std::string GatewayCore::CheckInvariants() const {
     if (s.moved.size() > options_.moves_max || s.not_begun.size() > options_.starts_max)
       return "G8: moved too often: " + id.Hex();
   }
+  if (takeovers != takeovers_.size() || !again_.empty()) return "G20: a client of nobody";
   if (held != devices_busy()) return "G1: a slot is held by no session";
   if (queued != queue_.size()) return "G5: the queue has somebody who is gone";
   for (const auto& [tenant, devices] : held_by)

@@ -361,7 +361,7 @@ class CoreDriver {
   // Tenants that share what is measured of their kernels, as the last client of each opened.
   std::set<TenantId> sharing_;
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
-  std::map<SessionId, uint64_t> holds_asked_;  // the number of the last TakeHold without an answer
+  std::set<std::pair<SessionId, uint64_t>> holds_asked_;  // each TakeHold without an answer
   DeviceTime device_time_;
   struct Receipts;
   // That are not on disk yet, by who sent them: anybody may send some of any device.

@@ -191,5 +191,160 @@ TEST(CoreUnpaid, WhatIsRepeated_AfterItsMemoryWasNeeded_IsFree) {
   EXPECT_EQ(w.core.BillOf(id).ms, before_ms);
 }
 
+// ---- a device on another key's cap --------------------------------------------------------------
+
+struct KeysWorld : UnpaidWorld {
+  KeysWorld() {
+    ClientOpen open{ConnId{1}, kTenant, 1, id, Token{1, 1}, WallTime{}};
+    open.key_id = "first";
+    open.name = "n";
+    Tell(open);
+    Answer(Asked());
+    Tell(ExecutorAttached{id, WallTime{}});
+    EXPECT_NE(Get<Live>(), nullptr);
+    Beats(5, id, true, 1);
+    history.clear();
+  }
+  void Attach(uint64_t conn, const char* key) {
+    ClientAttach attach{ConnId{conn}, kTenant, "n", Token{1, conn}, WallTime{}};
+    attach.key_id = key;
+    Tell(attach);
+  }
+  const EndClient* EndOf(uint64_t conn) const {
+    for (const Action& action : actions)
+      if (const auto* end = std::get_if<EndClient>(&action); end && end->conn == ConnId{conn})
+        return end;
+    return nullptr;
+  }
+  bool IsGivenBack(const LeaseId& lease) const {
+    return std::any_of(actions.begin(), actions.end(), [&](const Action& action) {
+      const auto* end = std::get_if<EndHold>(&action);
+      return end != nullptr && end->lease == lease;
+    });
+  }
+  const SessionId id{0, 1};
+};
+
+TEST(CoreUnpaid, ASessionThatAnotherKeyTakesOver_IsThatKeysFromThenOn) {
+  for (const bool is_left : {false, true}) {
+    KeysWorld w;
+    if (is_left) w.Tell(ClientGone{ConnId{1}});
+    w.Attach(2, "second");
+    EXPECT_EQ(w.Get<Live>(), nullptr) << "not before its key pays";
+    EXPECT_EQ(w.EndOf(1), nullptr) << "nor is the other one's taken away";
+    ASSERT_NE(w.Get<TakeHold>(), nullptr);
+    const TakeHold asked = *w.Get<TakeHold>();
+    EXPECT_EQ(asked.request.key_id, "second");
+    EXPECT_EQ(asked.request.lease, (LeaseId{w.id, 2}));
+    w.Beats(1, w.id, true, 2);  // at the first one's expense
+    EXPECT_EQ(w.core.BillOf(w.id).ms, 6000);
+    w.Answer(asked);
+    ASSERT_NE(w.Get<Live>(), nullptr);
+    EXPECT_EQ(w.Get<Live>()->conn, ConnId{2});
+    EXPECT_EQ(w.EndOf(1) != nullptr, !is_left);
+    EXPECT_TRUE(w.IsGivenBack({w.id, 1}));
+    EXPECT_FALSE(w.IsGivenBack({w.id, 2}));
+    ASSERT_NE(w.Get<BeginLease>(), nullptr);
+    EXPECT_EQ(w.Get<BeginLease>()->key_id, "second");
+    EXPECT_EQ(w.Get<BeginLease>()->lease.grant, 2u);
+    w.Beats(40, w.id, true, 3);
+    EXPECT_EQ(w.core.BillOf(w.id).ms, 46'000);
+    EXPECT_EQ(w.Asked().request.key_id, "second") << "more is held on it";
+    EXPECT_EQ(w.Asked().request.lease.grant, 2u);
+  }
+}
+
+TEST(CoreUnpaid, AKeyThatCannotPay_TakesNothingOver) {
+  KeysWorld w;
+  w.Attach(2, "second");
+  const absl::Status cap = absl::ResourceExhaustedError("the cap of this key is reached");
+  w.Answer(w.Asked(), 0, cap);
+  ASSERT_NE(w.EndOf(2), nullptr);
+  EXPECT_EQ(w.EndOf(2)->why, cap);
+  EXPECT_TRUE(w.EndOf(2)->is_kept);
+  EXPECT_TRUE(w.IsGivenBack({w.id, 2}));
+  EXPECT_EQ(w.EndOf(1), nullptr) << "who pays goes on";
+  w.Beats(40, w.id, true, 2);
+  EXPECT_EQ(w.Asked().request.key_id, "first");
+  EXPECT_EQ(w.core.BillOf(w.id).ms, 45'000);
+}
+
+TEST(CoreUnpaid, WithTheSameKey_ASessionIsTakenOverAtOnce) {
+  KeysWorld w;
+  w.Attach(2, "first");
+  EXPECT_EQ(w.Get<TakeHold>(), nullptr);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{2});
+}
+
+// As of a client with the session's token and another key.
+TEST(CoreUnpaid, AResumeWithAnotherKey_IsPaidForByIt) {
+  KeysWorld w;
+  w.Tell(ClientGone{ConnId{1}});
+  w.Tell(ClientResume{ConnId{2}, kTenant, Token{1, 1}, {}, "second"});
+  EXPECT_EQ(w.Get<Live>(), nullptr);
+  w.Answer(w.Asked());
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<BeginLease>()->key_id, "second");
+}
+
+TEST(CoreUnpaid, ATakeover_EndsWithWhoeverWanted) {
+  KeysWorld w;
+  w.Attach(2, "second");
+  const TakeHold gone = w.Asked();
+  w.Tell(ClientGone{ConnId{2}});
+  EXPECT_TRUE(w.IsGivenBack({w.id, 2}));
+  w.Answer(gone);
+  EXPECT_TRUE(w.actions.empty()) << "it is of the past";
+  // Of two that want it the last one counts.
+  w.Attach(3, "second");
+  const TakeHold third = w.Asked();
+  w.Attach(4, "fourth");
+  ASSERT_NE(w.EndOf(3), nullptr);
+  EXPECT_TRUE(absl::IsAborted(w.EndOf(3)->why));
+  w.Answer(third);
+  EXPECT_EQ(w.Get<Live>(), nullptr);
+  w.Tell(ClientClosed{ConnId{4}, absl::OkStatus()});
+  EXPECT_NE(w.EndOf(4), nullptr);
+  EXPECT_TRUE(w.core.Has(w.id)) << "it was not its session yet";
+  w.Beats(2, w.id, true, 2);
+  EXPECT_EQ(w.core.BillOf(w.id).ms, 7000);
+}
+
+// Its executor is lost meanwhile: whoever wanted it has it from there on.
+TEST(CoreUnpaid, ATakeover_OfASessionThatLosesItsDevice_BeginsWithTheNextOne) {
+  KeysWorld w;
+  w.Attach(2, "second");
+  const TakeHold before = w.Asked();
+  w.Tell(ExecutorGone{w.id, absl::UnavailableError("signal 9"), true});
+  EXPECT_TRUE(w.IsGivenBack({w.id, 2}));
+  EXPECT_NE(w.EndOf(1), nullptr);
+  EXPECT_NE(w.Asked().number, before.number);
+  EXPECT_EQ(w.Asked().request.key_id, "second");
+  w.Answer(w.Asked());
+  w.Tell(ExecutorAttached{w.id, WallTime{}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{2});
+  // And of one that ends it hears.
+  w.Attach(3, "third");
+  w.Tell(ClientClosed{ConnId{2}, absl::OkStatus()});
+  ASSERT_NE(w.EndOf(3), nullptr);
+  EXPECT_TRUE(absl::IsNotFound(w.EndOf(3)->why));
+}
+
+// A ledger that does not answer keeps nobody waiting for ever.
+TEST(CoreUnpaid, G7ATakeover_HasAnEnd) {
+  KeysWorld w;
+  w.Attach(2, "second");
+  bool told = false;
+  for (int i = 0; i < 160 && !told; ++i) {
+    w.Beat(w.id, true, 2);
+    told = w.EndOf(2) != nullptr;
+  }
+  ASSERT_TRUE(told);
+  EXPECT_TRUE(absl::IsUnavailable(w.EndOf(2)->why));
+  EXPECT_TRUE(w.core.Has(w.id));
+}
+
 }  // namespace
 }  // namespace outboard::gateway
