@@ -59,8 +59,7 @@ std::optional<GatewayCore::Takeover> GatewayCore::DropTakeover(Session& session,
 void GatewayCore::EndTakeover(Session& session, absl::Status why, Out& out) {
   const std::optional<Takeover> gone = DropTakeover(session, out);
   if (gone.has_value())
-    out.push_back(EndClient{
-        .conn = ConnOf(gone->wants), .why = std::move(why), .is_kept = true});
+    out.push_back(EndClient{.conn = ConnOf(gone->wants), .why = std::move(why), .is_kept = true});
 }
 
 // Whether this connection waited for one; it does no more.

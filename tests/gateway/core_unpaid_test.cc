@@ -76,8 +76,8 @@ TEST(CoreUnpaid, AClientThatLeavesWhileItsSessionStarts_PaysForTheDeviceItKeeps)
       w.Tell(ClientGone{ConnId{conn}});
       w.Answer(w.Asked());
       if (exclusive) w.Tell(ExecutorAttached{id, WallTime{}});
-      EXPECT_EQ(w.core.CountAll(MonoTime{w.now_ns}).by_state[static_cast<size_t>(
-                    telemetry::SessionStateLabel::kDetached)],
+      EXPECT_EQ(w.core.CountAll(MonoTime{w.now_ns})
+                    .by_state[static_cast<size_t>(telemetry::SessionStateLabel::kDetached)],
                 1u);
       while (w.core.devices_busy() > 0) {
         w.Beat(id, false, 1);
