@@ -218,6 +218,8 @@ class CoreDriver {
                     std::function<void(absl::Status)> done, uint32_t rank = 0);
   // The executors that it has, or is to have; 0: no such session.
   uint32_t ExecutorsOf(SessionId session) const;
+  // True while a Save waits for its answer: its client's key may write names.
+  bool AwaitsSaved(SessionId session) const;
 
   // ---- shutdown
   void Drain();

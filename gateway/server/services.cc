@@ -393,16 +393,30 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
           "Keep: the metadata outboard-session and outboard-token are missing"));
     }
     record.SetSession(*caller.session);
-    const auto tenant = driver_->TenantOf(*caller.session, caller.token);
-    if (tenant.ok()) return then(Admitted{Identity{*tenant, ""}});
-    if (absl::IsUnavailable(tenant.status())) return then(tenant.status());
-    // Not PERMISSION_DENIED: it once was this session's executor.
-    then(absl::AbortedError(tenant.status().message()));
+    const auto is_executor = [this, caller, then](absl::StatusOr<Admitted> admitted) {
+      if (!admitted.ok()) return then(std::move(admitted));
+      const auto tenant = driver_->TenantOf(*caller.session, caller.token);
+      if (absl::IsUnavailable(tenant.status())) return then(tenant.status());
+      // Not PERMISSION_DENIED: it once was this session's executor.
+      if (!tenant.ok()) return then(absl::AbortedError(tenant.status().message()));
+      if (keys_ != nullptr && *tenant != admitted->identity.tenant)
+        return then(absl::PermissionDeniedError("the session is another account's"));
+      admitted->identity.tenant = *tenant;
+      then(std::move(admitted));
+    };
+    if (keys_ == nullptr) return is_executor(Admitted{});
+    keys_->Admit(caller.credentials, KeyScope::kRun, SlotKind::kCall, is_executor);
   };
   const auto keep = [this, caller](const Admitted& admitted, const proto::KeepRequest* request,
                                    proto::KeepReply*, const Call::Done& done) {
     const std::optional<wire::Hash> manifest = wire::HashFromBytes(request->manifest_root());
     if (!manifest) return done(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
+    // It writes a name: where no client asked for that which may, the machine's own key must.
+    const bool writes_name = request->what() == proto::KeepRequest::CHECKPOINT;
+    if (keys_ != nullptr && writes_name && !driver_->AwaitsSaved(*caller.session))
+      if (absl::Status denied = CheckScope(admitted.identity.rights.scopes, KeyScope::kStore);
+          !denied.ok())
+        return done(std::move(denied));
     const TenantId tenant = admitted.identity.tenant;
     queues_->pool.Post(AccountOf(admitted), [=, this] {
       KeepFor(tenant, caller, *manifest, *request, done);
