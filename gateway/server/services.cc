@@ -118,6 +118,12 @@ AccountService::ServeCreateKey(grpc::CallbackServerContext* context) {
         auto rights = RightsOf(*request, who.rights);
         if (!rights.ok()) return rights.status();
         if (absl::Status status = CheckNoWider(who.rights, *rights); !status.ok()) return status;
+        // The keys that it made would have none, and be made again when they are revoked.
+        const auto budget = ledger_->BudgetOf(BudgetScope::kKey, who.key_id);
+        if (!budget.ok()) return budget.status();
+        if (budget->cap.has_value())
+          return absl::PermissionDeniedError(
+              "this key has a cap, so it makes no keys; ask the operator (`outboard key create`)");
         auto made = accounts_->CreateKey(who.tenant, request->name(), WallNow(), *rights);
         if (!made.ok()) return made.status();
         reply->set_id(made->key.id);

@@ -271,6 +271,24 @@ TEST_F(KeyAccessTest, AKeyMakesNoneWithMoreRights) {
   EXPECT_EQ(Keys().back().rights, rights);
 }
 
+// What such a key makes has no cap: it would be a cap of nothing.
+TEST_F(KeyAccessTest, AKeyWithACap_MakesNoKeys) {
+  StartGateway();
+  KeyRights rights;
+  rights.scopes = {KeyScope::kRun, KeyScope::kAdmin};
+  const gateway::NewApiKey maker = MakeKey(rights);
+  proto::CreateKeyRequest request;
+  request.set_name("k");
+  proto::CreateKeyReply reply;
+  ASSERT_TRUE(Books()->SetCap(gateway::BudgetScope::kKey, maker.key.id,
+                              gateway::MicroUsd{5'000'000}).ok());
+  const absl::Status refused = Make(maker, request, reply);
+  EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
+  EXPECT_EQ(Keys().size(), 1u);
+  ASSERT_TRUE(Books()->SetCap(gateway::BudgetScope::kKey, maker.key.id, std::nullopt).ok());
+  EXPECT_TRUE(Make(maker, request, reply).ok());
+}
+
 // A machine of an account's own shows its key where clients connect, beside its session's token.
 TEST_F(KeyAccessTest, AMachineOfOnesOwn_KeepsWhatItsKeyAllows) {
   StartGateway();
