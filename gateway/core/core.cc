@@ -156,7 +156,10 @@ void GatewayCore::Handle(const Tick&, Out& out) {
     if (Session* session = Find(id); session != nullptr) CheckUse(*session, out);
   }
   if (!forks_.empty()) CheckForks(out);
-  if (now_.ns - told_queue_.ns >= kSecondNs) queue_.Accrue(now_);
+  if (now_.ns - told_queue_.ns >= kSecondNs) {
+    SyncPools();
+    queue_.Accrue(pools_, now_);
+  }
   PlaceQueue(out);
   TellQueue(out);
 }
