@@ -245,7 +245,7 @@ void GatewayCore::EndOne(const SessionId& id, absl::Status why, SessionRowState 
     conns_.erase(session.conn);
     out.push_back(EndClient{session.conn, id, std::move(why), bill});
   }
-  out.push_back(Forget{id});
+  out.push_back(Forget{id, /*goes_on=*/false, bill});
   sessions_.erase(id);
 }
 

@@ -421,6 +421,8 @@ void CoreDriver::RefuseWhatCannotBeWritten() {
 }
 
 void CoreDriver::Do(Forget& action) {
+  if (being_stopped_.has_value() && being_stopped_->first == action.session)
+    being_stopped_->second = action.bill;
   if (Session* const session = Find(action.session)) {
     DropRelay(*session);
     // Not as if it broke: why the session ended comes on its own stream, when the ledger has it.
