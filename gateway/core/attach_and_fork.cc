@@ -93,6 +93,7 @@ void GatewayCore::Handle(const ClientAttach& event, Out& out) {
     return refuse(std::move(other), telemetry::Refusal::kNoSession);
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
     return refuse(refused->second, telemetry::Refusal::kLedger);
+  if (WaitsToPay(*session, event, out)) return;
   if (StillStops(*session, out))
     return refuse(session->stopped, telemetry::Refusal::kCredit, /*is_kept=*/true);
   if (event.max_cost.has_value()) session->max_cost = event.max_cost;

@@ -160,6 +160,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   }
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
     return refuse(refused->second, telemetry::Refusal::kLedger);
+  if (WaitsToPay(*session, event, out)) return;
   if (event.max_cost.has_value()) session->max_cost = event.max_cost;
   session->queue_ns = event.queue_ns;
   session->device_class = event.device_class;
@@ -224,7 +225,7 @@ void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const 
 }
 
 void GatewayCore::Handle(const ClientClosed& event, Out& out) {
-  if (DropFork(event.conn)) {
+  if (DropFork(event.conn) || DropTakeover(event.conn, out)) {
     out.push_back(EndClient{event.conn, std::nullopt, event.why, {}});
     return;
   }
@@ -244,7 +245,7 @@ void GatewayCore::Handle(const ClientLeft& event, Out& out) {
 }
 
 void GatewayCore::Handle(const ClientGone& event, Out& out) {
-  if (DropFork(event.conn)) return;
+  if (DropFork(event.conn) || DropTakeover(event.conn, out)) return;
   Session* session = FindByConn(event.conn);
   if (session == nullptr) return;
   if (session->epoch == 0) {  // nothing was opened that a client could come back for
@@ -257,7 +258,7 @@ void GatewayCore::Handle(const ClientGone& event, Out& out) {
 }
 
 void GatewayCore::Handle(const ClientDenied& event, Out& out) {
-  if (DropFork(event.conn)) {
+  if (DropFork(event.conn) || DropTakeover(event.conn, out)) {
     out.push_back(EndClient{event.conn, std::nullopt, event.why, {}});
     return;
   }
@@ -280,6 +281,7 @@ void GatewayCore::LeaveClient(Session& session, Out& out) {
     case State::kLive: GoDetached(session, out); break;
     case State::kQueued:
       LeaveQueue(session.id);
+      session.starts_for_us = false;
       session.state = State::kStored;
       PutRow(session, SessionRowState::kDetached, out);
       break;

@@ -4,8 +4,8 @@
 //       is known; a seat holds slots in all of these but kParked. Of several seats only a session
 //       of several devices has, and it is never kParked: its workers span (WorkerJoined).
 //   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
-//       device, never after. Its meter, and that of state alone, is paused until the row of its
-//       lease is on disk (LeaseWritten).
+//       device, never after; and then also where its client left before (GoLiveIfReady). Its meter,
+//       and that of state alone, is paused until the row of its lease is on disk (LeaseWritten).
 //   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached none,
 //       and kStored only while it sleeps.
 //   G5  The queue holds exactly the sessions in kQueued, and those in kParked that have a
@@ -37,9 +37,13 @@
 //       STORED exactly in kStored (use_states.cc).
 //   G19 A worker that has an owner serves no other account, costs nothing, and counts for no share
 //       and no quota.
+//   G20 A lease is on the cap of its client's key. One that enters with another key waits, and has
+//       no session, until a hold of its own is there (takeover.cc); only a metered session is
+//       waited for.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
+//   kStarting, its client has left --ExecutorAttached/GoLiveIfReady, GoDetached--> kDetached
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
 //   kLive --without work for long/Sleep--> kParked, or of an exclusive device kStored, sleeping
 //   sleeping --ClientActs/Wake, Enqueue, TryPlace--> kStarting, in a new epoch
@@ -53,6 +57,7 @@
 //   kStored --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
 //   any with an epoch --ClientLeft/LeaveClient--> as by ClientGone, and its device is given back
 //   any with an epoch --ClientAttach/Reconnect--> as by ClientResume, from another client
+//   kLive, kDetached --ClientResume, ClientAttach by another key/WaitsToPay--> as it was
 //   any --ClientClosed, EndSession, ExecutorGone, a time limit/End--> gone
 #include "gateway/core/core.h"
 
@@ -85,6 +90,7 @@ std::vector<Action> GatewayCore::On(const Event& event, MonoTime now) {
   now_ = std::max(now_, now);
   Out out;
   std::visit([&](const auto& e) { Handle(e, out); }, event);
+  HandleAgain(out);
   return out;
 }
 
@@ -150,7 +156,10 @@ void GatewayCore::Handle(const Tick&, Out& out) {
     if (Session* session = Find(id); session != nullptr) CheckUse(*session, out);
   }
   if (!forks_.empty()) CheckForks(out);
-  if (now_.ns - told_queue_.ns >= kSecondNs) queue_.Accrue(now_);
+  if (now_.ns - told_queue_.ns >= kSecondNs) {
+    SyncPools();
+    queue_.Accrue(pools_, now_);
+  }
   PlaceQueue(out);
   TellQueue(out);
 }
@@ -188,13 +197,13 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   } else if (session.state == State::kStarting && !session.attached() &&
              in_state > options_.start_ns +
                             (session.devices_wanted - 1) * options_.start_more_ns) {
-    Replace(session, "it started no executor in time", out);
+    Replace(session, "it started no executor in time", /*ours=*/true, out);
   } else if (session.state == State::kStarting && session.attached() && !has_client && idle) {
     Park(session, out);
   } else if (session.state == State::kDetached && !session.busy && idle) {
     Park(session, out);
   } else if (session.state == State::kOrphaned && now_ > session.orphan_until) {
-    Replace(session, session.lost_how, out);
+    Replace(session, session.lost_how, /*ours=*/true, out);
   } else if (session.state == State::kLive) {
     CheckSleep(session, out);
   } else if (session.sleeping && Since(now_, session.client_left) > options_.stopped_grace_ns) {
@@ -257,7 +266,7 @@ std::string GatewayCore::CheckInvariants() const {
     const auto found = std::ranges::find(held_by, tenant, &std::pair<TenantId, uint32_t>::first);
     return (found != held_by.end() ? *found : held_by.emplace_back(tenant, 0)).second;
   };
-  size_t held = 0, queued = 0;
+  size_t held = 0, queued = 0, takeovers = 0;
   std::set<std::pair<TenantId, std::string_view>> names;
   for (const auto& [id, s] : sessions_) {
     if (!s.name.empty() && !names.insert({s.tenant, s.name}).second) return "G17: " + id.Hex();
@@ -292,6 +301,8 @@ std::string GatewayCore::CheckInvariants() const {
       return "G3: before it is written: " + id.Hex();
     if (s.metered && meter_.MsOf({id, s.grant}) > s.funds.funded_ms * s.slots_held())
       return "G12: " + id.Hex();
+    if (s.takeover.has_value() && !s.metered) return "G20: " + id.Hex();
+    takeovers += s.takeover.has_value();
     const bool has_conn = IsSome(s.conn);
     if (in({State::kLive, State::kQueued}) && !has_conn) return "G4: no connection: " + id.Hex();
     if ((in({State::kDetached}) || (in({State::kStored}) && !s.sleeping)) && has_conn)
@@ -313,6 +324,7 @@ std::string GatewayCore::CheckInvariants() const {
     if (s.moved.size() > options_.moves_max || s.not_begun.size() > options_.starts_max)
       return "G8: moved too often: " + id.Hex();
   }
+  if (takeovers != takeovers_.size() || !again_.empty()) return "G20: a client of nobody";
   if (held != devices_busy()) return "G1: a slot is held by no session";
   if (queued != queue_.size()) return "G5: the queue has somebody who is gone";
   for (const auto& [tenant, devices] : held_by)

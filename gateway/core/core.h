@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,8 +44,8 @@ class GatewayCore {
   bool Awaits(const SessionId& session, uint32_t rank = 0) const;
   // False for the report of an executor that others have replaced: it says nothing of these (G9).
   bool Concerns(const ExecutorGone& report) const;
-  // True if it goes live only when a hold is there, and that was asked for.
-  bool AwaitsHold(const SessionId& session) const;
+  // True if somebody goes live only when this hold is there.
+  bool AwaitsHold(const SessionId& session, uint64_t number) const;
   // True if the session has an executor, attached or not.
   bool HasSeat(const SessionId& session) const;
   // Of the session's executor of this rank; none: it has none.
@@ -97,6 +98,15 @@ class GatewayCore {
   std::string CheckInvariants() const;
 
  private:
+  // Of a client that enters a session which holds a device on another key's cap (takeover.cc).
+  using Entry = std::variant<ClientResume, ClientAttach>;
+  struct Takeover {
+    Entry wants;
+    LeaseId lease;        // the one that is to begin
+    uint64_t number = 0;  // of its TakeHold
+    MonoTime since;
+  };
+
   enum class State { kQueued, kStarting, kLive, kDetached, kParked, kOrphaned, kStored };
 
   struct Slot {
@@ -173,14 +183,16 @@ class GatewayCore {
       LeaseId lease;
       std::string key_id;            // the key whose cap the hold counts for
       std::vector<MicroUsd> prices;  // of each device
-      uint64_t number = 0;     // of the last TakeHold; an answer to another one is of the past
-      bool asked = false;      // an answer is to come
+      uint64_t number = 0;        // of the session's last TakeHold
+      bool asked = false;         // an answer is to come,
+      uint64_t asked_number = 0;  // to this one; any other is of the past
       bool any = false;        // a hold may be there
       int64_t funded_ms = 0;
       absl::Status why;        // of the last answer
       MonoTime asked_at;
     } funds;
-    // Work that is repeated after a fault of ours is not charged.
+    std::optional<Takeover> takeover;  // only while it is metered
+    // Work that is repeated after a fault of ours is not charged (GoBackToSnapshot).
     uint64_t done_seq = 0;      // the last item that is known to be done, by any of its executors
     bool done_known = true;     // false: one that outlived a connection may have done more
     uint64_t replay_until = 0;  // items up to here were done before; 0: none is repeated
@@ -207,6 +219,8 @@ class GatewayCore {
     std::optional<QueuePlace> told;  // of the queue, and when
     MonoTime told_at;
     bool displaced = false;  // its executor was lost, or its worker stopped: it goes first
+    // It starts, or is to, after a fault of ours: until its client is there it pays for nothing.
+    bool starts_for_us = false;
     MonoTime hope_at;  // when the fleet last had what it waits for
     bool is_reached = true;  // its work has reached the executors of this placement
     std::vector<MonoTime> moved;      // when its executor was replaced
@@ -342,7 +356,7 @@ class GatewayCore {
   void Sleep(Session& session, Out& out);
   void Wake(Session& session, Out& out);
   void CheckDisk(Session& session, Out& out);
-  void Store(Session& session, Out& out);
+  void Store(Session& session, bool ours, Out& out);
   void PutAway(Session& session, Out& out);
   void AskForSnapshot(Session& session, Out& out);
   std::vector<Session*> InTheWay(WorkerId worker, const std::vector<uint32_t>& taken,
@@ -357,10 +371,13 @@ class GatewayCore {
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);
   void Orphan(Session& session, const std::string& how, Out& out);
   bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);
-  void Replace(Session& session, const std::string& how, Out& out);
+  // `ours`, here and below: false where the session's own work, or its account, has caused it. What
+  // is repeated is free only where it is.
+  void Replace(Session& session, const std::string& how, bool ours, Out& out);
   // Its worker stops soon, and its snapshot is kept: no loss.
   void HandOver(Session& session, Out& out);
-  void Leave(Session& session, LeaseEnd lease_end, Out& out);  // the worker that it is on
+  void Leave(Session& session, LeaseEnd lease_end, bool ours, Out& out);  // the worker it is on
+  void GoBackToSnapshot(Session& session, bool ours);
   static std::vector<MonoTime>& LossesLikeThis(Session& session);
   bool MayMove(Session& session);
   bool MayTryAgain(Session& session, const ExecutorGone& event);
@@ -376,6 +393,13 @@ class GatewayCore {
   void CheckFunds(Session& session, Out& out);
   void Stop(Session& session, const absl::Status& why, Out& out);
   void Overrun(Session& session, Out& out);
+  // ---- another key for a device that is held (takeover.cc)
+  bool WaitsToPay(Session& session, const Entry& wants, Out& out);
+  std::optional<Takeover> DropTakeover(Session& session, Out& out);
+  bool DropTakeover(ConnId conn, Out& out);
+  void EndTakeover(Session& session, absl::Status why, Out& out);
+  void TakeoverAnswered(Session& session, const HoldAnswer& answer, Out& out);
+  void HandleAgain(Out& out);
   void BeginReplay(Session& session, Out& out);
   void CheckReplay(Session& session, Out& out);
   void EndReplay(Session& session, Out& out);
@@ -413,6 +437,8 @@ class GatewayCore {
   std::map<SessionId, Session> sessions_;
   std::map<ConnId, SessionId> conns_;
   std::map<ConnId, Fork> forks_;
+  std::map<ConnId, SessionId> takeovers_;  // of these clients
+  std::vector<Entry> again_;               // to be handled once more within the same event
   // What the state of a session on an account's own machine costs while it is on the gateway's
   // disk; none: there is no price file.
   std::optional<ClassPrices> default_class_;

@@ -34,7 +34,7 @@ void GatewayCore::HandOver(Session& session, Out& out) {
   for (const Seat& seat : session.seats)
     if (const Worker& worker = workers_.at(seat.worker); worker.draining)
       session.lost_how = absl::StrCat(worker.name, " was stopped");
-  Leave(session, LeaseEnd::kWorkerDrained, out);
+  Leave(session, LeaseEnd::kWorkerDrained, /*ours=*/true, out);
   const bool waits = IsSome(session.conn) && !session.sleeping;
   session.state = waits ? State::kQueued : State::kStored;
   if (!nothing_yet)

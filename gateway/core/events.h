@@ -459,6 +459,7 @@ struct EndHold {  // gives back what the lease did not use; follows its last Pos
 struct Forget {  // the session is over; drop its entry
   SessionId session;
   bool goes_on = false;  // at the next gateway, which needs its blobs
+  Bill bill = {};        // all that it has cost
 };
 struct WriteSession {  // the session's current row, for the database
   SessionId session;

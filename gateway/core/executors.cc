@@ -149,10 +149,14 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   const bool device_failed = event.once_more && absl::IsInternal(event.why);
   const std::string how =
       absl::StrCat(of_rank, device_failed ? "executor ended: its device failed: " : "", why);
-  if (event.crashed) return Replace(*session, how, out);
-  if (event.once_more && MayTryAgain(*session, event)) return Replace(*session, how, out);
+  if (event.crashed) return Replace(*session, how, /*ours=*/true, out);
+  // A device that fails is ours. A launch that does not end may be, too; but it is the session's
+  // work that decides whether it ends.
+  if (event.once_more && MayTryAgain(*session, event))
+    return Replace(*session, how, /*ours=*/device_failed, out);
   // Where nothing tries again nobody knows whose fault it was: for the client it is a loss.
-  if (device_failed && session->is_lost_with_executor()) return Replace(*session, how, out);
+  if (device_failed && session->is_lost_with_executor())
+    return Replace(*session, how, /*ours=*/true, out);
   End(session->id,
       absl::Status(event.why.code(),
                    absl::StrCat(of_rank, why,

@@ -55,11 +55,12 @@ void GatewayCore::AskHold(Session& session, int64_t to_ms, Out& out) {
   ++funds.number;
   if (!funds.any) funds.key_id = session.key_id;  // later holds keep the first one's key
   funds.asked = funds.any = true;
+  funds.asked_number = funds.number;
   funds.asked_at = now_;
   out.push_back(TakeHold{funds.number,
                          {.lease = funds.lease,
                           .tenant = session.tenant,
-                          .key_id = session.key_id,
+                          .key_id = funds.key_id,
                           .prices_per_hour = funds.prices,
                           .to_ms = std::min(to_ms, kLeaseMsMax),
                           .session_cap = session.max_cost}});
@@ -71,9 +72,13 @@ void GatewayCore::EndHoldOf(Session& session, Out& out) {
   funds = {.number = funds.number + 1};
 }
 
-bool GatewayCore::AwaitsHold(const SessionId& id) const {
+bool GatewayCore::AwaitsHold(const SessionId& id, uint64_t number) const {
   const auto it = sessions_.find(id);
-  return it != sessions_.end() && it->second.state == State::kStarting && it->second.funds.asked;
+  if (it == sessions_.end()) return false;
+  const Session& session = it->second;
+  if (session.takeover.has_value() && session.takeover->number == number) return true;
+  return session.state == State::kStarting && session.funds.asked &&
+         session.funds.asked_number == number;
 }
 
 bool GatewayCore::IsFunded(const Session& session) const {
@@ -82,8 +87,11 @@ bool GatewayCore::IsFunded(const Session& session) const {
 
 void GatewayCore::Handle(const HoldAnswered& event, Out& out) {
   Session* const session = Find(event.session);
-  if (session == nullptr || event.number != session->funds.number) return;
+  if (session == nullptr) return;
+  if (session->takeover.has_value() && event.number == session->takeover->number)
+    return TakeoverAnswered(*session, event.answer, out);
   Session::Funds& funds = session->funds;
+  if (!funds.asked || event.number != funds.asked_number) return;
   funds.asked = false;
   funds.why = event.answer.why;
   funds.funded_ms = std::max(funds.funded_ms, event.answer.funded_ms);
@@ -118,6 +126,8 @@ void GatewayCore::CheckFunds(Session& session, Out& out) {
     return;
   }
   CheckReplay(session, out);
+  if (session.takeover.has_value() && now_.ns - session.takeover->since.ns > options_.start_ns)
+    EndTakeover(session, absl::UnavailableError("the gateway cannot write its ledger"), out);
   const int64_t left_ns = FundsLeftNs(session);
   if (!session.stopped.ok()) {
     // What runs again after a pause, and is refused, has steps in flight that nobody was told of.
@@ -142,7 +152,7 @@ bool GatewayCore::WaitForOwn(Session& session, Out& out) {
       !session.device_class.empty() || !HasOwn(session.tenant) || IsOnOwn(session) ||
       (!absl::IsResourceExhausted(why) && !absl::IsFailedPrecondition(why)))
     return false;
-  Leave(session, LeaseEnd::kNoCredit, out);
+  Leave(session, LeaseEnd::kNoCredit, /*ours=*/false, out);
   session.own_only = true;
   session.displaced = false;
   session.state = State::kQueued;
@@ -172,7 +182,7 @@ void GatewayCore::Overrun(Session& session, Out& out) {
   if (!session.recoverable)
     return End(session.id, session.stopped, SessionRowState::kClosed, LeaseEnd::kNoCredit, out);
   ReleaseDevices(session, /*lost=*/false, LeaseEnd::kNoCredit, out);
-  Store(session, out);
+  Store(session, /*ours=*/false, out);
   PlaceQueue(out);
 }
 

@@ -94,6 +94,7 @@ void GatewayCore::Handle(const RowNotWritten& event, Out& out) {
 }
 
 void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, LeaseEnd why, Out& out) {
+  if (auto waiting = DropTakeover(session, out)) again_.push_back(std::move(waiting->wants));
   const LeaseId lease{session.id, session.grant};
   std::vector<Charge> charges;
   for (uint32_t i = 0; i < devices; ++i) {

@@ -46,12 +46,14 @@ void GatewayCore::StartWith(Session& session, std::vector<Slots> places) {
   Touch(session);
 }
 
-// With a client, an executor, and money for both.
+// With an executor, and money for it. Its client may have left meanwhile: it pays as one does whose
+// client leaves a moment later, or it would keep the device for nothing.
 void GatewayCore::GoLiveIfReady(Session& session, Out& out) {
-  if (session.state != State::kStarting || !IsSome(session.conn) || !session.attached() ||
-      !IsFunded(session))
-    return;
+  if (session.state != State::kStarting || !session.attached() || !IsFunded(session)) return;
+  const bool has_client = IsSome(session.conn);
+  if (!has_client && session.starts_for_us) return;
   StartLease(session, out);
+  if (!has_client) return GoDetached(session, out);
   BeginReplay(session, out);
   GoLive(session, out);
 }
@@ -69,6 +71,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
     session.has_parts = workers_.at(session.seats.front().worker).has_collectives;
   session.state = State::kLive;
   session.is_reached = true;
+  session.starts_for_us = false;
   session.snapshot_asked.reset();
   session.since = session.idle_since = now_;
   session.sleep_told = false;
@@ -114,6 +117,7 @@ void GatewayCore::Park(Session& session, Out& out) {
   }
   ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
   session.state = State::kParked;
+  session.starts_for_us = false;
   AskForSnapshot(session, out);
   PlaceQueue(out);
 }
@@ -137,17 +141,17 @@ bool GatewayCore::IsReadyToGo(const Session& session) const {
 // A parked session gives its memory back: its executor ends, and another begins with the last
 // snapshot when its client comes back, which sends again what came after that (G8). No loss, so it
 // does not count as one.
-void GatewayCore::Store(Session& session, Out& out) {
+void GatewayCore::Store(Session& session, bool ours, Out& out) {
   StopKeeping(session, /*lost=*/false, LeaseEnd::kPutAway, out);
   Touch(session);
   for (const Seat& seat : std::exchange(session.seats, {}))
     out.push_back(EndExecutor{seat.worker, session.id});
   out.push_back(DropExecutor{session.id});
   session.lost_how = "it was put away while its client was gone";
-  session.replay_until = std::max(session.replay_until, session.done_seq);
-  session.done_seq = session.snapshot_seq;
+  GoBackToSnapshot(session, ours);
   session.memory_bytes = 0;
   session.snapshot_asked.reset();
+  session.starts_for_us = false;
   session.since = now_;
   session.state = State::kStored;
   PutRow(session, SessionRowState::kDetached, out);
@@ -156,7 +160,7 @@ void GatewayCore::Store(Session& session, Out& out) {
 // Of a parked session: another needs its memory (G13), or disk_after_ns has passed (CheckDisk).
 void GatewayCore::PutAway(Session& session, Out& out) {
   const bool is_saved = session.is_saved();
-  Store(session, out);
+  Store(session, /*ours=*/true, out);
   out.push_back(Stored{session.id, session.tenant, is_saved});
 }
 
@@ -241,7 +245,7 @@ void GatewayCore::EndOne(const SessionId& id, absl::Status why, SessionRowState 
     conns_.erase(session.conn);
     out.push_back(EndClient{session.conn, id, std::move(why), bill});
   }
-  out.push_back(Forget{id});
+  out.push_back(Forget{id, /*goes_on=*/false, bill});
   sessions_.erase(id);
 }
 
@@ -284,6 +288,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   if (fits && (session->held_device || worker.exclusive)) {
     StartWith(*session, {{id, held.devices}});
     session->done_known = false;
+    session->starts_for_us = true;
     BeginHold(*session, out);
     return true;
   }
@@ -299,14 +304,14 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
 
 // Its executor and what that held are gone: another begins with the last snapshot, and the client
 // sends again what came after it. Whatever the old one still says is of an old placement.
-void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
+void GatewayCore::Replace(Session& session, const std::string& how, bool ours, Out& out) {
   const bool nothing_yet = session.epoch == 0;
   if (session.is_lost_with_executor() || !MayMove(session)) {
     return End(session.id, WorkerLost(how), SessionRowState::kLost, LeaseEnd::kWorkerLost, out);
   }
   LossesLikeThis(session).push_back(now_);
   session.lost_how = how;
-  Leave(session, LeaseEnd::kWorkerLost, out);
+  Leave(session, LeaseEnd::kWorkerLost, ours, out);
   const bool waits = IsSome(session.conn) && !session.sleeping;
   session.state = waits ? State::kQueued : State::kStored;
   if (!nothing_yet)
@@ -320,7 +325,13 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   Enqueue(session, out);
 }
 
-void GatewayCore::Leave(Session& session, LeaseEnd lease_end, Out& out) {
+// Whoever causes an end decides what is sent under the numbers that were done: it is not free.
+void GatewayCore::GoBackToSnapshot(Session& session, bool ours) {
+  if (ours) session.replay_until = std::max(session.replay_until, session.done_seq);
+  session.done_seq = session.snapshot_seq;
+}
+
+void GatewayCore::Leave(Session& session, LeaseEnd lease_end, bool ours, Out& out) {
   if (!session.seats.empty()) session.lost_slots = session.seats.back().slots;
   ReleaseDevices(session, /*lost=*/lease_end == LeaseEnd::kWorkerLost, lease_end, out);
   LeaveQueue(session.id);
@@ -331,8 +342,8 @@ void GatewayCore::Leave(Session& session, LeaseEnd lease_end, Out& out) {
   session.snapshot_asked.reset();
   session.busy = false;
   session.displaced = session.epoch > 0 && IsSome(session.conn) && !session.sleeping;
-  session.replay_until = std::max(session.replay_until, session.done_seq);
-  session.done_seq = session.snapshot_seq;
+  session.starts_for_us = ours && session.displaced;
+  GoBackToSnapshot(session, ours);
   out.push_back(DropExecutor{session.id});
   session.since = now_;
 }

@@ -30,6 +30,7 @@ void GatewayCore::CheckUse(Session& session, Out& out) {
   if (session.metered) {
     const bool costs_the_same = session.price->Of(UseState::kHeld) == session.price->run;
     if (costs_the_same || session.replaying || !session.stopped.ok()) return;
+    if (session.takeover.has_value()) return;  // another lease is to follow this one
     const bool idle = !session.busy && !session.awaits &&
                       now_.ns - session.idle_since.ns >= options_.held_after_ns;
     const UseState wanted = idle ? UseState::kHeld : UseState::kRun;

@@ -50,7 +50,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
       lost.push_back(id);
   }
   for (const SessionId& id : lost)
-    Replace(sessions_.at(id), absl::StrCat(event.name, " has started again"), out);
+    Replace(sessions_.at(id), absl::StrCat(event.name, " has started again"), /*ours=*/true, out);
   PlaceQueue(out);
 }
 
@@ -100,7 +100,7 @@ void GatewayCore::Handle(const WorkerSetAside& event, Out& out) {
     if (session.SeatOn(event.worker) != nullptr) moved.push_back(id);
   for (const SessionId& id : moved)
     if (Session* session = Find(id); session != nullptr)
-      Replace(*session, absl::StrCat(it->second.name, " was set aside"), out);
+      Replace(*session, absl::StrCat(it->second.name, " was set aside"), /*ours=*/true, out);
 }
 
 void GatewayCore::Handle(const WorkerGone& event, Out& out) {
@@ -126,7 +126,8 @@ void GatewayCore::LoseWorker(WorkerId id, const std::string& why, bool may_retur
     if (may_return && session.epoch > 0 && !session.is_spread()) {
       Orphan(session, how, out);
     } else {
-      Replace(session, absl::StrCat(RankText(session, FirstRankOn(session, id)), how), out);
+      Replace(session, absl::StrCat(RankText(session, FirstRankOn(session, id)), how),
+              /*ours=*/true, out);
     }
   }
   workers_.erase(id);

@@ -331,9 +331,9 @@ absl::StatusOr<std::pair<SessionId, Bill>> CoreDriver::StopSession(TenantId tena
   if (!id)
     return absl::NotFoundError(
         "the account has no such session; `outboard ps` lists those there are");
-  const Bill bill = core_.BillOf(*id);
+  being_stopped_ = {*id, Bill{}};
   Tell(EndSession{*id});
-  return std::pair(*id, bill);
+  return *std::exchange(being_stopped_, std::nullopt);
 }
 
 void CoreDriver::Fail(ConnId conn, const absl::Status& why) {

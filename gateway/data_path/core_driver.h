@@ -158,8 +158,7 @@ class CoreDriver {
   void ClientBroke(ConnId conn);
   void ClientActs(ConnId conn);  // it sent work while its session slept
 
-  // The sessions of an account, and the end of one: by its name or id. Returns what it has cost, as
-  // far as that is known.
+  // The sessions of an account, and the end of one: by its name or id. Returns what it has cost.
   // Errors: NOT_FOUND  the account has no such session
   std::vector<GatewayCore::Listed> ListSessions(TenantId tenant) const;
   absl::StatusOr<std::pair<SessionId, Bill>> StopSession(TenantId tenant,
@@ -218,6 +217,8 @@ class CoreDriver {
                     std::function<void(absl::Status)> done, uint32_t rank = 0);
   // The executors that it has, or is to have; 0: no such session.
   uint32_t ExecutorsOf(SessionId session) const;
+  // True while a Save waits for its answer: its client's key may write names.
+  bool AwaitsSaved(SessionId session) const;
 
   // ---- shutdown
   void Drain();
@@ -361,7 +362,8 @@ class CoreDriver {
   // Tenants that share what is measured of their kernels, as the last client of each opened.
   std::set<TenantId> sharing_;
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
-  std::map<SessionId, uint64_t> holds_asked_;  // the number of the last TakeHold without an answer
+  std::optional<std::pair<SessionId, Bill>> being_stopped_;  // within StopSession
+  std::set<std::pair<SessionId, uint64_t>> holds_asked_;  // each TakeHold without an answer
   DeviceTime device_time_;
   struct Receipts;
   // That are not on disk yet, by who sent them: anybody may send some of any device.

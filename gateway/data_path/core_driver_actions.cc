@@ -383,13 +383,13 @@ void CoreDriver::Do(EndClient& action) {
 
 void CoreDriver::Do(TakeHold& action) {
   const SessionId session = action.request.lease.session;
-  holds_asked_[session] = action.number;
+  holds_asked_.emplace(session, action.number);
   writes_->Hold(std::move(action.request),
                 [this, session, number = action.number](HoldAnswer answer) {
                   std::lock_guard lock(mutex_);
-                  if (const auto asked = holds_asked_.find(session);
-                      asked != holds_asked_.end() && asked->second == number)
-                    holds_asked_.erase(asked);
+                  holds_asked_.erase({session, number});
+                  // Who enters the session with it does not send again what is done.
+                  if (const Session* const entry = Find(session)) TellProgress(session, *entry);
                   Tell(HoldAnswered{session, number, std::move(answer)});
                 });
 }
@@ -413,12 +413,16 @@ void CoreDriver::RefuseWhatCannotBeWritten() {
   const absl::Status trouble = WriteTrouble();
   if (trouble.ok()) return;
   for (const ConnId conn : std::exchange(beginning_, {})) Tell(ClientClosed{conn, trouble});
-  std::erase_if(holds_asked_, [this](const auto& asked) { return !core_.AwaitsHold(asked.first); });
+  std::erase_if(holds_asked_, [this](const auto& asked) {
+    return !core_.AwaitsHold(asked.first, asked.second);
+  });
   for (const auto& [id, number] : std::exchange(holds_asked_, {}))
     Tell(HoldAnswered{id, number, {0, trouble}});
 }
 
 void CoreDriver::Do(Forget& action) {
+  if (being_stopped_.has_value() && being_stopped_->first == action.session)
+    being_stopped_->second = action.bill;
   if (Session* const session = Find(action.session)) {
     DropRelay(*session);
     // Not as if it broke: why the session ended comes on its own stream, when the ledger has it.

@@ -69,6 +69,12 @@ uint32_t CoreDriver::ExecutorsOf(SessionId id) const {
   return session != nullptr && session->relay != nullptr ? session->relay->ranks() : 0;
 }
 
+bool CoreDriver::AwaitsSaved(SessionId id) const {
+  std::lock_guard lock(mutex_);
+  const Session* const session = Find(id);
+  return session != nullptr && session->relay != nullptr && session->relay->awaits_saved();
+}
+
 void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root, uint64_t seq,
                               std::function<void(absl::Status)> done, uint32_t rank) {
   absl::Status refused;

@@ -22,7 +22,7 @@
 //   L9  the stored use of a use entry is the sum over the use entries up to it: of all, of its
 //       tenant and of its session; time is that of devices, so what is parked or stored adds none
 //   L10 a charge is at most what is held for its lease (holds.h); a hold costs what its range does;
-//       what a budget holds is the sum of its holds
+//       what a budget holds is the sum of its holds; a hold is on the cap of its lease's key
 //
 // Threads: any; a mutex serialises all methods. Calls block on the disk, and up to kBusyTimeoutMs
 // on another process that writes: keep them off threads that serve streams. Any number of processes

@@ -458,6 +458,23 @@ absl::Status VerifyHeld(Database& db, BudgetScope scope, const char* sql) {
 }
 
 // L10.
+// L10: the key whose cap counts is the lease's. Leases are rows of gateway/accounts in the same
+// file; one without them, or from before they had keys, says nothing.
+absl::Status VerifyKeysOfHolds(Database& db) {
+  OB_ASSIGN_OR_RETURN(
+      Statement column,
+      db.Prepare("SELECT 1 FROM pragma_table_info('lease') WHERE name = 'key_id'"));
+  OB_ASSIGN_OR_RETURN(const bool has_keys, column.Step());
+  if (!has_keys) return absl::OkStatus();
+  OB_ASSIGN_OR_RETURN(Statement other,
+                      db.Prepare("SELECT 1 FROM ledger_hold h JOIN lease l ON l.session = "
+                                 "h.session AND l.grant_number = h.grant_number "
+                                 "WHERE l.key_id <> h.key_id LIMIT 1"));
+  OB_ASSIGN_OR_RETURN(const bool found, other.Step());
+  return found ? Broken("L10", "a hold counts for another key than its lease's")
+               : absl::OkStatus();
+}
+
 absl::Status VerifyHolds(Database& db) {
   OB_ASSIGN_OR_RETURN(
       Statement holds,
@@ -478,6 +495,7 @@ absl::Status VerifyHolds(Database& db) {
   OB_RETURN_IF_ERROR(VerifyHeld(db, BudgetScope::kKey,
                                 "SELECT key_id, SUM(amount) FROM ledger_hold WHERE key_id <> '' "
                                 "GROUP BY key_id"));
+  OB_RETURN_IF_ERROR(VerifyKeysOfHolds(db));
   return VerifyHeld(db, BudgetScope::kSession,
                     "SELECT lower(hex(session)), SUM(amount) FROM ledger_hold GROUP BY session");
 }

@@ -353,6 +353,18 @@ std::optional<uint64_t> DevicePools::reserved_by() const {
   return reservation_->owner;
 }
 
+uint32_t DevicePools::reserved_free() const {
+  uint32_t free = 0;
+  if (!reservation_.has_value()) return free;
+  const auto of_class = classes_.find(reservation_->device_class);
+  if (of_class == classes_.end()) return free;
+  for (const WorkerId worker : reservation_->workers) {
+    const auto pool = of_class->second.pools.find(worker);
+    if (pool != of_class->second.pools.end()) free += pool->second.free;
+  }
+  return free;
+}
+
 std::optional<Parts> DevicePools::PickReserved(const DeviceWish& wish,
                                                const PlaceHints& hints) const {
   if (auto found = Pick(wish, hints)) return found;

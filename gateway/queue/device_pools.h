@@ -89,6 +89,7 @@ class DevicePools {
   bool Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHints& hints, uint32_t each = 0);
   void EndReservation();
   std::optional<uint64_t> reserved_by() const;
+  uint32_t reserved_free() const;  // devices that stand idle for the owner
   // As Pick, for the owner: also among the pools that it has reserved.
   std::optional<Parts> PickReserved(const DeviceWish& wish, const PlaceHints& hints) const;
 

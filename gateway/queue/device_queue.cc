@@ -91,7 +91,7 @@ void DeviceQueue::Remove(const SessionId& session, DevicePools& pools) {
   if (known == order_of_.end()) return;
   const uint64_t order = known->second;
   order_of_.erase(known);
-  if (pools.reserved_by() == order) pools.EndReservation();
+  if (pools.reserved_by() == order) EndReservation(pools);
   const auto is_it = [&](const DeviceRequest& member) { return member.session == session; };
   const auto at = line_of_.find(order);
   if (at == line_of_.end()) {
@@ -181,16 +181,18 @@ bool DeviceQueue::IsOverQuota(const Line& line) const {
 
 // Who owns the reservation is asked first: what became free there is its.
 std::optional<std::vector<DeviceGrant>> DeviceQueue::FitOwner(
-    DevicePools& pools, const std::set<SessionId>& passed) const {
+    DevicePools& pools, const std::set<SessionId>& passed) {
   const auto owner = line_of_.find(pools.reserved_by().value_or(0));
   if (owner == line_of_.end()) return std::nullopt;
   if (IsOverQuota(*owner->second)) {  // others need not wait for its account
-    pools.EndReservation();
+    EndReservation(pools);
     return std::nullopt;
   }
   const Waiting& waiting = owner->second->waiting.at(owner->first);
   if (IsPassed(waiting, passed)) return std::nullopt;
-  return Fit(owner->first, waiting, pools);
+  auto grants = Fit(owner->first, waiting, pools);
+  if (reserved_.has_value()) reserved_->fits = grants.has_value();
+  return grants;
 }
 
 bool DeviceQueue::IsPassed(const Waiting& waiting, const std::set<SessionId>& passed) {
@@ -200,14 +202,46 @@ bool DeviceQueue::IsPassed(const Waiting& waiting, const std::set<SessionId>& pa
 }
 
 // For a gang as for one request: what its members want together, each of them on one worker.
-bool DeviceQueue::ReserveFor(uint64_t order, const Waiting& waiting, DevicePools& pools) const {
+bool DeviceQueue::ReserveFor(uint64_t order, const Waiting& waiting, DevicePools& pools) {
   const DeviceRequest& first = waiting.members.front();
   const auto count = static_cast<uint32_t>(waiting.members.size());
   DeviceWish whole = first.wish;
   whole.devices *= count;
   if (count > 1) whole.workers_max = 0;
   const uint32_t each = count > 1 ? std::max(first.wish.devices, 1u) : 0;
-  return whole.devices > 1 && pools.Reserve(order, whole, HintsOf(first), each);
+  if (whole.devices <= 1 || !pools.Reserve(order, whole, HintsOf(first), each)) return false;
+  reserved_ = Reserved{.account = first.account,
+                       .is_own = first.wish.is_own,
+                       .since = seen_,
+                       .accrued = seen_};
+  return true;
+}
+
+bool DeviceQueue::MayReserve(TenantId account) const {
+  const auto from = may_reserve_from_.find(account);
+  return from == may_reserve_from_.end() || from->second <= seen_;
+}
+
+// Whoever gives up what it reserved, and asks again, has no more of it than who waits to the end.
+void DeviceQueue::EndReservation(DevicePools& pools) {
+  pools.EndReservation();
+  const auto ended = std::exchange(reserved_, std::nullopt);
+  if (!ended.has_value() || ended->fits) return;
+  may_reserve_from_[ended->account] = {seen_.ns + (seen_.ns - ended->since.ns)};
+}
+
+void DeviceQueue::CheckReservation(DevicePools& pools, MonoTime now) {
+  std::erase_if(may_reserve_from_, [&](const auto& entry) { return entry.second <= now; });
+  if (!reserved_.has_value()) return;
+  if (!pools.reserved_by().has_value()) return reserved_.reset();  // a worker of it has gone
+  // A device that stands idle for an account is used by it.
+  if (!reserved_->is_own) {
+    const double passed_s = SecondsBetween(reserved_->accrued, now);
+    shares_.Add(reserved_->account, pools.reserved_free() * passed_s, now);
+    Rerank(reserved_->account, now);
+  }
+  reserved_->accrued = now;
+  if (now.ns - reserved_->since.ns >= kReservationMaxNs) EndReservation(pools);
 }
 
 std::vector<DeviceGrant> DeviceQueue::Next(DevicePools& pools, const std::set<SessionId>& passed) {
@@ -235,7 +269,8 @@ std::vector<DeviceGrant> DeviceQueue::Next(DevicePools& pools, const std::set<Se
       over_quota.push_back(&line);
     } else if (next != line.waiting.end()) {
       auto grants = Fit(next->first, next->second, pools);
-      if (!grants.has_value() && may_reserve && !line.wish->first.only_on.has_value()) {
+      if (!grants.has_value() && may_reserve && !line.wish->first.only_on.has_value() &&
+          MayReserve(line.account)) {
         may_reserve = false;  // for who is next alone
         if (ReserveFor(next->first, next->second, pools))
           grants = Fit(next->first, next->second, pools);
@@ -286,9 +321,10 @@ void DeviceQueue::Gave(TenantId id, uint32_t devices, MonoTime now) {
     Rerank(id, now);
 }
 
-void DeviceQueue::Accrue(MonoTime now) {
+void DeviceQueue::Accrue(DevicePools& pools, MonoTime now) {
   seen_ = now;
   Watch(now);
+  CheckReservation(pools, now);
   for (auto& [id, account] : accounts_) {
     if (account.held == 0) continue;
     AccrueOne(id, account, now);

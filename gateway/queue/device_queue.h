@@ -5,9 +5,9 @@
 //
 // Order. What was open already and lost its executor goes first. Then the account that has used the
 // least of late (fair_shares.h), and of its requests the oldest. Who does not fit is passed over;
-// the first that wants several devices and does not fit reserves them (device_pools.h), so that a
-// stream of small requests cannot starve it. An account at its quota is not looked at until it
-// gives a device back. A gang waits until all of its members have asked, and gets all or nothing.
+// the first that wants several devices and does not fit reserves them for a while
+// (device_pools.h), or a stream of small ones would starve it. An account at its quota is not
+// looked at until it gives a device back. A gang waits for all members, and gets all or nothing.
 //
 // Threads: none of its own; not thread-safe. Pure.
 // Cost: Next takes O(wishes + log n), for as many different wishes as there are; Positions
@@ -29,6 +29,11 @@
 #include "gateway/queue/fair_shares.h"
 
 namespace outboard::gateway {
+
+// How long devices stand idle for a request of several that does not fit. Enough for the sessions
+// of a few minutes to end; where devices are held for longer, others go on until chance frees them.
+// An account whose reservation came to nothing may have the next one after as long as it lasted.
+inline constexpr int64_t kReservationMaxNs = 300'000'000'000;
 
 // A session's wait for devices.
 struct DeviceRequest {
@@ -85,8 +90,9 @@ class DeviceQueue {
   bool MayHold(const DeviceRequest& request) const {
     return quota_ == 0 || HeldBy(request.account) + uint64_t{request.wish.devices} <= quota_;
   }
-  // Counts what is held as used, up to now; call about once a second.
-  void Accrue(MonoTime now);
+  // Counts what is held as used, up to now, and what is reserved and free; ends a reservation that
+  // has lasted too long. Call about once a second.
+  void Accrue(DevicePools& pools, MonoTime now);
 
   // Of everybody who waits, in order.
   std::vector<QueuePlace> Positions(MonoTime now) const;
@@ -135,8 +141,11 @@ class DeviceQueue {
   std::optional<std::vector<DeviceGrant>> Fit(uint64_t order, const Waiting& waiting,
                                               DevicePools& pools) const;
   std::optional<std::vector<DeviceGrant>> FitOwner(DevicePools& pools,
-                                                   const std::set<SessionId>& passed) const;
-  bool ReserveFor(uint64_t order, const Waiting& waiting, DevicePools& pools) const;
+                                                   const std::set<SessionId>& passed);
+  bool ReserveFor(uint64_t order, const Waiting& waiting, DevicePools& pools);
+  bool MayReserve(TenantId account) const;
+  void EndReservation(DevicePools& pools);
+  void CheckReservation(DevicePools& pools, MonoTime now);
   bool IsOverQuota(const Line& line) const;
   static bool IsPassed(const Waiting& waiting, const std::set<SessionId>& passed);
   static PlaceHints HintsOf(const DeviceRequest& request);
@@ -153,6 +162,15 @@ class DeviceQueue {
     std::vector<DeviceRequest> members;
   };
   std::map<std::pair<TenantId, std::string>, Gathering> gathering_;
+  // That of pools, while it lasts. `fits`: its owner was the last that Next granted.
+  struct Reserved {
+    TenantId account;
+    bool is_own = false;
+    bool fits = false;
+    MonoTime since, accrued;
+  };
+  std::optional<Reserved> reserved_;
+  std::map<TenantId, MonoTime> may_reserve_from_;
   uint64_t last_order_ = 0;
   MonoTime seen_;  // the time of the last Add or Accrue
   // How often devices become free, over the last minutes: both decay.

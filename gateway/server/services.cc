@@ -118,6 +118,12 @@ AccountService::ServeCreateKey(grpc::CallbackServerContext* context) {
         auto rights = RightsOf(*request, who.rights);
         if (!rights.ok()) return rights.status();
         if (absl::Status status = CheckNoWider(who.rights, *rights); !status.ok()) return status;
+        // The keys that it made would have none, and be made again when they are revoked.
+        const auto budget = ledger_->BudgetOf(BudgetScope::kKey, who.key_id);
+        if (!budget.ok()) return budget.status();
+        if (budget->cap.has_value())
+          return absl::PermissionDeniedError(
+              "this key has a cap, so it makes no keys; ask the operator (`outboard key create`)");
         auto made = accounts_->CreateKey(who.tenant, request->name(), WallNow(), *rights);
         if (!made.ok()) return made.status();
         reply->set_id(made->key.id);
@@ -393,16 +399,30 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
           "Keep: the metadata outboard-session and outboard-token are missing"));
     }
     record.SetSession(*caller.session);
-    const auto tenant = driver_->TenantOf(*caller.session, caller.token);
-    if (tenant.ok()) return then(Admitted{Identity{*tenant, ""}});
-    if (absl::IsUnavailable(tenant.status())) return then(tenant.status());
-    // Not PERMISSION_DENIED: it once was this session's executor.
-    then(absl::AbortedError(tenant.status().message()));
+    const auto is_executor = [this, caller, then](absl::StatusOr<Admitted> admitted) {
+      if (!admitted.ok()) return then(std::move(admitted));
+      const auto tenant = driver_->TenantOf(*caller.session, caller.token);
+      if (absl::IsUnavailable(tenant.status())) return then(tenant.status());
+      // Not PERMISSION_DENIED: it once was this session's executor.
+      if (!tenant.ok()) return then(absl::AbortedError(tenant.status().message()));
+      if (keys_ != nullptr && *tenant != admitted->identity.tenant)
+        return then(absl::PermissionDeniedError("the session is another account's"));
+      admitted->identity.tenant = *tenant;
+      then(std::move(admitted));
+    };
+    if (keys_ == nullptr) return is_executor(Admitted{});
+    keys_->Admit(caller.credentials, KeyScope::kRun, SlotKind::kCall, is_executor);
   };
   const auto keep = [this, caller](const Admitted& admitted, const proto::KeepRequest* request,
                                    proto::KeepReply*, const Call::Done& done) {
     const std::optional<wire::Hash> manifest = wire::HashFromBytes(request->manifest_root());
     if (!manifest) return done(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
+    // It writes a name: where no client asked for that which may, the machine's own key must.
+    const bool writes_name = request->what() == proto::KeepRequest::CHECKPOINT;
+    if (keys_ != nullptr && writes_name && !driver_->AwaitsSaved(*caller.session))
+      if (absl::Status denied = CheckScope(admitted.identity.rights.scopes, KeyScope::kStore);
+          !denied.ok())
+        return done(std::move(denied));
     const TenantId tenant = admitted.identity.tenant;
     queues_->pool.Post(AccountOf(admitted), [=, this] {
       KeepFor(tenant, caller, *manifest, *request, done);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/session/session.h"
+#include "gateway/accounts/session_rows.h"
 #include "gateway/proof/auditor.h"
 #include "proto/account.grpc.pb.h"
 #include "tests/gateway/support.h"
@@ -94,6 +95,30 @@ TEST_F(AuditTest, WorkerThatSignedForTooLittle_IsAFinding_AndNoFailure) {
   EXPECT_EQ(workers[0].devices, 1);
   EXPECT_EQ(workers[0].charged_ms, 30'000);
   EXPECT_EQ(workers[0].signed_ms, 5'000);
+}
+
+// Its cap would count what another key uses.
+TEST_F(AuditTest, AHoldOnAnotherKeyThanItsLease_DoesNotVerify) {
+  const LeaseId lease = DeviceOf(1).lease;
+  ASSERT_TRUE(OpenLedger(books())
+                  ->Hold({.lease = lease,
+                          .tenant = TenantId{1},
+                          .key_id = "0123456789abcdef",
+                          .prices_per_hour = {MicroUsd{1'000'000}},
+                          .to_ms = 1000})
+                  .ok());
+  ASSERT_TRUE(ValueOrDie(SessionRows::Open(books()))
+                  ->GrantLease({.lease = lease,
+                                .tenant = TenantId{1},
+                                .devices = 1,
+                                .granted_at = kNoon,
+                                .key_id = "0123456789abcdef"})
+                  .ok());
+  EXPECT_TRUE(Run().ok()) << Run().status();
+  Execute(books(), "UPDATE lease SET key_id = 'fedcba9876543210'");
+  const auto report = Run();
+  EXPECT_TRUE(absl::IsDataLoss(report.status())) << report.status();
+  EXPECT_NE(report.status().message().find("L10"), std::string::npos) << report.status();
 }
 
 TEST_F(AuditTest, Ledger_OfWhichSomethingWasChanged_DoesNotVerify) {

@@ -268,6 +268,23 @@ TEST_F(CoreDriverTest, D2NothingIsLeftOfASessionThatIsClosed) {
   EXPECT_EQ(blobs_.ended, 1);
 }
 
+// And not what was known of it at its worker's last heartbeat.
+TEST_F(CoreDriverTest, WhoStopsASession_IsToldAllThatItHasCost) {
+  Open();
+  ASSERT_TRUE(Attach(executor_port_, *worker_.assign()).ok());
+  RunAll(writes_.jobs);
+  host_.now.ns += 3'141'000'000;
+  const auto id = SessionId::FromBytes(worker_.assign()->session_id());
+  const auto stopped = driver_.StopSession(TenantId{1}, id->Hex());
+  ASSERT_TRUE(stopped.ok()) << stopped.status();
+  EXPECT_EQ(stopped->second.ms, 3141);
+  int64_t charged = 0;
+  for (const Charge& charge : writes_.charges) charged += charge.amount.value;
+  EXPECT_GT(charged, 0);
+  EXPECT_EQ(stopped->second.amount.value, charged);
+  EXPECT_TRUE(absl::IsNotFound(driver_.StopSession(TenantId{1}, id->Hex()).status()));
+}
+
 // The session of a worker that is away waits for it, or for the end of its time: a name that any
 // worker can give itself moves nothing.
 TEST_F(CoreDriverTest, ANameIsNotAnIdentity) {

@@ -193,6 +193,26 @@ TEST(GatewayCoreQueue, MembersOfAGangAreAlikeAndWithinTheQuota) {
   EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kResourceExhausted);
 }
 
+// Seven of eight devices stood idle for as long as a session ran on the eighth.
+TEST(GatewayCoreQueue, WhatIsReserved_GoesToTheNextAfterAWhile) {
+  World w;
+  WorkerJoined joined{WorkerId{1}, "w#", std::vector<DeviceSlot>(8), "node", {}};
+  joined.serves_groups = true;
+  w.Tell(joined);
+  const SessionId first = w.OpenLive(1);
+  w.core.RememberUse(kOther, 36'000, MonoTime{});
+  w.Tell(ClientOpen{ConnId{2}, TenantId{9}, 8, SessionId{0, 2}, Token{1, 2}, WallTime{}});
+  const SessionId next = w.Open(3, kOther);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  w.history.clear();
+  w.Pass(302, {WorkerId{1}}, {first});
+  const auto assigned = std::find_if(w.history.begin(), w.history.end(), [](const Action& action) {
+    return std::holds_alternative<Assign>(action);
+  });
+  ASSERT_NE(assigned, w.history.end());
+  EXPECT_EQ(std::get<Assign>(*assigned).session, next);
+}
+
 // Its worker is stopped: nothing is lost, nothing counts as a loss, and what is repeated is free.
 TEST(GatewayCoreQueue, AWorkerThatDrainsHandsItsSessionsOver) {
   CoreOptions options;

@@ -69,7 +69,7 @@ struct Shop {
   void Pass(double seconds) {
     for (double s = 0; s < seconds; s += 1) {
       now.ns += kSecond;
-      queue.Accrue(now);
+      queue.Accrue(pools, now);
     }
   }
   std::vector<uint64_t> Order() const {
@@ -463,6 +463,62 @@ TEST(DeviceQueue, AnOwnerOverItsQuotaReservesNoMore) {
   EXPECT_EQ(shop.Start(), Sessions{3});
 }
 
+// One account kept seven of eight devices idle for as long as another one's session ran.
+TEST(DeviceQueue, AReservationHasAnEnd_AndWhatItKeptGoesToTheNext) {
+  Shop shop({Pool(1, 8)});
+  shop.Open(1, kCara);
+  shop.Start();
+  shop.queue.RememberUse(kBert, 36'000, shop.now);  // so that Anna is next
+  shop.Open(2, kAnna, {.devices = 8});
+  shop.Open(3, kBert);
+  EXPECT_EQ(shop.Start(), Sessions{});
+  int idle_s = 0, reserved_s = 0, waited_s = 0;
+  for (int s = 0; s < 7200; ++s) {
+    shop.Pass(1);
+    for (const uint64_t id : shop.Start()) waited_s = id == 3 ? s + 1 : waited_s;
+    reserved_s += shop.pools.reserved_by().has_value();
+    if (waited_s == 0) ++idle_s;
+  }
+  EXPECT_EQ(waited_s, 300);
+  EXPECT_LE(idle_s, 300);
+  EXPECT_NEAR(reserved_s, 3600, 300) << "it is reserved again after as long a time";
+  EXPECT_GT(shop.queue.shares().UsedS(kAnna, shop.now), 1000) << "who keeps it uses it";
+  // Once all are free it has them.
+  shop.Leave(1);
+  shop.Leave(3);
+  EXPECT_EQ(shop.Start(), Sessions{2});
+  // What was reserved has come: the next one need not wait.
+  shop.Leave(2);
+  shop.Open(4, kBert);
+  EXPECT_EQ(shop.Start(), Sessions{4});
+  shop.Open(5, kAnna, {.devices = 8});
+  shop.Start();
+  EXPECT_TRUE(shop.pools.reserved_by().has_value());
+}
+
+TEST(DeviceQueue, AReservationThatIsGivenUp_IsNotHadAnewAtOnce) {
+  Shop shop({Pool(1, 8)});
+  shop.Open(1, kCara);
+  shop.Start();
+  int reserved_s = 0;
+  uint64_t last = 10;
+  for (int round = 0; round < 10; ++round) {
+    shop.Open(++last, kAnna, {.devices = 8});
+    shop.Start();
+    for (int s = 0; s < 200; ++s) {
+      shop.Pass(1);
+      shop.Start();
+      reserved_s += shop.pools.reserved_by().has_value();
+    }
+    shop.queue.Remove(Session(last), shop.pools);
+  }
+  EXPECT_NEAR(reserved_s, 1000, 150);
+  // Another account's turn does not wait for hers.
+  shop.Open(++last, kBert, {.devices = 8});
+  shop.Start();
+  EXPECT_TRUE(shop.pools.reserved_by().has_value());
+}
+
 TEST(DeviceQueue, TwoGatheringsOfOneNameThatMergeStart) {
   Shop shop({Pool(1, 1)});
   const auto join = [&](uint64_t session) {
@@ -511,7 +567,7 @@ TEST(DeviceQueue, WhatIsPassedOverWaitsOn) {
 TEST(DeviceQueue, ExpectedWaitIsTheRateAtWhichDevicesBecomeFree) {
   Shop shop({Pool(1, 1)});
   EXPECT_FALSE(shop.queue.Has(Session(1)));
-  shop.queue.Accrue(shop.now);
+  shop.queue.Accrue(shop.pools, shop.now);
   for (uint64_t i = 1; i <= 12; ++i) shop.Open(i, {static_cast<int64_t>(i)});
   shop.Start();
   EXPECT_EQ(shop.queue.Positions(shop.now)[0].expected_s, std::nullopt);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <regex>
 #include <string>
 #include <vector>
@@ -268,6 +269,76 @@ TEST_F(KeyAccessTest, AKeyMakesNoneWithMoreRights) {
   ASSERT_TRUE(Make(maker, plain, reply).ok());
   rights.scopes = KeyScope::kRun;
   EXPECT_EQ(Keys().back().rights, rights);
+}
+
+// What such a key makes has no cap: it would be a cap of nothing.
+TEST_F(KeyAccessTest, AKeyWithACap_MakesNoKeys) {
+  StartGateway();
+  KeyRights rights;
+  rights.scopes = {KeyScope::kRun, KeyScope::kAdmin};
+  const gateway::NewApiKey maker = MakeKey(rights);
+  proto::CreateKeyRequest request;
+  request.set_name("k");
+  proto::CreateKeyReply reply;
+  ASSERT_TRUE(Books()->SetCap(gateway::BudgetScope::kKey, maker.key.id,
+                              gateway::MicroUsd{5'000'000}).ok());
+  const absl::Status refused = Make(maker, request, reply);
+  EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
+  EXPECT_EQ(Keys().size(), 1u);
+  ASSERT_TRUE(Books()->SetCap(gateway::BudgetScope::kKey, maker.key.id, std::nullopt).ok());
+  EXPECT_TRUE(Make(maker, request, reply).ok());
+}
+
+// A machine of an account's own shows its key where clients connect, beside its session's token.
+TEST_F(KeyAccessTest, AMachineOfOnesOwn_KeepsWhatItsKeyAllows) {
+  StartGateway();
+  const auto with = [&](Scopes scopes) {
+    KeyRights rights;
+    rights.scopes = scopes;
+    return MakeKey(rights);
+  };
+  const std::string runs = TextOf(with(KeyScope::kRun));
+  const std::string stores = TextOf(with({KeyScope::kRun, KeyScope::kStore}));
+  const std::string reads = TextOf(with(KeyScope::kUsage));
+  std::string another;
+  {
+    auto accounts = gateway::Accounts::Open(gateway::AccountsPath(data())).value();
+    auto tenant = accounts->EnsureTenant("another", gateway::WallNow()).value();
+    another = TextOf(accounts->CreateKey(tenant.id, "k", gateway::WallNow(), {}).value());
+  }
+  FakeWorker machine(session::MakeChannel(gateway_->address()), runs);
+  session::SessionOptions options = Options(runs);
+  options.device_class = "own";
+  auto session = Session::Connect(options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  const std::string id = (*session)->stats().session_id;
+  using Keep = proto::KeepRequest;
+  const struct {
+    const char* what;
+    Keep::What kept;
+    std::string key;
+    std::optional<StatusCode> code;  // none: it is let in, and its manifest is not there
+  } cases[] = {
+      {"no key of this gateway", Keep::SNAPSHOT, "ob_live_" + std::string(runs.size() - 8, 'a'),
+       StatusCode::kUnauthenticated},
+      {"a wrong secret", Keep::SNAPSHOT, runs.substr(0, runs.size() - 4) + "0000",
+       StatusCode::kUnauthenticated},
+      {"another account's", Keep::SNAPSHOT, another, StatusCode::kPermissionDenied},
+      {"not the scope to run", Keep::SNAPSHOT, reads, StatusCode::kPermissionDenied},
+      {"a name without the scope to store", Keep::CHECKPOINT, runs, StatusCode::kPermissionDenied},
+      {"a snapshot", Keep::SNAPSHOT, runs, std::nullopt},
+      {"a name", Keep::CHECKPOINT, stores, std::nullopt},
+  };
+  for (const auto& c : cases) {
+    const absl::Status status = machine.Keep(id, c.kept, c.key);
+    EXPECT_FALSE(status.ok()) << c.what;
+    if (c.code.has_value()) {
+      EXPECT_EQ(status.code(), *c.code) << c.what << ": " << status;
+    } else {
+      EXPECT_NE(status.code(), StatusCode::kPermissionDenied) << c.what << ": " << status;
+      EXPECT_NE(status.code(), StatusCode::kUnauthenticated) << c.what << ": " << status;
+    }
+  }
 }
 
 TEST_F(KeyAccessTest, AListShowsEveryRight) {

@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,7 @@ class Books {
     leases_[lease] = {.worker = worker, .began = world_->now()};
   }
   void LeaseEnds(const gateway::LeaseId& lease, gateway::LeaseEnd why) {
+    if (why == gateway::LeaseEnd::kNoCredit) cut_off_.insert(lease.session);
     const auto at = leases_.find(lease);
     if (at == leases_.end()) return world_->Broken("a lease ends that has not begun");
     Lease& ended = at->second;
@@ -101,6 +103,9 @@ class Books {
                      ended.charged_ms, " are charged");
     if (free_ms > 0) world_->Count("repeated for nothing");
   }
+  // Whether its account has had the session cut off since this was asked last: that it repeats what
+  // it had done is no fault of ours, and charged.
+  bool WasCutOff(const gateway::SessionId& session) { return cut_off_.erase(session) > 0; }
   // Since then the session has repeated what was done before: of its last lease, if that runs. At
   // most five seconds at a time count, since nothing is repeated while a connection stalls.
   void Repeated(const gateway::SessionId& session, int64_t since) {
@@ -296,6 +301,7 @@ class Books {
   std::map<int64_t, Account> accounts_;
   std::map<gateway::LeaseId, Held> holds_;
   std::map<gateway::LeaseId, Lease> leases_;
+  std::set<gateway::SessionId> cut_off_;  // by their accounts, see WasCutOff
   std::map<gateway::LeasedDevice, int64_t> charged_ms_;
   std::map<std::string, int64_t> charged_of_worker_;
 };

@@ -39,6 +39,7 @@ class ToldClients {
         told->second = {frame.epoch(), gateway_};
         const uint64_t applied = applied_ = item.opened().applied_seq();
         EndReplay(session);
+        if (books_->WasCutOff(*gateway::SessionId::FromBytes(session))) done_[session] = 0;
         if (applied < done_[session]) {
           world_->Count(applied > 0 ? "from a snapshot" : "from the start");
           if (applied > 0 && item.opened().devices() > 1) world_->Count("group from a snapshot");

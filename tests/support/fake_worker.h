@@ -16,6 +16,7 @@
 #include "proto/fleet.grpc.pb.h"
 #include "wire/limits.h"
 #include "wire/merkle.h"
+#include "wire/status.h"
 #include "wire/version.h"
 
 namespace outboard {
@@ -66,6 +67,25 @@ class FakeWorker {
     }
   }
 
+  // The status of a Keep for this session, by its executor with this key.
+  absl::Status Keep(const std::string& session, proto::KeepRequest::What what,
+                    const std::string& key) {
+    grpc::ClientContext context;
+    {
+      std::lock_guard lock(mutex_);
+      context.AddMetadata("outboard-session", wire::ToHex(session));
+      context.AddMetadata("outboard-token", wire::ToHex(tokens_[session]));
+    }
+    context.AddMetadata("authorization", "Bearer " + key);
+    proto::KeepRequest request;
+    request.set_what(what);
+    request.set_name("kept");
+    request.set_manifest_root(std::string(32, 'm'));
+    request.set_seq(1);
+    proto::KeepReply reply;
+    return wire::FromGrpc(stub_->Keep(&context, request, &reply));
+  }
+
   int runs() const { return runs_; }
   int graphs() const { return graphs_; }
   uint64_t put_bytes() const { return put_bytes_; }
@@ -91,6 +111,7 @@ class FakeWorker {
       if (!command.has_assign()) continue;
       std::lock_guard lock(mutex_);
       if (stopped_) return;  // Stop has cancelled the executors that there were, and awaits them
+      tokens_[command.assign().session_id()] = command.assign().attach_token();
       auto& executor = executors_[command.assign().session_id()];
       if (executor != nullptr) {  // a session that is assigned again: its thread may still run
         executor->context.TryCancel();
@@ -211,6 +232,7 @@ class FakeWorker {
   std::atomic<int> runs_{0}, graphs_{0};
   std::atomic<uint64_t> put_bytes_{0};
   std::mutex mutex_;
+  std::map<std::string, std::string> tokens_;  // by session
   std::map<std::string, std::unique_ptr<Executor>> executors_;
   std::vector<std::unique_ptr<Executor>> replaced_;
   std::thread reader_, beater_;

@@ -1,0 +1,108 @@
+// The part of GatewayCore that lets a client with another key enter a session which holds a device:
+// the device is on that key's cap from then on, so nothing changes before its hold is there.
+//
+//   ClientResume, ClientAttach/WaitsToPay --TakeHold--> waiting, and the session goes on as it was
+//   waiting --HoldAnswered/TakeoverAnswered--> the old lease ends, the new one begins, and the
+//             client enters as if the key had been its own; or it is refused, and nothing changes
+//   waiting --the session's lease ends/HandleAgain--> as if it came only now
+//   waiting --its client leaves, another one wants the session, start_ns/EndTakeover--> (none)
+#include <algorithm>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "gateway/core/core.h"
+#include "telemetry/counters.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+ConnId ConnOf(const std::variant<ClientResume, ClientAttach>& wants) {
+  return std::visit([](const auto& event) { return event.conn; }, wants);
+}
+
+}  // namespace
+
+// True: it waits, or the session has been told of it.
+bool GatewayCore::WaitsToPay(Session& session, const Entry& wants, Out& out) {
+  const auto [conn, key_id, max_cost] = std::visit(
+      [](const auto& event) { return std::tuple(event.conn, event.key_id, event.max_cost); },
+      wants);
+  if (!session.metered || session.funds.key_id == key_id) return false;
+  EndTakeover(session, absl::AbortedError("another client entered the session"), out);
+  // More of the current lease may be asked for meanwhile: all answers have numbers of their own.
+  session.takeover = Takeover{wants, {session.id, session.grant + 1}, ++session.funds.number, now_};
+  takeovers_[conn] = session.id;
+  const std::vector<MicroUsd> prices(session.slots_held(), PricesFor(session).run);
+  out.push_back(TakeHold{session.takeover->number,
+                         {.lease = session.takeover->lease,
+                          .tenant = session.tenant,
+                          .key_id = key_id,
+                          .prices_per_hour = prices,
+                          .to_ms = std::min(options_.hold_ms, kLeaseMsMax),
+                          .session_cap = max_cost.has_value() ? max_cost : session.max_cost}});
+  return true;
+}
+
+// Takes it out, with what was held for it. Nobody is told.
+std::optional<GatewayCore::Takeover> GatewayCore::DropTakeover(Session& session, Out& out) {
+  std::optional<Takeover> gone = std::exchange(session.takeover, std::nullopt);
+  if (!gone.has_value()) return gone;
+  takeovers_.erase(ConnOf(gone->wants));
+  out.push_back(EndHold{gone->lease});
+  return gone;
+}
+
+void GatewayCore::EndTakeover(Session& session, absl::Status why, Out& out) {
+  const std::optional<Takeover> gone = DropTakeover(session, out);
+  if (gone.has_value())
+    out.push_back(EndClient{.conn = ConnOf(gone->wants), .why = std::move(why), .is_kept = true});
+}
+
+// Whether this connection waited for one; it does no more.
+bool GatewayCore::DropTakeover(ConnId conn, Out& out) {
+  const auto at = takeovers_.find(conn);
+  if (at == takeovers_.end()) return false;
+  DropTakeover(sessions_.at(at->second), out);
+  return true;
+}
+
+void GatewayCore::TakeoverAnswered(Session& session, const HoldAnswer& answer, Out& out) {
+  if (answer.funded_ms < std::min(options_.hold_ms, kHoldMsMin)) {
+    telemetry::CountRefused(telemetry::Refusal::kCredit);
+    return EndTakeover(
+        session, answer.why.ok() ? absl::InternalError("the ledger held nothing") : answer.why,
+        out);
+  }
+  const Takeover paid = *std::exchange(session.takeover, std::nullopt);
+  takeovers_.erase(ConnOf(paid.wants));
+  const bool replayed = session.replaying;
+  if (replayed) EndReplay(session, out);
+  EndMeter(session, session.slots_held(), /*lost=*/false, LeaseEnd::kResumed, out);
+  session.key_id = std::visit([](const auto& event) { return event.key_id; }, paid.wants);
+  session.funds = {.lease = paid.lease,
+                   .key_id = session.key_id,
+                   .prices = std::vector<MicroUsd>(session.slots_held(), PricesFor(session).run),
+                   .number = session.funds.number,
+                   .any = true,
+                   .funded_ms = answer.funded_ms,
+                   .why = answer.why,
+                   .asked_at = now_};
+  StartLease(session, out);
+  if (replayed) BeginReplay(session, out);
+  std::visit([&](const auto& event) { Handle(event, out); }, paid.wants);
+}
+
+// The lease that it was to follow has ended: its client enters what the session is now.
+void GatewayCore::HandleAgain(Out& out) {
+  while (!again_.empty()) {
+    const Entry wants = std::move(again_.back());
+    again_.pop_back();
+    std::visit([&](const auto& event) { Handle(event, out); }, wants);
+  }
+}
+
+}  // namespace outboard::gateway
