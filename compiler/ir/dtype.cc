@@ -59,7 +59,10 @@ double RoundSmall(const SmallFloat& format, double value) {
   if (exponent < 1 - format.bias())
     exponent = 1 - format.bias();  // subnormals share the smallest exponent
   const int step = exponent - format.mantissa_bits;
-  const double rounded = std::nearbyint(value * PowerOfTwo(-step)) * PowerOfTwo(step);
+  // As nearbyint, which is a call here: beside 2^52 a double has no digits behind the point.
+  constexpr double kNoFraction = 0x1.8p52;
+  const double whole = value * PowerOfTwo(-step) + kNoFraction - kNoFraction;
+  const double rounded = std::copysign(whole, value) * PowerOfTwo(step);
   if (std::abs(rounded) > format.largest())
     return format.has_infinity ? std::copysign(std::numeric_limits<double>::infinity(), value)
                                : std::copysign(format.largest(), value);
@@ -112,6 +115,8 @@ double LoadSmall(const void* bytes) {
   constexpr SmallFloat kFormat = FormatOf(kDType);
   uint32_t bits = 0;
   std::memcpy(&bits, bytes, ByteWidth(kDType));  // little-endian, as every target here is
+  // A bf16 is the upper half of an f32.
+  if (kDType == DType::kBF16 && (bits & 0x7f80) != 0x7f80) return std::bit_cast<float>(bits << 16);
   return UnpackSmall(kFormat, bits);
 }
 

@@ -15,10 +15,15 @@ constexpr int64_t kRegistersStep = 8;
 Finding Race(std::string what) { return {Fault::kRace, std::move(what)}; }
 Finding Misuse(std::string what) { return {Fault::kMisuse, std::move(what)}; }
 
-template <class Counts>
-void Merge(Counts& into, const Counts& from) {
-  for (size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
+template <class Clock, class Choose>
+void Merge(Clock& into, const Clock& from, Choose choose) {
+  for (size_t a = 0; a < into.known.size(); ++a)
+    into.known[a] = choose(into.known[a], from.known[a]);
+  for (size_t t = 0; t < into.proxied.size(); ++t)
+    into.proxied[t] = choose(into.proxied[t], from.proxied[t]);
 }
+constexpr auto kLater = [](uint32_t x, uint32_t y) { return std::max(x, y); };
+constexpr auto kEarlier = [](uint32_t x, uint32_t y) { return std::min(x, y); };
 
 }  // namespace
 
@@ -64,13 +69,16 @@ HopperBlock::HopperBlock(int threads, int64_t blocks, int64_t shared_elements, i
 }
 
 void HopperBlock::Begin() {
-  std::fill(shadows_.begin(), shadows_.end(), AccessShadow{});
+  for (AccessShadow& shadow : shadows_) {
+    shadow.writer = -1;
+    shadow.reads.clear();
+  }
   std::fill(barriers_.begin(), barriers_.end(), PhaseBarrier{});
   std::fill(groups_.begin(), groups_.end(), GroupState{});
   const auto threads = static_cast<size_t>(threads_);
-  known_.assign(threads * actors_, 0);
-  proxied_.assign(threads * threads, 0);
-  for (int t = 0; t < threads_; ++t) Known(t)[t] = 1;
+  clocks_.assign(threads, std::make_shared<const Clock>(NewClock()));
+  own_.assign(threads, 1);
+  own_proxied_.assign(threads, 0);
   stores_committed_.assign(threads, 0);
   stores_begun_.assign(threads, 0);
   late_.clear();
@@ -86,8 +94,7 @@ void HopperBlock::Begin() {
 Finding HopperBlock::End() const {
   if (!late_.empty()) return Race("the block ends while a copy of its memory is under way");
   for (int t = 0; t < threads_; ++t)
-    if (known_[static_cast<size_t>(t) * actors_ + static_cast<size_t>(StoresOf(t))] <
-        stores_committed_[t] + (stores_begun_[t] > 0 ? 1 : 0))
+    if (KnownTo(t).Of(StoresOf(t)) < stores_committed_[t] + (stores_begun_[t] > 0 ? 1 : 0))
       return Race(absl::StrCat("thread ", t, " ends before its BOXSTOREs are waited for"));
   for (const GroupState& group : groups_)
     if (!group.late.empty() || group.done < group.committed)
@@ -107,36 +114,35 @@ std::string HopperBlock::NameOf(int32_t actor) const {
 
 // ---- shared memory
 
-// `proxied`, unless it is null: up to where each thread's stores are visible to a reader that is no
-// thread.
-Finding HopperBlock::CheckRead(const Count* known, const Count* proxied, int32_t actor, Count count,
+Finding HopperBlock::CheckRead(const Knowledge& known, bool by_proxy, int32_t actor, Count count,
                                AccessShadow& shadow) const {
   const int32_t writer = shadow.writer;
-  if (writer < 0 && proxied != nullptr) return {Fault::kUninitialised, "was never written"};
+  if (writer < 0 && by_proxy) return {Fault::kUninitialised, "was never written"};
   if (writer >= 0) {
-    if (known[writer] < shadow.written)
+    if (known.Of(writer) < shadow.written)
       return Race(absl::StrCat("is read, and nothing orders that after ", NameOf(writer),
                                ", which writes it"));
-    if (proxied != nullptr && writer < threads_ && proxied[writer] < shadow.written)
+    if (by_proxy && writer < threads_ && known.Proxied(writer) < shadow.written)
       return {Fault::kMissingFence,
               absl::StrCat("is stored by ", NameOf(writer), " without a PROXYFENCE since")};
   }
-  for (auto& [reader, read] : shadow.reads) {
-    if (reader != actor) continue;
-    read = count;
-    return {};
-  }
-  shadow.reads.push_back({actor, count});
+  // All threads of a cluster may read one element.
+  const auto at = std::lower_bound(shadow.reads.begin(), shadow.reads.end(), actor,
+                                   [](const auto& read, int32_t of) { return read.first < of; });
+  if (at != shadow.reads.end() && at->first == actor)
+    at->second = count;
+  else
+    shadow.reads.insert(at, {actor, count});
   return {};
 }
 
-Finding HopperBlock::CheckWrite(const Count* known, int32_t actor, Count count,
+Finding HopperBlock::CheckWrite(const Knowledge& known, int32_t actor, Count count,
                                 AccessShadow& shadow) const {
-  if (shadow.writer >= 0 && known[shadow.writer] < shadow.written)
+  if (shadow.writer >= 0 && known.Of(shadow.writer) < shadow.written)
     return Race(absl::StrCat("is written, and nothing orders that after ", NameOf(shadow.writer),
                              ", which writes it, too"));
   for (const auto& [reader, read] : shadow.reads)
-    if (known[reader] < read)
+    if (known.Of(reader) < read)
       return Race(absl::StrCat("is written, and nothing orders that after ", NameOf(reader),
                                ", which reads it"));
   shadow.writer = actor;
@@ -146,38 +152,48 @@ Finding HopperBlock::CheckWrite(const Count* known, int32_t actor, Count count,
 }
 
 Finding HopperBlock::Read(int thread, int64_t element) {
-  const Count* const known = Known(thread);
-  return CheckRead(known, nullptr, thread, known[thread], shadows_[element]);
+  return CheckRead(KnownTo(thread), /*by_proxy=*/false, thread, own_[thread], shadows_[element]);
 }
 
 Finding HopperBlock::Write(int thread, int64_t element) {
-  const Count* const known = Known(thread);
-  return CheckWrite(known, thread, known[thread], shadows_[element]);
+  return CheckWrite(KnownTo(thread), thread, own_[thread], shadows_[element]);
 }
 
 Finding HopperBlock::BeginThreadCopy(int thread, int64_t element) {
-  return CheckWrite(Known(thread), CopyUnderWay(), /*count=*/1, shadows_[element]);
+  return CheckWrite(KnownTo(thread), CopyUnderWay(), /*count=*/1, shadows_[element]);
 }
 
 void HopperBlock::EndThreadCopy(int thread, int64_t element) {
   AccessShadow& shadow = shadows_[element];
   if (shadow.writer != CopyUnderWay()) return;
   shadow.writer = thread;
-  shadow.written = Known(thread)[thread];
+  shadow.written = own_[thread];
 }
 
-void HopperBlock::ProxyFence(int thread) { Proxied(thread)[thread] = Known(thread)[thread]; }
+void HopperBlock::ProxyFence(int thread) { own_proxied_[thread] = own_[thread]; }
 
 void HopperBlock::SyncThreads(int first, int count) {
-  std::vector<Count> all(actors_, 0), proxied(static_cast<size_t>(threads_), 0);
+  const auto all = std::make_shared<Clock>(*clocks_[first]);
+  for (int t = first + 1; t < first + count; ++t)
+    if (clocks_[t] != clocks_[t - 1]) Merge(*all, *clocks_[t], kLater);
   for (int t = first; t < first + count; ++t) {
-    for (size_t a = 0; a < actors_; ++a) all[a] = std::max(all[a], Known(t)[a]);
-    for (size_t a = 0; a < proxied.size(); ++a) proxied[a] = std::max(proxied[a], Proxied(t)[a]);
+    all->known[t] = own_[t]++;
+    all->proxied[t] = own_proxied_[t];
+    clocks_[t] = all;
   }
-  for (int t = first; t < first + count; ++t) {
-    std::copy(all.begin(), all.end(), Known(t));
-    std::copy(proxied.begin(), proxied.end(), Proxied(t));
-    ++Known(t)[t];
+}
+
+void HopperBlock::Learn(int first, int threads, int32_t actor, Count count) {
+  SharedClock before, after;
+  for (int t = first; t < first + threads; ++t) {
+    if (clocks_[t]->known[actor] >= count) continue;
+    if (clocks_[t] != before) {
+      before = clocks_[t];
+      const auto more = std::make_shared<Clock>(*before);
+      more->known[actor] = count;
+      after = more;
+    }
+    clocks_[t] = after;
   }
 }
 
@@ -188,11 +204,9 @@ Finding HopperBlock::Init(int thread, int64_t barrier, int64_t arrivals) {
   if (b.expected != 0) return Misuse(absl::StrCat("barrier ", barrier, " is made twice"));
   b.expected = b.pending = arrivals;
   b.maker = thread;
-  b.made = Known(thread)[thread];
-  b.current.assign(actors_, 0);
+  b.made = own_[thread];
+  b.current = NewClock();
   b.completed = b.current;
-  b.current_proxied.assign(static_cast<size_t>(threads_), 0);
-  b.completed_proxied = b.current_proxied;
   return {};
 }
 
@@ -200,7 +214,7 @@ Finding HopperBlock::Use(int thread, int64_t barrier) {
   const PhaseBarrier& b = barriers_[barrier];
   if (b.expected == 0)
     return {Fault::kUninitialised, absl::StrCat("barrier ", barrier, " is not made")};
-  if (Known(thread)[b.maker] < b.made)
+  if (KnownTo(thread).Of(b.maker) < b.made)
     return Race(absl::StrCat("nothing orders the use of barrier ", barrier, " after its MBINIT"));
   return {};
 }
@@ -218,10 +232,10 @@ Finding HopperBlock::Arrive(int thread, int64_t barrier) {
     return Misuse(
         absl::StrCat("barrier ", barrier, " got more than ", b.expected, " arrivals in one phase"));
   --b.pending;
-  for (size_t a = 0; a < actors_; ++a) b.current[a] = std::max(b.current[a], Known(thread)[a]);
-  for (size_t a = 0; a < b.current_proxied.size(); ++a)
-    b.current_proxied[a] = std::max(b.current_proxied[a], Proxied(thread)[a]);
-  ++Known(thread)[thread];
+  if (clocks_[thread] != b.arrived) Merge(b.current, *clocks_[thread], kLater);
+  b.arrived = clocks_[thread];
+  b.current.known[thread] = own_[thread]++;
+  b.current.proxied[thread] = own_proxied_[thread];
   CompleteIfDue(barrier);
   return {};
 }
@@ -231,9 +245,9 @@ void HopperBlock::CompleteIfDue(int64_t barrier) {
   if (b.pending != 0 || b.bytes != 0) return;
   ++b.phase;
   b.pending = b.expected;
-  b.current[static_cast<size_t>(CopiesOf(barrier))] = static_cast<Count>(b.phase);
+  b.current.known[static_cast<size_t>(CopiesOf(barrier))] = static_cast<Count>(b.phase);
   b.completed = b.current;
-  b.completed_proxied = b.current_proxied;
+  b.before_wait = b.after_wait = nullptr;
   woken_.insert(woken_.end(), b.waiting.begin(), b.waiting.end());
   b.waiting.clear();
 }
@@ -246,10 +260,13 @@ Finding HopperBlock::Wait(int thread, int64_t barrier, int64_t parity, bool* pas
     b.waiting.push_back(thread);
     return {};
   }
-  for (size_t a = 0; a < actors_; ++a)
-    Known(thread)[a] = std::max(Known(thread)[a], b.completed[a]);
-  for (size_t a = 0; a < b.completed_proxied.size(); ++a)
-    Proxied(thread)[a] = std::max(Proxied(thread)[a], b.completed_proxied[a]);
+  if (clocks_[thread] != b.before_wait) {
+    b.before_wait = clocks_[thread];
+    const auto more = std::make_shared<Clock>(*b.before_wait);
+    Merge(*more, b.completed, kLater);
+    b.after_wait = more;
+  }
+  clocks_[thread] = b.after_wait;
   return {};
 }
 
@@ -260,7 +277,7 @@ Finding HopperBlock::BeginLoad(int thread, std::span<const int64_t> elements, in
   if (Finding found = Use(thread, barrier); !found.ok()) return found;
   const auto count = static_cast<Count>(barriers_[barrier].phase + 1);
   for (const int64_t element : elements)
-    if (Finding found = CheckWrite(Known(thread), CopiesOf(barrier), count, shadows_[element]);
+    if (Finding found = CheckWrite(KnownTo(thread), CopiesOf(barrier), count, shadows_[element]);
         !found.ok())
       return found;
   late_.push_back({barrier, bytes, thread, 0, std::move(move)});
@@ -277,7 +294,8 @@ Finding HopperBlock::BeginStore(int thread, std::span<const int64_t> elements,
   const auto count = static_cast<Count>(stores_committed_[thread] + 1);
   for (const int64_t element : elements)
     if (Finding found =
-            CheckRead(Known(thread), Proxied(thread), StoresOf(thread), count, shadows_[element]);
+            CheckRead(KnownTo(thread), /*by_proxy=*/true, StoresOf(thread), count,
+                      shadows_[element]);
         !found.ok())
       return found;
   ++stores_begun_[thread];
@@ -304,8 +322,7 @@ void HopperBlock::WaitStores(int thread, int64_t but) {
       left.push_back(std::move(copy));
   }
   late_ = std::move(left);
-  Count& known = Known(thread)[StoresOf(thread)];
-  known = std::max(known, static_cast<Count>(done));
+  Learn(thread, 1, StoresOf(thread), static_cast<Count>(done));
 }
 
 void HopperBlock::Land(const LateCopy& copy) {
@@ -326,20 +343,38 @@ bool HopperBlock::DeliverOne() {
 
 // ---- warpgroups
 
+HopperBlock::Clock HopperBlock::KnownToAll(int group) const {
+  const int first = group * kWarpgroupThreads, end = first + kWarpgroupThreads;
+  Clock known = *clocks_[first];
+  std::vector<std::pair<int, int>> runs = {{first, first}};  // of threads that share a clock
+  for (int t = first + 1; t < end; ++t) {
+    if (clocks_[t] != clocks_[t - 1]) {
+      Merge(known, *clocks_[t], kEarlier);
+      runs.emplace_back(t, t);
+    }
+    runs.back().second = t;
+  }
+  // A thread's own count in a clock that it has alone may be an old one.
+  for (int t = first; t < end; ++t) {
+    known.known[t] = own_[t];
+    known.proxied[t] = own_proxied_[t];
+    for (const auto& [from, to] : runs) {
+      if (from == t && to == t) continue;
+      known.known[t] = std::min(known.known[t], clocks_[from]->known[t]);
+      known.proxied[t] = std::min(known.proxied[t], clocks_[from]->proxied[t]);
+    }
+  }
+  return known;
+}
+
 Finding HopperBlock::BeginProduct(int group, std::span<const int64_t> elements,
                                   std::function<void()> compute) {
-  // What all of its threads know.
-  const int first = group * kWarpgroupThreads;
-  std::vector<Count> known(Known(first), Known(first) + actors_);
-  std::vector<Count> proxied(Proxied(first), Proxied(first) + threads_);
-  for (int t = first + 1; t < first + kWarpgroupThreads; ++t) {
-    for (size_t a = 0; a < actors_; ++a) known[a] = std::min(known[a], Known(t)[a]);
-    for (size_t a = 0; a < proxied.size(); ++a) proxied[a] = std::min(proxied[a], Proxied(t)[a]);
-  }
+  const Clock known = KnownToAll(group);
+  const Knowledge all{known, -1, 0, 0};
   const auto count = static_cast<Count>(OpenGroup(group));
   for (const int64_t element : elements)
     if (Finding found =
-            CheckRead(known.data(), proxied.data(), ProductsOf(group), count, shadows_[element]);
+            CheckRead(all, /*by_proxy=*/true, ProductsOf(group), count, shadows_[element]);
         !found.ok())
       return found;
   // In order: a product adds to the sums of the one before.
@@ -360,11 +395,8 @@ void HopperBlock::WaitProducts(int group, int64_t but) {
     state.late.front().compute();
     state.late.pop_front();
   }
-  const int first = group * kWarpgroupThreads;
-  for (int t = first; t < first + kWarpgroupThreads; ++t) {
-    Count& known = Known(t)[ProductsOf(group)];
-    known = std::max(known, static_cast<Count>(state.done));
-  }
+  Learn(group * kWarpgroupThreads, kWarpgroupThreads, ProductsOf(group),
+        static_cast<Count>(state.done));
 }
 
 Finding HopperBlock::SetRegisters(int group, int64_t registers, bool raises, bool* passed) {

@@ -8,6 +8,9 @@
 // their groups. A thread knows for each actor up to which count its accesses come before its own.
 // A race is found in any order of threads.
 //
+// After a barrier all of its threads know the same, so that they share one clock, which nobody
+// changes any more: a thread that learns more gets another. A thread's own counts are kept apart.
+//
 // Copies and products happen when they begin or as late as something waits for them; a seed
 // chooses.
 #pragma once
@@ -15,6 +18,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <random>
 #include <span>
 #include <string>
@@ -103,15 +107,34 @@ class HopperBlock {
   struct AccessShadow {
     int32_t writer = -1;
     Count written = 0;
-    absl::InlinedVector<std::pair<int32_t, Count>, 2> reads;
+    absl::InlinedVector<std::pair<int32_t, Count>, 2> reads;  // by actor, ascending
+  };
+  // What threads know of others. A thread's own counts are in own_ and own_proxied_; what its clock
+  // has of them may be old.
+  struct Clock {
+    std::vector<Count> known;    // by actor
+    std::vector<Count> proxied;  // by thread: up to which count the asynchronous proxy sees stores
+  };
+  using SharedClock = std::shared_ptr<const Clock>;
+  // What somebody knows: a clock, but for a thread's own counts.
+  struct Knowledge {
+    const Clock& clock;
+    int self;  // -1: no thread
+    Count own, own_proxied;
+    Count Of(int32_t actor) const { return actor == self ? own : clock.known[actor]; }
+    Count Proxied(int32_t thread) const {
+      return thread == self ? own_proxied : clock.proxied[thread];
+    }
   };
   struct PhaseBarrier {
     int64_t expected = 0;  // 0: not made
     int64_t pending = 0, bytes = 0, phase = 0;
     int maker = 0;
     Count made = 0;
-    std::vector<Count> current, completed;
-    std::vector<Count> current_proxied, completed_proxied;
+    Clock current, completed;  // of who arrives in this phase, and up to the last one
+    // Of the last thread that arrived; and of the last one that passed, before it did and since:
+    // that of the next one is mostly the same.
+    SharedClock arrived, before_wait, after_wait;
     std::vector<int> waiting;
   };
   struct LateCopy {
@@ -137,14 +160,22 @@ class HopperBlock {
   int ProductsOf(int group) const {
     return 2 * threads_ + static_cast<int>(barriers_.size()) + group;
   }
-  Count* Known(int thread) { return known_.data() + static_cast<size_t>(thread) * actors_; }
-  Count* Proxied(int thread) {
-    return proxied_.data() + static_cast<size_t>(thread) * static_cast<size_t>(threads_);
+  Knowledge KnownTo(int thread) const {
+    return {*clocks_[thread], thread, own_[thread], own_proxied_[thread]};
   }
+  Clock NewClock() const {
+    return {std::vector<Count>(actors_), std::vector<Count>(static_cast<size_t>(threads_))};
+  }
+  // What every thread of a warpgroup knows.
+  Clock KnownToAll(int group) const;
+  // From now on these threads know of `actor` up to `count`.
+  void Learn(int first, int threads, int32_t actor, Count count);
   std::string NameOf(int32_t actor) const;
-  Finding CheckRead(const Count* known, const Count* proxied, int32_t actor, Count count,
+  // `by_proxy`: the reader is no thread, which sees only what the asynchronous proxy sees.
+  Finding CheckRead(const Knowledge& known, bool by_proxy, int32_t actor, Count count,
                     AccessShadow& shadow) const;
-  Finding CheckWrite(const Count* known, int32_t actor, Count count, AccessShadow& shadow) const;
+  Finding CheckWrite(const Knowledge& known, int32_t actor, Count count,
+                     AccessShadow& shadow) const;
   Finding Use(int thread, int64_t barrier);
   void CompleteIfDue(int64_t barrier);
   void Land(const LateCopy& copy);
@@ -154,8 +185,8 @@ class HopperBlock {
   std::mt19937_64& random_;
   std::vector<AccessShadow> shadows_;
   std::vector<PhaseBarrier> barriers_;
-  std::vector<Count> known_;    // by thread and actor
-  std::vector<Count> proxied_;  // by thread and thread: stores that the asynchronous proxy sees
+  std::vector<SharedClock> clocks_;       // by thread
+  std::vector<Count> own_, own_proxied_;  // by thread: of itself
   std::vector<int64_t> stores_committed_, stores_begun_;  // by thread; begun: in the open group
   std::vector<GroupState> groups_;
   std::deque<LateCopy> late_;

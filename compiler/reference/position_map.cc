@@ -1,5 +1,7 @@
 #include "compiler/reference/position_map.h"
 
+#include <algorithm>
+
 namespace outboard::reference {
 
 std::vector<int64_t> StridesOf(std::span<const int64_t> dims) {
@@ -27,30 +29,46 @@ PositionMap::PositionMap(std::span<const int64_t> dims, std::span<const int64_t>
   }
 }
 
+// Positions mostly ascend: each is reached from the one before, and those that follow each other
+// along the last axis in one go.
 void PositionMap::Apply(std::span<const int64_t> positions, int64_t* out) const {
   const size_t rank = dims_.size();
+  if (rank == 0) {
+    std::fill_n(out, positions.size(), base_);
+    return;
+  }
   int64_t coordinates[64] = {};
   int64_t previous = 0, image = base_;  // of position 0
-  for (size_t k = 0; k < positions.size(); ++k) {
+  const int64_t last_dim = dims_.back(), last_stride = strides_.back();
+  int64_t& last = coordinates[rank - 1];
+  for (size_t k = 0; k < positions.size();) {
     const int64_t position = positions[k];
-    if (position == previous + 1) {
-      for (size_t i = rank; i-- > 0;) {
-        image += strides_[i];
-        if (++coordinates[i] < dims_[i]) break;
-        image -= strides_[i] * dims_[i];
-        coordinates[i] = 0;
-      }
-    } else if (position != previous) {
+    int64_t rest = position - previous;  // to be added, at first to the last coordinate
+    if (rest < 0) {
+      std::fill_n(coordinates, rank, 0);
       image = base_;
-      int64_t rest = position;
-      for (size_t i = rank; i-- > 0;) {
-        coordinates[i] = rest % dims_[i];
-        rest /= dims_[i];
-        image += coordinates[i] * strides_[i];
-      }
+      rest = position;
     }
-    previous = position;
+    for (size_t i = rank; rest != 0 && i-- > 0;) {
+      int64_t coordinate = coordinates[i] + rest;
+      rest = 0;
+      if (coordinate >= dims_[i]) {
+        rest = coordinate < 2 * dims_[i] ? 1 : coordinate / dims_[i];
+        coordinate -= rest * dims_[i];
+      }
+      image += (coordinate - coordinates[i]) * strides_[i];
+      coordinates[i] = coordinate;
+    }
+    const size_t most = std::min<size_t>(positions.size() - k, last_dim - last);
+    size_t run = 1;
     out[k] = image;
+    for (; run < most && positions[k + run] == position + static_cast<int64_t>(run); ++run)
+      out[k + run] = image + static_cast<int64_t>(run) * last_stride;
+    const auto more = static_cast<int64_t>(run) - 1;
+    last += more;
+    image += more * last_stride;
+    previous = position + more;
+    k += run;
   }
 }
 

@@ -159,19 +159,37 @@ int64_t IntIdentity(Op op, DType dtype) {
   return op == Op::kMul ? 1 : IntMin(dtype);
 }
 
+// In order; elements that go into one sum mostly follow each other.
+template <typename T, typename F>
+void FoldInto(std::span<const T> tile, std::span<const int64_t> into, std::vector<T>& sums, F add) {
+  for (size_t k = 0; k < tile.size();) {
+    const int64_t place = into[k];
+    T sum = sums[place];
+    for (; k < tile.size() && into[k] == place; ++k) sum = add(sum, tile[k]);
+    sums[place] = sum;
+  }
+}
+
 void Accumulate(Op op, DType dtype, const LaneBlock& tile, std::span<const int64_t> into,
                 LaneBlock& sums) {
-  for (size_t k = 0; k < tile.f.size(); ++k) {
-    double& sum = sums.f[into[k]];
-    sum = op == Op::kAdd   ? sum + tile.f[k]
-          : op == Op::kMul ? sum * tile.f[k]
-                           : MaxFloat(sum, tile.f[k]);
-  }
-  for (size_t k = 0; k < tile.i.size(); ++k) {
-    int64_t& sum = sums.i[into[k]];
-    const auto a = static_cast<uint64_t>(sum), b = static_cast<uint64_t>(tile.i[k]);
-    sum = op == Op::kMax ? MaxInt(dtype, sum, tile.i[k])
-                         : WrapTo(dtype, static_cast<int64_t>(op == Op::kAdd ? a + b : a * b));
+  const auto floats = [&](auto add) { FoldInto<double>(tile.f, into, sums.f, add); };
+  const auto ints = [&](auto add) { FoldInto<int64_t>(tile.i, into, sums.i, add); };
+  const auto wrapped = [&](auto add) {
+    ints([=](int64_t a, int64_t b) {
+      return WrapTo(dtype, static_cast<int64_t>(
+                               add(static_cast<uint64_t>(a), static_cast<uint64_t>(b))));
+    });
+  };
+  switch (op) {
+    case Op::kAdd:
+      floats([](double a, double b) { return a + b; });
+      return wrapped([](uint64_t a, uint64_t b) { return a + b; });
+    case Op::kMul:
+      floats([](double a, double b) { return a * b; });
+      return wrapped([](uint64_t a, uint64_t b) { return a * b; });
+    default:
+      floats([](double a, double b) { return MaxFloat(a, b); });
+      return ints([=](int64_t a, int64_t b) { return MaxInt(dtype, a, b); });
   }
 }
 

@@ -4,6 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -87,9 +93,38 @@ absl::StatusOr<Results> RunScheduleInPlace(const UOp* sink, std::span<const Host
 #endif
 
 #ifdef OUTBOARD_HAS_COMPILED
+// Keeps the last kernels that it compiled: two engines ask for most of them, and nearly all of a
+// random graph's time is LLVM's. Threads: one.
+class KeepingCompiler final : public worker::KernelCompiler {
+ public:
+  explicit KeepingCompiler(const Target& target) : compiler_({.target = target}) {}
+  const Target& target() const override { return compiler_.target(); }
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(
+      std::span<const worker::KernelSource> kernels) override {
+    if (kept_.size() > kKeptMax) kept_.clear();
+    std::vector<absl::StatusOr<CompiledKernel>> results;
+    for (const worker::KernelSource& kernel : kernels) {
+      const std::pair key{kernel.encoding, kernel.opts};
+      if (const auto kept = kept_.find(key); kept != kept_.end()) {
+        results.push_back(kept->second);
+        continue;
+      }
+      results.push_back(compiler_.Compile({&kernel, 1}).front());
+      if (results.back().ok()) kept_.emplace(key, *results.back());
+    }
+    return results;
+  }
+
+ private:
+  static constexpr size_t kKeptMax = 500;
+
+  worker::InProcessCompiler compiler_;
+  std::map<std::pair<std::string, std::optional<std::string>>, CompiledKernel> kept_;
+};
+
 absl::StatusOr<Results> RunOnEngine(const UOp* sink, std::span<const HostTensor> params,
                                     std::span<const Binding> bindings, bool donate) {
-  static auto* const compiler = new worker::InProcessCompiler({.target = DeviceTarget()});
+  static auto* const compiler = new KeepingCompiler(DeviceTarget());
   // In place: results over inputs, and every temporary that can be over another one.
   const auto make_engine = [](schedule::OverwritePolicy overwrites) {
     return worker::MakeCompiledEngine(compiler, test::MakeDevice(int64_t{1} << 30, 2),

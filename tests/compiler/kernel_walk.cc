@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -233,6 +234,11 @@ class Walker {
       case Op::kLoad: {
         if (node.src[1] >= 0 && source(1).i == 0) return source(2);
         const char* const at = At<kIsStep>(nodes_[node.src[0]]);
+        if (node.dtype == DType::kF32) {
+          float value = 0;
+          if (at != nullptr) std::memcpy(&value, at, sizeof value);
+          return OfFloat(value);
+        }
         if (IsFloat(node.dtype)) return OfFloat(at ? LoadFloat(node.dtype, at) : 0);
         return OfInt(at ? LoadInt(node.dtype, at) : 0);
       }

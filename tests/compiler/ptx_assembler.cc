@@ -7,12 +7,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <optional>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/sha256.h"
 
 namespace outboard::test {
 namespace {
@@ -38,6 +42,75 @@ double SecondsOfChildren() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
+// What the assembler said of a text that it took.
+struct Said {
+  double seconds = 0;
+  std::string words;
+};
+
+// Runs a command of the shell. Returns whether it succeeded.
+bool Run(const std::string& command, std::string& words) {
+  std::FILE* const pipe = popen(absl::StrCat(command, " 2>&1").c_str(), "r");
+  OB_CHECK(pipe != nullptr);
+  char piece[4096];
+  while (const size_t count = std::fread(piece, 1, sizeof piece, pipe)) words.append(piece, count);
+  return pclose(pipe) == 0;
+}
+
+// The file that keeps what this assembler says of this text; empty where nothing is kept.
+std::string FileOf(const std::string& ptxas, const std::string& ptx, const std::string& arch) {
+  const char* const named = std::getenv("OUTBOARD_ASSEMBLED");
+  const std::string folder = named != nullptr ? named : OUTBOARD_ASSEMBLED;
+  if (folder.empty()) return "";
+  std::string version;
+  if (!Run(absl::StrCat("'", ptxas, "' --version"), version)) return "";
+  std::filesystem::create_directories(folder);
+  const Sha256Digest digest = Sha256(absl::StrCat(ptxas, "\n", version, "\n", arch, "\n", ptx));
+  return absl::StrCat(folder, "/",
+                      absl::BytesToHexString(
+                          {reinterpret_cast<const char*>(digest.data()), digest.size()}));
+}
+
+std::optional<Said> ReadSaid(const std::string& file) {
+  std::ifstream in(file);
+  Said said;
+  if (file.empty() || !(in >> said.seconds) || in.get() != '\n') return std::nullopt;
+  said.words.assign(std::istreambuf_iterator<char>(in), {});
+  return said;
+}
+
+// Whole or not at all, as other tests write and read the same ones.
+void KeepSaid(const std::string& file, const Said& said) {
+  if (file.empty()) return;
+  const std::string unfinished = absl::StrCat(file, ".", getpid());
+  std::ofstream out(unfinished);
+  out << said.seconds << "\n" << said.words;
+  out.close();
+  std::error_code failed;
+  if (out) std::filesystem::rename(unfinished, file, failed);
+  if (!out || failed) std::filesystem::remove(unfinished, failed);
+}
+
+// Errors: INTERNAL with the assembler's words.
+absl::StatusOr<Said> Assemble(const std::string& ptxas, const std::string& ptx,
+                              const std::string& arch) {
+  const std::string file = FileOf(ptxas, ptx, arch);
+  if (auto said = ReadSaid(file); said.has_value()) return *std::move(said);
+  std::string folder = std::filesystem::temp_directory_path() / "outboard_ptx_XXXXXX";
+  OB_CHECK(mkdtemp(folder.data()) != nullptr);
+  std::ofstream(folder + "/kernel.ptx") << ptx;
+  Said said;
+  const double before = SecondsOfChildren();
+  const bool taken = Run(absl::StrCat("'", ptxas, "' -v -arch=", arch, " '", folder,
+                                      "/kernel.ptx' -o '", folder, "/kernel.cubin'"),
+                         said.words);
+  said.seconds = SecondsOfChildren() - before;
+  std::filesystem::remove_all(folder);
+  if (!taken) return absl::InternalError(said.words);
+  KeepSaid(file, said);
+  return said;
+}
+
 }  // namespace
 
 std::string FindPtxas() { return FindTool("ptxas", "OUTBOARD_PTXAS"); }
@@ -45,20 +118,8 @@ std::string FindNvdisasm() { return FindTool("nvdisasm", "OUTBOARD_NVDISASM"); }
 
 absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,
                                          const std::string& arch) {
-  std::string folder = std::filesystem::temp_directory_path() / "outboard_ptx_XXXXXX";
-  OB_CHECK(mkdtemp(folder.data()) != nullptr);
-  std::ofstream(folder + "/kernel.ptx") << ptx;
-  const std::string command = absl::StrCat("'", ptxas, "' -v -arch=", arch, " '", folder,
-                                           "/kernel.ptx' -o '", folder, "/kernel.cubin' 2>&1");
-  std::string words;
-  const double before = SecondsOfChildren();
-  std::FILE* const pipe = popen(command.c_str(), "r");
-  OB_CHECK(pipe != nullptr);
-  char piece[4096];
-  while (const size_t count = std::fread(piece, 1, sizeof piece, pipe)) words.append(piece, count);
-  const int code = pclose(pipe);
-  std::filesystem::remove_all(folder);
-  if (code != 0) return absl::InternalError(words);
+  OB_ASSIGN_OR_RETURN(const Said said, Assemble(ptxas, ptx, arch));
+  const std::string& words = said.words;
   // The number before `unit`, in the last line that has it.
   const auto number = [&](const char* unit, int64_t* value) {
     const size_t said = words.rfind(unit);
@@ -67,7 +128,7 @@ absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::st
     return absl::SimpleAtoi(words.substr(first, said - first), value);
   };
   Assembled out;
-  out.seconds = SecondsOfChildren() - before;
+  out.seconds = said.seconds;
   int64_t stored = 0, loaded = 0;
   if (!number(" registers", &out.registers) || !number(" bytes stack frame", &out.stack_bytes) ||
       !number(" bytes spill stores", &stored) || !number(" bytes spill loads", &loaded))

@@ -129,6 +129,19 @@ void Execution::CheckLeftShared(const Cluster& cluster) {
   }
 }
 
+// Whether each of `count` bytes is `value`, eight at a time.
+static bool AllAre(uint8_t value, const uint8_t* bytes, uint64_t count) {
+  constexpr uint64_t kEach = 0x0101010101010101;
+  for (; count >= 8; bytes += 8, count -= 8) {
+    uint64_t eight = 0;
+    std::memcpy(&eight, bytes, 8);
+    if (eight != value * kEach) return false;
+  }
+  for (; count > 0; ++bytes, --count)
+    if (*bytes != value) return false;
+  return true;
+}
+
 void Execution::CheckRead(const Actor& actor, const Instruction& in, const Place& place,
                           uint64_t bytes) {
   const uint32_t who = actor.warp->block->id << 12 | (actor.atomic ? kAtomicBit : 0) | actor.thread;
@@ -136,7 +149,8 @@ void Execution::CheckRead(const Actor& actor, const Instruction& in, const Place
   const uint64_t end = place.offset + bytes;
   for (uint64_t at = place.offset, covered = 0; at < end; at += covered) {
     Shadow& shadow = *place.region->ShadowAt(at, end - at, &covered);
-    for (uint64_t byte = at; byte < at + covered; ++byte) {
+    const bool all_written = AllAre(kWritten, place.region->state.data() + at, covered);
+    for (uint64_t byte = at; !all_written && byte < at + covered; ++byte) {
       const uint8_t state = place.region->state[byte];
       if (state == kWritten) continue;
       return Tell(state == kInFlight ? ReportKind::kInFlight : ReportKind::kNeverWritten, in,
@@ -253,7 +267,7 @@ void Execution::CountGlobal(const uint64_t* addresses, uint32_t mask, int bytes)
     counters.global_bytes += static_cast<uint64_t>(bytes);
     sectors[count++] = address / 32;
   }
-  std::sort(sectors, sectors + count);
+  if (!std::is_sorted(sectors, sectors + count)) std::sort(sectors, sectors + count);
   ++counters.global_accesses;
   counters.global_sectors += static_cast<uint64_t>(std::unique(sectors, sectors + count) - sectors);
 }
@@ -271,7 +285,7 @@ void Execution::CountShared(const uint64_t* addresses, uint32_t mask, int bytes)
         words[count++] = addresses[lane] / 4 + word;
     }
     if (count == 0) continue;
-    std::sort(words, words + count);
+    if (!std::is_sorted(words, words + count)) std::sort(words, words + count);
     const int unique = static_cast<int>(std::unique(words, words + count) - words);
     int ways[32] = {}, most = 0;
     for (int i = 0; i < unique; ++i) most = std::max(most, ++ways[words[i] % 32]);

@@ -123,6 +123,10 @@ int ExponentOf(double value) {
   return biased != 0 ? biased - 1023 : std::ilogb(value);
 }
 
+double PowerOfTwo(int exponent) {  // of a normal number
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
+}
+
 // Cuts all terms off at the last of the digits of the largest, and then their sum, to f32. What is
 // left of the terms are integers of that last place, of at most `digits` digits.
 double CutTogether(std::span<const double> terms, int digits) {
@@ -136,14 +140,19 @@ double CutTogether(std::span<const double> terms, int digits) {
   if (!finite) return std::accumulate(terms.begin(), terms.end(), 0.0);
   if (largest == 0) return 0;
   const int last = std::max(ExponentOf(largest) + 1 - digits, kLeast);
-  const double scale = std::ldexp(1.0, -last);
+  const double scale = PowerOfTwo(-last);
   int64_t sum = 0;
   for (const double term : terms) sum += static_cast<int64_t>(term * scale);
   const auto magnitude = static_cast<uint64_t>(std::abs(sum));
   const int more =
       std::max(0, static_cast<int>(std::bit_width(magnitude)) - kResultDigits);
-  const double result = std::ldexp(static_cast<double>(magnitude >> more << more), last);
+  const double result = static_cast<double>(magnitude >> more << more) * PowerOfTwo(last);
   return std::copysign(result < 0x1p128 ? result : HUGE_VAL, sum < 0 ? -1.0 : 1.0);
+}
+
+// Whether SumOf adds one term after the other.
+bool IsPlainSum(Type type) {
+  return type != Type::kTf32 && type != Type::kE4m3 && type != Type::kE5m2;
 }
 
 }  // namespace
@@ -181,8 +190,10 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
   const int element_bits = shape.a == Type::kTf32 ? 32 : 8 * BytesOf(shape.a);
   const Fragments f{element_bits == 64 ? 1 : 32 / element_bits};
   const int rows_high = shape.m / 8;  // 2, or 1 for m8
-  double left[16][64] = {}, right[8][64] = {}, sum[16][8];  // of B, its columns
+  constexpr int kColumns = 8;  // of every mma
+  double left[16][64], right[64][kColumns] = {}, sum[16][kColumns] = {};
   if (shape.k > 64) return Fail(absl::UnimplementedError("mma with k above 64"));
+  for (double* row : left) std::fill_n(row, shape.k, 0.0);
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < shape.a_count; ++i) {
       const uint64_t bits = warp->row(a[i])[lane];
@@ -193,7 +204,7 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
     for (int i = 0; i < shape.b_count; ++i) {
       const uint64_t bits = warp->row(b[i])[lane];
       for (int e = 0; e < f.per; ++e)
-        right[lane / 4][(lane % 4) * f.per + e + 4 * f.per * i] =
+        right[(lane % 4) * f.per + e + 4 * f.per * i][lane / 4] =
             ElementOf(shape.b, bits >> (element_bits == 64 ? 0 : element_bits * e));
     }
     // C and D: pairs of columns, registers step by 8 rows. f16 holds a pair in a register.
@@ -204,13 +215,24 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
                              : ElementOf(shape.c, warp->row(c[i])[lane]);
     }
   }
-  for (int row = 0; row < shape.m; ++row)
+  for (int row = 0; row < shape.m; ++row) {
+    if (IsPlainSum(shape.a)) {
+      // As SumOf adds, all columns side by side.
+      double sums[kColumns];
+      for (int column = 0; column < kColumns; ++column) sums[column] = 0.0 + sum[row][column];
+      for (int k = 0; k < shape.k; ++k)
+        for (int column = 0; column < kColumns; ++column)
+          sums[column] += left[row][k] * right[k][column];
+      std::copy_n(sums, kColumns, sum[row]);
+      continue;
+    }
     for (int column = 0; column < shape.n; ++column) {
       double terms[1 + 64];
       terms[0] = sum[row][column];
-      for (int k = 0; k < shape.k; ++k) terms[1 + k] = left[row][k] * right[column][k];
+      for (int k = 0; k < shape.k; ++k) terms[1 + k] = left[row][k] * right[k][column];
       sum[row][column] = SumOf(shape.a, {terms, static_cast<size_t>(1 + shape.k)});
     }
+  }
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < shape.m * shape.n / 32; ++i) {
       const uint64_t bits =
