@@ -17,5 +17,7 @@ inline constexpr double kQgmma = 12 + 16;
 // Attention, by the width of heads.
 inline constexpr double kAttentionHmma64 = 8, kAttentionHmma128 = 7;
 inline constexpr double kAttentionHgmma64 = 44, kAttentionHgmma128 = 36;
+// Its gradients: of each loop, for each score of a thread.
+inline constexpr double kGradientScore64 = 24, kGradientScore128 = 30;
 
 }  // namespace outboard::bench::code_bounds
