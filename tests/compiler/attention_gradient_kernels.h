@@ -24,8 +24,8 @@ inline constexpr int64_t kSlotQ = 2, kSlotK = 3, kSlotV = 4, kSlotOut = 5, kSlot
                          kSlotSum = 7, kSlotDot = 8;
 
 // With x = scale bf16(q k), -infinity where `causal` hides a key, e = exp(x - max), and dp = the
-// result's gradient times v, rounded to bf16. Slot 1, of f32: dot = - sum of e / sum (dp / sum) over
-// the keys of a row. Slot 0: q's gradient, sum of bf16(scale e (dp / sum + dot)) k.
+// result's gradient times v, rounded to bf16. Slot 1, of f32: dot = - sum of e / sum (dp / sum)
+// over the keys of a row. Slot 0: q's gradient, sum of bf16(scale e (dp / sum + dot)) k.
 const UOp* QueriesGradientKernel(Graph& g, const GradientShape& shape);
 
 // Slot 0: k's gradient, sum of bf16(scale e (dp / sum + dot)) q over the queries, with dot loaded
