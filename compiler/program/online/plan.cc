@@ -461,8 +461,9 @@ codegen::VisibleSteps VisibleOf(const OnlinePlan& plan) {
   if (!known(visible.first) || !known(visible.last)) return {};
   // Guards are looked up once for a block: for each step, or for each of its rows.
   RangeSet of_steps = Bit(plan.range), of_rows = 0;
-  for (const int r : plan.batch) of_steps |= Bit(r), of_rows |= Bit(r);
-  for (const int r : plan.rows) of_rows |= Bit(r);
+  for (const int r : plan.batch) of_steps |= Bit(r);
+  for (const auto* ranges : {&plan.batch, &plan.rows})
+    for (const int r : *ranges) of_rows |= Bit(r);
   for (const UOp* guard : visible.guards)
     if (const RangeSet of_guard = plan.RangesIn(guard);
         (of_guard & ~of_steps) != 0 && (of_guard & ~of_rows) != 0)
