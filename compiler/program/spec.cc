@@ -1,6 +1,7 @@
 #include "compiler/program/spec.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <vector>
 
@@ -86,6 +87,11 @@ class Checker {
     return "";
   }
 
+  bool IsOne(ValueId v) const {
+    return at(v).code == Code::kConst && IsFloat(at(v).dtype) &&
+           at(v).imm[0] == std::bit_cast<int64_t>(1.0);
+  }
+
   std::string Index(ValueId memory, ValueId index, int lanes) const {
     if (!IsMemory(memory)) return "the first source is no memory";
     if (at(index).dtype != DType::kI64) return "the index is no i64";
@@ -98,7 +104,9 @@ class Checker {
     if (!IsAlu(i.op)) return "is no arithmetic";
     const auto rounding = static_cast<Rounding>(i.imm[0]);
     if (rounding == Rounding::kByUnit) {
-      if (i.op != Op::kExp2 || i.dtype != DType::kF32) return "is by a unit, but no EXP2 of f32";
+      const bool inverts = i.op == Op::kFDiv && i.src.size() == 2 && IsOne(i.src[0]);
+      if ((i.op != Op::kExp2 && !inverts) || i.dtype != DType::kF32)
+        return "is by a unit, but no EXP2 of f32, and no inverse";
     } else if (rounding != Rounding::kEach &&
                (i.op != Op::kAdd || !IsFloat(i.dtype) || rounding != Rounding::kWithProduct)) {
       return "is rounded with a product, but adds no floats";

@@ -21,7 +21,7 @@ constexpr int64_t kSelectsMax = 1 << 16;
 
 // By the unit of NVIDIA's GPUs.
 bool IsByUnit(const Instruction& i) {
-  return i.op == Op::kExp2 && i.imm[0] == static_cast<int64_t>(Rounding::kByUnit);
+  return i.code == Code::kAlu && i.imm[0] == static_cast<int64_t>(Rounding::kByUnit);
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ absl::Status CheckForGpu(const program::Program& program, const Target& target) 
     if (i.dtype == DType::kF64 && !target.fp64) return none_for("f64");
     switch (i.code) {
       case Code::kAlu:
-        if (IsTranscendental(i.op) && !(IsByUnit(i) && target.kind == TargetKind::kCuda))
+        if (IsByUnit(i) ? target.kind != TargetKind::kCuda : IsTranscendental(i.op))
           return none_for(
               absl::StrCat(std::string(Name(i.op)), " of ", std::string(Name(i.dtype))));
         break;

@@ -13,9 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/compile.h"
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/program/online/plan.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/schedule_options.h"
 #include "tests/bench/gpu_machine_code.h"
+#include "tests/compiler/attention_gradient_kernels.h"
 #include "tests/compiler/attention_programs.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_run.h"
@@ -38,6 +41,8 @@ constexpr int kMultiprocessors = 132;  // an H100's
 // the same tiles.
 constexpr int64_t kLargeHeads = 64, kLargeRows = 4096, kRows = 256, kHeads = 2;
 constexpr int64_t kWayRows = 256;  // where only accesses to shared memory are counted
+// Of a layer of GPT-2 124M: 8 passages of 1,024 tokens, 12 heads.
+constexpr int64_t kGradientHeads = 96, kGradientRows = 1024;
 
 // y[h,i,c] = sum of bf16(softmax(q[h,i,:] k[h,j,:] / sqrt(width)) over j) * v[h,j,c].
 const UOp* Attention(Graph& g, int64_t heads, int64_t rows, int64_t width, bool causal) {
@@ -190,6 +195,60 @@ absl::Status AddCode(const char* arch, int64_t width, bool causal, GpuAttentionF
   return absl::OkStatus();
 }
 
+// The loops that are no retries of waits: ptxas puts these behind the kernel's end, so that the
+// jumps back from there have a real loop, or the rest of one, between them and their targets.
+std::vector<CodeLoop> RealLoops(std::vector<CodeLoop> loops) {
+  std::ranges::sort(loops, {}, &CodeLoop::instructions);
+  std::vector<CodeLoop> real;
+  for (const CodeLoop& loop : loops) {
+    const auto meets = [&](const CodeLoop& other) {
+      return loop.first < other.first + other.instructions &&
+             other.first < loop.first + loop.instructions;
+    };
+    if (std::ranges::none_of(real, meets)) real.push_back(loop);
+  }
+  std::ranges::sort(real, {}, &CodeLoop::first);
+  return real;
+}
+
+absl::Status AddGradients(int64_t width, GpuAttentionFigures& figures) {
+  const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
+  if (ptxas.empty()) return absl::OkStatus();
+  const Target target = CudaTarget(kArches[1], kMultiprocessors);
+  const test::GradientShape shape{.heads = kGradientHeads,
+                                  .queries = kGradientRows,
+                                  .keys = kGradientRows,
+                                  .width = width,
+                                  .causal = true};
+  for (const bool of_keys : {false, true}) {
+    Graph g;
+    const UOp* const sink =
+        of_keys ? test::KeysGradientKernel(g, shape) : test::QueriesGradientKernel(g, shape);
+    OB_ASSIGN_OR_RETURN(const codegen::LoopNest nest, codegen::AnalyzeKernel(sink));
+    OB_ASSIGN_OR_RETURN(const auto plan, program::PlanOnline(nest, target, /*opts=*/nullptr));
+    if (!plan || !plan->tile.groups)
+      return absl::InternalError("gradients of attention without warpgroups");
+    OB_ASSIGN_OR_RETURN(const CompiledKernel kernel, CompileKernel(sink, {.target = target}));
+    OB_ASSIGN_OR_RETURN(const test::Assembled assembled,
+                        test::AssembleKernel(ptxas, kernel.object, kArches[1]));
+    figures.spill_bytes = std::max(figures.spill_bytes.value_or(0), assembled.spill_bytes);
+    figures.registers = std::max(figures.registers.value_or(0), assembled.registers);
+    figures.ignored = figures.ignored || assembled.ignored;
+    if (nvdisasm.empty()) continue;
+    OB_ASSIGN_OR_RETURN(const MachineCode code,
+                        MachineCodeOf(ptxas, nvdisasm, kernel.object, kArches[1]));
+    figures.serialised = figures.serialised || absl::StrContains(code.said, "serialized");
+    std::vector<double>& per_score =
+        of_keys ? (width == 64 ? figures.per_score_keys_64 : figures.per_score_keys_128)
+                : (width == 64 ? figures.per_score_queries_64 : figures.per_score_queries_128);
+    // Of 64 rows, by the 128 threads of a warpgroup.
+    const auto scores = static_cast<double>(plan->tile.steps) / 2;
+    for (const CodeLoop& loop : RealLoops(LoopsWith("HGMMA", code.listing)))
+      per_score.push_back(static_cast<double>(loop.instructions) / scores);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<GpuAttentionFigures> MeasureGpuAttention() {
@@ -198,6 +257,7 @@ absl::StatusOr<GpuAttentionFigures> MeasureGpuAttention() {
     for (const int64_t width : {64, 128})
       OB_RETURN_IF_ERROR(AddCode(arch, width, /*causal=*/false, figures));
   OB_RETURN_IF_ERROR(AddCode(kArches[1], 64, /*causal=*/true, figures));
+  for (const int64_t width : {64, 128}) OB_RETURN_IF_ERROR(AddGradients(width, figures));
   OB_ASSIGN_OR_RETURN(const ptx::Counters all, RunOnMachine(64, /*causal=*/false));
   OB_ASSIGN_OR_RETURN(const ptx::Counters causal, RunOnMachine(64, /*causal=*/true));
   for (const char* arch : kArches)

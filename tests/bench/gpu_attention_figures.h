@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -18,6 +19,12 @@ struct GpuAttentionFigures {
   // The same with a causal mask and heads of 64, by warpgroups: of the loop over times that it
   // leaves whole, and of the one over those that it cuts.
   std::optional<double> instructions_per_hgmma_whole, instructions_per_hgmma_cut;
+  // Of each loop of gradients whose statistics are loaded, with a causal mask, by warpgroups: how
+  // many instructions a thread has for each of its scores, in the order of the code. Of queries'
+  // the pass for the rows' sums and the one for the results, of keys' and values' the one there is;
+  // times that the mask leaves whole, and others. Empty: as above.
+  std::vector<double> per_score_queries_64, per_score_queries_128;
+  std::vector<double> per_score_keys_64, per_score_keys_128;
   std::optional<int64_t> spill_bytes, registers;  // the largest of all
   bool serialised = false;  // products by warpgroups that the assembler waits for one by one
   bool ignored = false;     // an instruction that the assembler leaves out

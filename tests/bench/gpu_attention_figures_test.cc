@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <vector>
 
 #include "tests/bench/gpu_code_bounds.h"
 
@@ -34,6 +35,22 @@ TEST(GpuAttentionFigures, AreWithinTheirBounds) {
               *figures->instructions_per_hgmma_128);
   std::printf("; with a causal mask %.2f where it hides nothing, else %.2f\n",
               *figures->instructions_per_hgmma_whole, *figures->instructions_per_hgmma_cut);
+  const auto expect_most = [](const char* name, const std::vector<double>& per_score, size_t loops,
+                              double most) {
+    std::printf("instructions a score of gradients, %s:", name);
+    for (const double of_loop : per_score) std::printf(" %.1f", of_loop);
+    std::printf("\n");
+    EXPECT_EQ(per_score.size(), loops) << name;
+    for (const double of_loop : per_score) EXPECT_LE(of_loop, most) << name;
+  };
+  expect_most("queries, 64", figures->per_score_queries_64, 4,
+              code_bounds::kGradientOfQueries64);
+  expect_most("queries, 128", figures->per_score_queries_128, 4,
+              code_bounds::kGradientOfQueries128);
+  expect_most("keys, 64", figures->per_score_keys_64, 2,
+              code_bounds::kGradientOfKeys64);
+  expect_most("keys, 128", figures->per_score_keys_128, 2,
+              code_bounds::kGradientOfKeys128);
   EXPECT_FALSE(figures->serialised);
   EXPECT_FALSE(figures->ignored);
   EXPECT_LE(*figures->instructions_per_hmma_64, code_bounds::kAttentionHmma64);

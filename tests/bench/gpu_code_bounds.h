@@ -17,5 +17,8 @@ inline constexpr double kQgmma = 12 + 16;
 // Attention, by the width of heads.
 inline constexpr double kAttentionHmma64 = 8, kAttentionHmma128 = 7;
 inline constexpr double kAttentionHgmma64 = 44, kAttentionHgmma128 = 36;
+// Its gradients: of each loop, for each score of a thread.
+inline constexpr double kGradientOfQueries64 = 16, kGradientOfQueries128 = 17;
+inline constexpr double kGradientOfKeys64 = 18, kGradientOfKeys128 = 22;
 
 }  // namespace outboard::bench::code_bounds

@@ -182,6 +182,15 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
                 .src = {b.Const(DType::kF64, 1)},
                 .imm = {static_cast<int64_t>(Rounding::kByUnit), 0, 0}});
        }},
+      {"no inverse",
+       [](ProgramBuilder& b) {
+         const ValueId x = b.Const(DType::kF32, 2);
+         b.Add({.code = Code::kAlu,
+                .op = Op::kFDiv,
+                .dtype = DType::kF32,
+                .src = {x, x},
+                .imm = {static_cast<int64_t>(Rounding::kByUnit), 0, 0}});
+       }},
       {"operands of other types",
        [](ProgramBuilder& b) {
          const ValueId x = b.Splat(b.Const(DType::kF32, 1), 4);

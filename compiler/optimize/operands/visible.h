@@ -10,8 +10,8 @@
 //   - a sum: a product with exp(x - max x) where x is -inf. That factor is 0 unless the maximum is
 //     -inf or NaN. A maximum that is -inf (a row that is masked everywhere) makes all terms NaN, so
 //     the visible ones too, and at least one step is always run; a NaN is that of a visible x;
-//   - a sum: a product with a factor that depends on the step alone, as where the maxima are loaded
-//     (the gradients of keys and values). Whether it is 0 is looked up: a guard.
+//   - a sum: a product with a factor that depends on the step alone, or on the row, as where the
+//     maxima are loaded (gradients). Whether it is 0 is looked up: a guard.
 // What a 0 is multiplied with is taken to be finite (docs/semantics.md, Masks).
 #pragma once
 

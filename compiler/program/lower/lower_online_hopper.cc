@@ -396,8 +396,27 @@ class OnlineHopperLowering : OnlineElements {
   // ---- a pass of any number of sums of products
 
   void OneByOne(size_t pass, const std::vector<const OnlineProduct*>& products) {
-    const ValueId step = LoopOverTimes();
+    // Masks are for the times before the whole ones, or after them.
+    ValueId done = b_.Int(0);
+    const auto run = [&](ValueId count, bool whole) {
+      whole_ = whole;
+      OneByOneTimes(pass, products, done, count);
+      whole_ = false;
+      done = b_.Plus(done, count);
+    };
+    if (WholeTimesAreLast()) run(CutTimes(), false);
+    if (HasWholeTimes()) run(WholeTimes(), true);
+    run(b_.Plus(count_, low_.Negated(done)), WholeTimesAreLast());
+  }
+
+  void OneByOneTimes(size_t pass, const std::vector<const OnlineProduct*>& products,
+                     ValueId first, ValueId count) {
+    const Instruction& known = b_.at(count);
+    if (known.code == Code::kConst && known.imm[0] <= 0) return;
+    const ValueId loop = known.code == Code::kConst ? b_.Loop(known.imm[0])
+                                                    : b_.Loop(times_, How::kPlain, 1, count);
     low_.Enter();
+    const ValueId step = b_.Plus(first, loop);
     std::vector<size_t> waited;
     const auto wait_for = [&](size_t matrix) {
       if (std::find(waited.begin(), waited.end(), matrix) != waited.end()) return;
@@ -412,6 +431,7 @@ class OnlineHopperLowering : OnlineElements {
     number_ = NumberOf(step);
     for (const size_t s : plan_.passes[pass].scores) wait_for(plan_.scores[s].steps);
     IssueScores(pass, StageOf(step));
+    LoadOfSteps();
     b_.Do(Code::kGroupWait, Memories(), {0, 0, 0});
     for (const size_t m : plan_.passes[pass].matrices)
       if (IsScored(pass, m) && is_done(m, 0)) Arrive(Empty(pass, m, StageOf(step)));
@@ -439,8 +459,9 @@ class OnlineHopperLowering : OnlineElements {
         ++next;
       }
     end_products();
+    ForgetOfSteps();
     low_.Leave();
-    b_.End(step);
+    b_.End(loop);
   }
 
   // One thread for the warpgroup, whose products have been waited for.

@@ -69,6 +69,14 @@ ValueId Lowering::Compute(const UOp* node) {
   }
   if (const auto it = units_.find(node); it != units_.end())
     return ByUnit(it->second, Unscaled(it->second));
+  if (by_inverse_.contains(node)) {
+    const ValueId inverse = b_.Add({.code = Code::kAlu,
+                                    .op = Op::kFDiv,
+                                    .dtype = node->dtype,
+                                    .src = {b_.Const(node->dtype, 1), source(1)},
+                                    .imm = {static_cast<int64_t>(Rounding::kByUnit), 0, 0}});
+    return b_.Alu(Op::kMul, node->dtype, {source(0), inverse});
+  }
   // A matrix unit sums narrow floats in f32.
   if (const auto it = together_.find(node); it != together_.end())
     return b_.Cast(it->second, node->dtype);
@@ -98,6 +106,9 @@ ValueId Lowering::Compute(const UOp* node) {
   OB_CHECK(IsAlu(node->op));
   Instruction alu{.code = Code::kAlu, .op = node->op, .dtype = node->dtype};
   for (size_t i = 0; i < node->src.size(); ++i) alu.src.push_back(source(static_cast<int>(i)));
+  if (node->op == Op::kAdd &&
+      (by_inverse_.contains(node->src[0]) || by_inverse_.contains(node->src[1])))
+    alu.imm[0] = static_cast<int64_t>(Rounding::kWithProduct);
   return b_.Add(std::move(alu));
 }
 
@@ -114,10 +125,21 @@ ValueId Lowering::Unscaled(const UnitExponential& unit) {
 }
 
 ValueId Lowering::ByUnit(const UnitExponential& unit, ValueId y) {
-  const ValueId minus = b_.Alu(Op::kNeg, DType::kF32, {subtracted_.at(unit.max)});
-  const ValueId distance = b_.Alu(Op::kAdd, DType::kF32, {y, minus});
-  const ValueId factor =
-      b_.Const(DType::kF32, static_cast<float>(unit.factor * std::numbers::log2e));
+  const ValueId minus = b_.Alu(
+      Op::kNeg, DType::kF32, {unit.loaded ? Emit(unit.max) : subtracted_.at(unit.max)});
+  Instruction subtract{
+      .code = Code::kAlu, .op = Op::kAdd, .dtype = DType::kF32, .src = {y, minus}};
+  double scale = unit.factor * std::numbers::log2e;
+  if (unit.loaded) {
+    scale = std::numbers::log2e;
+    if (unit.factor != 1) {
+      subtract.src[0] =
+          b_.Alu(Op::kMul, DType::kF32, {y, b_.Const(DType::kF32, unit.factor)});
+      subtract.imm[0] = static_cast<int64_t>(Rounding::kWithProduct);
+    }
+  }
+  const ValueId distance = b_.Add(std::move(subtract));
+  const ValueId factor = b_.Const(DType::kF32, static_cast<float>(scale));
   return b_.Add({.code = Code::kAlu,
                  .op = Op::kExp2,
                  .dtype = DType::kF32,

@@ -539,6 +539,7 @@ class Lowering {
   // bound: max y.
   absl::flat_hash_map<const UOp*, UnitExponential> units_;
   absl::flat_hash_map<const UOp*, ValueId> subtracted_;
+  absl::flat_hash_set<const UOp*> by_inverse_;  // quotients: by the divisor's inverse, by the unit
   std::vector<Staged> stages_;  // as in the plan, then the panels, then what is carried
   std::vector<codegen::PanelPlace> panels_;               // as in the plan
   size_t online_level_ = 0;                               // of plan_->online

@@ -7,10 +7,6 @@
 
 namespace outboard::program {
 
-namespace {
-
-}  // namespace
-
 OnlineElements::OnlineElements(const OnlinePlan& plan)
     : low_(plan.kernel, nullptr),
       b_(low_.b_),
@@ -24,6 +20,10 @@ OnlineElements::OnlineElements(const OnlinePlan& plan)
                 tile_.rows(), kFragment) {
   low_.mapped_ = kernel_.OutputSet();
   low_.units_ = UnitExponentialsOf(kernel_, plan.range);
+  if (plan_.dtype == DType::kF32) return;
+  for (auto& [exponential, unit] : LoadedExponentialsOf(kernel_, plan.range))
+    low_.units_.try_emplace(exponential, std::move(unit));
+  low_.by_inverse_ = LoadedQuotientsOf(kernel_, plan.range);
 }
 
 const UnitExponential* OnlineElements::UnitOf(const UOp* max) const {
@@ -111,6 +111,19 @@ ValueId OnlineElements::WholeTimes() {
   return low_.Least(b_.Divide(low_.Greatest(steps, b_.Int(0)), tile_.steps), count_);
 }
 
+bool OnlineElements::WholeTimesAreLast() const {
+  return plan_.visible.range >= 0 && !plan_.visible.first.empty() &&
+         plan_.visible.last.empty() && !StepsEnd() && extent_ % tile_.steps == 0;
+}
+
+ValueId OnlineElements::CutTimes() {
+  ValueId steps = b_.Int(0);
+  for (const codegen::RowForm& form : plan_.visible.first)
+    steps = low_.Greatest(steps, Extreme(form, true));
+  const ValueId times = b_.Divide(b_.Plus(steps, b_.Int(tile_.steps - 1)), tile_.steps);
+  return low_.Least(low_.Greatest(b_.Plus(times, low_.Negated(first_)), b_.Int(0)), count_);
+}
+
 // Which times are run: for all rows of the tile, from the first visible step to the last one.
 void OnlineElements::OpenWindow() {
   const codegen::VisibleSteps& visible = plan_.visible;
@@ -138,35 +151,64 @@ void OnlineElements::OpenWindow() {
   count_ = first_ < 0 ? end : b_.Plus(end, low_.Negated(first_));
   windowed_ = true;
   if (visible.guards.empty()) return;
-  const ValueId fail = GuardsFail(first_ < 0 ? b_.Int(0) : first_, end);
+  const ValueId fail = AnyGuardFails(first_ < 0 ? b_.Int(0) : first_, end);
   if (first_ >= 0) first_ = b_.Alu(Op::kWhere, DType::kI64, {fail, b_.Int(0), first_});
   count_ = b_.Alu(Op::kWhere, DType::kI64, {fail, all, count_});
 }
 
-// Whether a guard is not 0 in a step before the time `first` or from the time `end` on. Threads
-// look at different steps, and tell each other.
-ValueId OnlineElements::GuardsFail(ValueId first, ValueId end) {
-  const int64_t threads = tile_.threads();
-  const ValueId one = b_.Const(DType::kF32, 1), zero = b_.Const(DType::kF32, 0);
-  const ValueId found = b_.Alloc(Space::kPrivate, DType::kF32, 1);
-  b_.Store(found, b_.Int(0), zero);
-  const ValueId loop = b_.Loop(DivideUp(extent_, threads));
-  low_.Enter();
-  const ValueId step = low_.Least(b_.Plus(b_.Times(loop, threads), thread_), last_step_);
-  low_.BindPlain(plan_.range, step);
-  const ValueId time = b_.Divide(step, tile_.steps);
-  const ValueId hidden = b_.Alu(Op::kOr, DType::kBool,
-                                {b_.Less(time, first), b_.Less(b_.Plus(end, b_.Int(-1)), time)});
+bool OnlineElements::IsOfRows(const UOp* guard) const {
+  return (plan_.RangesIn(guard) & RangeSet{1} << plan_.range) == 0;
+}
+
+// Notes in `found` whether a guard that is of rows, or one that is not, is not 0 where `hidden`
+// (-1: everywhere).
+void OnlineElements::LookAtGuards(bool of_rows, ValueId hidden, ValueId found) {
   for (const UOp* guard : plan_.visible.guards) {
+    if (IsOfRows(guard) != of_rows) continue;
     const ValueId other =
         b_.Alu(Op::kCmpNe, DType::kBool, {low_.Emit(guard), b_.Const(guard->dtype, 0)});
     b_.Store(found, b_.Int(0),
              b_.Alu(Op::kWhere, DType::kF32,
-                    {low_.And(hidden, other), one, b_.Load(found, b_.Int(0))}));
+                    {low_.And(hidden, other), b_.Const(DType::kF32, 1),
+                     b_.Load(found, b_.Int(0))}));
   }
-  low_.Unbind(plan_.range);
-  low_.Leave();
-  b_.End(loop);
+}
+
+// Whether a guard is not 0: one of steps in a step before the time `first` or from the time `end`
+// on, one of rows in a row of the tile. Threads look at different ones, and tell each other.
+ValueId OnlineElements::AnyGuardFails(ValueId first, ValueId end) {
+  const int64_t threads = tile_.threads();
+  const ValueId zero = b_.Const(DType::kF32, 0);
+  const ValueId found = b_.Alloc(Space::kPrivate, DType::kF32, 1);
+  b_.Store(found, b_.Int(0), zero);
+  const auto has = [&](bool of_rows) {
+    return std::any_of(plan_.visible.guards.begin(), plan_.visible.guards.end(),
+                       [&](const UOp* guard) { return IsOfRows(guard) == of_rows; });
+  };
+  if (has(/*of_rows=*/false)) {
+    const ValueId loop = b_.Loop(DivideUp(extent_, threads));
+    low_.Enter();
+    const ValueId step = low_.Least(b_.Plus(b_.Times(loop, threads), thread_), last_step_);
+    low_.BindPlain(plan_.range, step);
+    const ValueId time = b_.Divide(step, tile_.steps);
+    const ValueId hidden =
+        b_.Alu(Op::kOr, DType::kBool,
+               {b_.Less(time, first), b_.Less(b_.Plus(end, b_.Int(-1)), time)});
+    LookAtGuards(/*of_rows=*/false, hidden, found);
+    low_.Unbind(plan_.range);
+    low_.Leave();
+    b_.End(loop);
+  }
+  if (has(/*of_rows=*/true)) {
+    const ValueId loop = b_.Loop(DivideUp(tile_.rows(), threads));
+    low_.Enter();
+    const ValueId row = b_.Plus(origin_, b_.Plus(b_.Times(loop, threads), thread_));
+    low_.BindAll(plan_.rows, low_.Least(row, LastRow()));
+    LookAtGuards(/*of_rows=*/true, -1, found);
+    for (const int r : plan_.rows) low_.Unbind(r);
+    low_.Leave();
+    b_.End(loop);
+  }
   ValueId any = b_.Load(found, b_.Int(0));
   for (int64_t bit = 1; bit < kWarpThreads; bit *= 2) {
     const ValueId other =
@@ -194,25 +236,56 @@ ValueId OnlineElements::At(int64_t half, int64_t eight, int64_t element,
                            const std::function<ValueId()>& body) {
   low_.Enter();
   BindRow(half);
-  ValueId step =
-      b_.Plus(b_.Plus(b_.Times(number_, tile_.steps), member_), b_.Int(eight * kChunk + element));
-  inside_ = -1;
-  for (const codegen::RowForm& form : plan_.visible.last) {
-    if (!whole_) break;
-    low_.memo_[form.comparison] = b_.Const(DType::kBool, form.hides ? 0 : 1);
-    low_.memo_scopes_.back().push_back(form.comparison);
-  }
-  if ((StepsEnd() || extent_ % tile_.steps != 0) && !whole_) {
-    inside_ = b_.Less(step, steps_);
-    step = low_.Least(step, last_step_);
-  }
-  low_.BindPlain(plan_.range, step);
+  for (const auto* forms : {&plan_.visible.first, &plan_.visible.last})
+    for (const codegen::RowForm& form : *forms) {
+      if (!whole_) break;
+      low_.memo_[form.comparison] = b_.Const(DType::kBool, form.hides ? 0 : 1);
+      low_.memo_scopes_.back().push_back(form.comparison);
+    }
+  BindStep(eight, element);
+  for (const auto& [load, values] : of_steps_)
+    low_.together_[load] = values[static_cast<size_t>(eight * 2 + element)];
   BindScores(half, eight, element);
   const ValueId result = body();
   low_.Unbind(plan_.range);
   for (const int r : plan_.rows) low_.Unbind(r);
   low_.Leave();
   return result;
+}
+
+void OnlineElements::BindStep(int64_t eight, int64_t element) {
+  ValueId step =
+      b_.Plus(b_.Plus(b_.Times(number_, tile_.steps), member_), b_.Int(eight * kChunk + element));
+  inside_ = -1;
+  if ((StepsEnd() || extent_ % tile_.steps != 0) && !whole_) {
+    inside_ = b_.Less(step, steps_);
+    step = low_.Least(step, last_step_);
+  }
+  low_.BindPlain(plan_.range, step);
+}
+
+void OnlineElements::LoadOfSteps() {
+  RangeSet of_steps = RangeSet{1} << plan_.range;
+  for (const int r : plan_.batch) of_steps |= RangeSet{1} << r;
+  for (const UOp* load : kernel_.nodes) {
+    const RangeSet deps = kernel_.DepsOf(load);
+    if (load->op != Op::kLoad || (deps >> plan_.range & 1) == 0 || (deps & ~of_steps) != 0)
+      continue;
+    std::vector<ValueId>& values = of_steps_[load];
+    for (int64_t eight = 0; eight < tile_.steps / kChunk; ++eight)
+      for (int64_t element = 0; element < 2; ++element) {
+        low_.Enter();
+        BindStep(eight, element);
+        values.push_back(low_.Emit(load));
+        low_.Unbind(plan_.range);
+        low_.Leave();
+      }
+  }
+}
+
+void OnlineElements::ForgetOfSteps() {
+  for (const auto& [load, values] : of_steps_) low_.together_.erase(load);
+  of_steps_.clear();
 }
 
 ValueId OnlineElements::RowOf(int64_t half) {

@@ -33,6 +33,11 @@ class OnlineElements {
                    .imm = {lane, 0, 0}});
   }
 
+  // Loads what is one number for each step of the time number_, as a row's statistics are where
+  // steps are rows of the result: before scores are waited for, that it need not be after.
+  void LoadOfSteps();
+  void ForgetOfSteps();
+
   // Sets low_.together_ of all scores that are computed now to this element.
   virtual void BindScores(int64_t half, int64_t eight, int64_t element) = 0;
 
@@ -54,6 +59,9 @@ class OnlineElements {
   // condition of visible.last hides from any row; and how many of those that are run.
   bool HasWholeTimes() const;
   ValueId WholeTimes();
+  // Whether instead the last times may be such, behind CutTimes others.
+  bool WholeTimesAreLast() const;
+  ValueId CutTimes();
   // The number of a time, of those that are run.
   ValueId NumberOf(ValueId step);
   // A loop over the times that are run. Its counter begins with 0 in each.
@@ -95,10 +103,13 @@ class OnlineElements {
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> rescale_;
 
  private:
-  ValueId GuardsFail(ValueId first, ValueId end);
+  bool IsOfRows(const UOp* guard) const;
+  void LookAtGuards(bool of_rows, ValueId hidden, ValueId found);
+  ValueId AnyGuardFails(ValueId first, ValueId end);
   ValueId LastRow();
   ValueId Extreme(const codegen::RowForm& form, bool greatest);
   ValueId At(int64_t half, int64_t eight, int64_t element, const std::function<ValueId()>& body);
+  void BindStep(int64_t eight, int64_t element);
   ValueId RowOf(int64_t half);
   void BindRow(int64_t half);
   ValueId Within(ValueId value, Op op);
@@ -122,6 +133,8 @@ class OnlineElements {
   RowSums row_sums_;
   ValueId guards_ = -1;  // memory of the block: by warp, whether a guard of the masks fails
   ValueId inside_ = -1;  // whether the step that is bound exists
+  // By LOAD, of each of the thread's steps of a time, where these are loaded together.
+  absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_steps_;
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_rows_;  // by reduction, for each row
   // By maximum, for each row: what exponentials subtract.
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> subtracted_;

@@ -1,9 +1,12 @@
 #include "compiler/program/online/exponential.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "compiler/ir/accessors.h"
+#include "compiler/ir/build.h"
+#include "compiler/kernel/decompose_math.h"
 #include "compiler/optimize/operands/online.h"
 
 namespace outboard::program {
@@ -24,8 +27,8 @@ bool IsFactor(const UOp* node) {
   return factor >= kMin && factor <= 1;
 }
 
-UnitExponential Unscaled(const UOp* max) {
-  const UnitExponential whole{.max = max, .value = max->src[0]};
+// `unit` with the factor taken out of its value, and masks around it.
+UnitExponential Unscaled(const UnitExponential& whole) {
   UnitExponential unit = whole;
   while (unit.value->op == Op::kWhere) {
     const UOp* const condition = unit.value->src[0];
@@ -44,14 +47,70 @@ UnitExponential Unscaled(const UOp* max) {
   return whole;
 }
 
+// Whether it is a reduction for a step, as scores are.
+bool IsScore(const codegen::LoopNest& kernel, const UOp* node, int range) {
+  return node->op == Op::kReduceLoop && (kernel.DepsOf(node) >> range & 1) != 0;
+}
+
+// Whether it is computed from scores, of a row and a step.
+bool ReadsScore(const codegen::LoopNest& kernel, const UOp* value, int range) {
+  if ((kernel.DepsOf(value) >> range & 1) == 0) return false;
+  const std::vector<const UOp*> nodes = PostOrder(value);
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&](const UOp* node) { return IsScore(kernel, node, range); });
+}
+
+// Whether each score has a value of its own: of all ranges that scores are of.
+bool IsOfEachScore(const codegen::LoopNest& kernel, const UOp* load, int range) {
+  return std::any_of(kernel.nodes.begin(), kernel.nodes.end(), [&](const UOp* node) {
+    return IsScore(kernel, node, range) && (kernel.DepsOf(node) & ~kernel.DepsOf(load)) == 0;
+  });
+}
+
 }  // namespace
 
 absl::flat_hash_map<const UOp*, UnitExponential> UnitExponentialsOf(const codegen::LoopNest& kernel,
                                                                     int range) {
   absl::flat_hash_map<const UOp*, UnitExponential> units;
   for (const auto& [exponential, max] : codegen::ExponentialsOf(kernel, range))
-    if (max->dtype == DType::kF32) units[exponential] = Unscaled(max);
+    if (max->dtype == DType::kF32)
+      units[exponential] = Unscaled({.max = max, .value = max->src[0]});
   return units;
+}
+
+absl::flat_hash_map<const UOp*, UnitExponential> LoadedExponentialsOf(
+    const codegen::LoopNest& kernel, int range) {
+  absl::flat_hash_map<const UOp*, UnitExponential> units;
+  const absl::flat_hash_set<const UOp*> nodes(kernel.nodes.begin(), kernel.nodes.end());
+  for (const UOp* difference : kernel.nodes) {
+    if (difference->op != Op::kAdd || difference->dtype != DType::kF32) continue;
+    for (const size_t side : {0, 1}) {
+      const UOp *const minus = difference->src[side], *const x = difference->src[1 - side];
+      if (minus->op != Op::kNeg || minus->src[0]->op != Op::kLoad ||
+          IsOfEachScore(kernel, minus->src[0], range) || !ReadsScore(kernel, x, range))
+        continue;
+      // As arithmetic: equal nodes are one.
+      const UOp* const exponential = codegen::DecomposeTranscendentals(
+          *kernel.graph, Alu(*kernel.graph, Op::kExp, difference));
+      if (!nodes.contains(exponential)) continue;
+      const UnitExponential whole{.max = minus->src[0], .value = x, .loaded = true};
+      const UnitExponential unit = Unscaled(whole);
+      int exponent = 0;
+      const bool is_exact = std::frexp(unit.factor, &exponent) == 0.5;
+      units[exponential] = is_exact ? unit : whole;
+    }
+  }
+  return units;
+}
+
+absl::flat_hash_set<const UOp*> LoadedQuotientsOf(const codegen::LoopNest& kernel, int range) {
+  absl::flat_hash_set<const UOp*> quotients;
+  if (LoadedExponentialsOf(kernel, range).empty()) return quotients;
+  for (const UOp* node : kernel.nodes)
+    if (node->op == Op::kFDiv && node->dtype == DType::kF32 && node->src[1]->op == Op::kLoad &&
+        !IsOfEachScore(kernel, node->src[1], range) && ReadsScore(kernel, node->src[0], range))
+      quotients.insert(node);
+  return quotients;
 }
 
 }  // namespace outboard::program

@@ -459,16 +459,26 @@ codegen::VisibleSteps VisibleOf(const OnlinePlan& plan) {
     });
   };
   if (!known(visible.first) || !known(visible.last)) return {};
-  // Guards are looked up once for a block.
-  RangeSet of_steps = Bit(plan.range);
+  // Guards are looked up once for a block: for each step, or for each of its rows.
+  RangeSet of_steps = Bit(plan.range), of_rows = 0;
   for (const int r : plan.batch) of_steps |= Bit(r);
+  for (const auto* ranges : {&plan.batch, &plan.rows})
+    for (const int r : *ranges) of_rows |= Bit(r);
   for (const UOp* guard : visible.guards)
-    for (const UOp* node : PostOrder(guard))
-      if (node->op == Op::kRange && (Bit(plan.kernel.IndexOf(node)) & ~of_steps)) return {};
+    if (const RangeSet of_guard = plan.RangesIn(guard);
+        (of_guard & ~of_steps) != 0 && (of_guard & ~of_rows) != 0)
+      return {};
   return visible;
 }
 
 }  // namespace
+
+RangeSet OnlinePlan::RangesIn(const UOp* value) const {
+  RangeSet ranges = 0;
+  for (const UOp* node : PostOrder(value))
+    if (node->op == Op::kRange) ranges |= Bit(kernel.IndexOf(node));
+  return ranges;
+}
 
 const OnlineProduct* OnlinePlan::ProductOf(const UOp* sum) const {
   const auto found = std::find_if(products.begin(), products.end(),

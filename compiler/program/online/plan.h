@@ -100,6 +100,8 @@ struct OnlinePlan {
   codegen::VisibleSteps visible;
   OnlineTile tile;
 
+  // That a value is computed from, also if it is none of the kernel's nodes.
+  codegen::RangeSet RangesIn(const UOp* value) const;
   const OnlineProduct* ProductOf(const UOp* sum) const;
   // Of a pass, in the order in which they are computed.
   std::vector<const OnlineProduct*> ProductsOf(size_t pass) const;

@@ -63,6 +63,8 @@ PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
       value = Alu(Op::kMulAcc, type, args);
     } else if (i.op == Op::kExp2) {
       value = text_.Value("ex2.approx.ftz.f32", Width::k32, {args[0]});  // Rounding::kByUnit
+    } else if (IsInverseByUnit(i)) {
+      value = text_.Value("rcp.approx.ftz.f32", Width::k32, {args[1]});
     } else if (i.op == Op::kIDiv || i.op == Op::kMod) {
       value = Divide(i.op, args[0], args[1], type, bounds_[static_cast<size_t>(i.src[0])],
                      bounds_[static_cast<size_t>(i.src[1])]);

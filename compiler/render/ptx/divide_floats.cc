@@ -95,7 +95,8 @@ constexpr double kResidualMost = 0x1p-24, kReciprocalMost = 0x1p32, kQuotientLea
 
 bool PtxPrinter::IsQuotient(ValueId n) const {
   const Instruction& i = at(n);
-  return i.code == Code::kAlu && i.op == Op::kFDiv && i.dtype != DType::kF64;
+  return i.code == Code::kAlu && i.op == Op::kFDiv && i.dtype != DType::kF64 &&
+         !IsInverseByUnit(i);
 }
 
 std::pair<ValueId, int> PtxPrinter::OriginOf(ValueId n, int lane) const {

@@ -106,6 +106,10 @@ class PtxPrinter {
 
   // ---- quotients of floats of up to 32 bits (divide_floats.cc)
   bool IsQuotient(ValueId n) const;
+  static bool IsInverseByUnit(const program::Instruction& i) {
+    return i.code == program::Code::kAlu && i.op == Op::kFDiv &&
+           i.imm[0] == static_cast<int64_t>(program::Rounding::kByUnit);
+  }
   std::vector<ValueId> QuotientsWith(ValueId n) const;  // that are printed together
   void PrintQuotients(absl::Span<const ValueId> all);
   // Of a divisor b: y near 1 / b. Of f32 it is NaN where it says nothing; of f64 there is -b, too.
