@@ -99,6 +99,7 @@ class Checker {
     const auto rounding = static_cast<Rounding>(i.imm[0]);
     if (rounding == Rounding::kByUnit) {
       if (i.op != Op::kExp2 || i.dtype != DType::kF32) return "is by a unit, but no EXP2 of f32";
+      if (i.imm[1] != 0 && i.imm[1] != 1) return "is by a unit in no way that there is";
     } else if (rounding != Rounding::kEach &&
                (i.op != Op::kAdd || !IsFloat(i.dtype) || rounding != Rounding::kWithProduct)) {
       return "is rounded with a product, but adds no floats";

@@ -98,6 +98,8 @@ ValueId Lowering::Compute(const UOp* node) {
   OB_CHECK(IsAlu(node->op));
   Instruction alu{.code = Code::kAlu, .op = node->op, .dtype = node->dtype};
   for (size_t i = 0; i < node->src.size(); ++i) alu.src.push_back(source(static_cast<int>(i)));
+  if (node->op == Op::kExp2 && !node->arg.empty())
+    alu.imm = {static_cast<int64_t>(Rounding::kByUnit), node->arg[0] - 1, 0};
   return b_.Add(std::move(alu));
 }
 
