@@ -507,5 +507,31 @@ TEST(HopperKernel, ChoicesThatALaunchHasNoRoomFor_AreLeftForTheNext) {
   }
 }
 
+// A pair is loaded from each buffer at once; as many pairs as registers are kept for come before the
+// first of them is stored.
+TEST(HopperKernel, WhatIsReadBesideSums_IsLoadedAheadOfTheirStores) {
+  for (const int64_t n : {128, 256}) {
+    SCOPED_TRACE(n);
+    Graph g;
+    const auto compiled = CompileKernel(
+        KernelOf(g, {.m = 256, .n = n, .after = After::kInPlace, .multiprocessors = 2}),
+        {.target = CudaTarget("sm_90a", 2)});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    ASSERT_TRUE(absl::StrContains(compiled->object, "wgmma.mma_async"));
+    int64_t loads = 0, stores = 0, in_flight = 0, most = 0;
+    for (const absl::string_view line : absl::StrSplit(compiled->object, '\n')) {
+      if (absl::StrContains(line, "ld.global")) {
+        most = std::max(most, ++in_flight);
+        ++loads;
+      } else if (absl::StrContains(line, "st.global")) {
+        in_flight = 0;
+        ++stores;
+      }
+    }
+    EXPECT_EQ(most, 8);
+    EXPECT_EQ(loads, stores);
+  }
+}
+
 }  // namespace
 }  // namespace outboard::test

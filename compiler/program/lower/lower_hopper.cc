@@ -1,9 +1,12 @@
 // Products by warpgroups (compiler/program/hopper): what a kernel stores is computed from each sum
 // in the thread that has it.
 #include <algorithm>
+#include <deque>
 #include <initializer_list>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "compiler/divide_up.h"
 #include "compiler/kernel/affine.h"
 #include "compiler/program/hopper/plan.h"
@@ -32,12 +35,17 @@ class HopperLowering {
     stores.boxed = [&](size_t result, SumPlace place, ValueId first, ValueId second) {
       return Values(plan_.boxed[result].store->src[1], place, first, second);
     };
-    if (!direct.empty() || plan_.boxed.empty())
+    if (!direct.empty() || plan_.boxed.empty()) {
+      LoadAhead(direct, stores);
       stores.direct = [&](SumPlace place, ValueId first, ValueId second) {
         const ValueId branch = place.inside < 0 ? -1 : low_.b_.If(place.inside);
-        ForBoth(place, first, second, [&] { low_.Store(direct); });
+        ForBoth(place, first, second, [&] {
+          TakeLoaded();
+          low_.Store(direct);
+        });
         if (branch >= 0) low_.b_.EndIf(branch);
       };
+    }
     if (OutputsEndEarly(kernel_, plan_.product))
       stores.needed = [&](ValueId batch, ValueId row, ValueId column) {
         const codegen::MmaProduct& product = plan_.product;
@@ -63,6 +71,66 @@ class HopperLowering {
   }
 
  private:
+  // Whether it is made of loops and constants alone.
+  static bool IsPlace(const UOp* index) {
+    for (const UOp* node : PostOrder(index))
+      if (node->op != Op::kRange && node->op != Op::kConst && node->op != Op::kVar &&
+          !IsAlu(node->op))
+        return false;
+    return true;
+  }
+
+  // Loads at each sum's own place, of what the stores compute from it. What is stored over is read
+  // at the same element, so loads of other sums may come before the store.
+  std::vector<const UOp*> LoadsBeside(const std::vector<const UOp*>& direct) const {
+    RangeSet columns = 0;
+    for (const int r : plan_.product.columns.ranges) columns |= RangeSet{1} << r;
+    std::vector<const UOp*> loads, stack;
+    absl::flat_hash_set<const UOp*> seen;
+    for (const UOp* store : direct) stack.push_back(store->src[1]);
+    while (!stack.empty()) {
+      const UOp* const node = stack.back();
+      stack.pop_back();
+      if (node == plan_.product.sum || node->op == Op::kReduceLoop || !seen.insert(node).second)
+        continue;
+      if (node->op == Op::kLoad && node->src.size() == 1 && (kernel_.DepsOf(node) & columns) != 0 &&
+          IsPlace(node->src[0]->src[1]))
+        loads.push_back(node);
+      else
+        stack.insert(stack.end(), node->src.begin(), node->src.end());
+    }
+    return loads;
+  }
+
+  // A warp's loads of one pair are 256 bytes of each buffer: it waits for memory unless several
+  // pairs' are in flight. They take registers beside the sums.
+  void LoadAhead(const std::vector<const UOp*>& direct, ProductStores& stores) {
+    constexpr int64_t kPairsMost = 8, kFewColumns = 128, kRegisters = 24, kRegistersOfFew = 48;
+    loads_ = LoadsBeside(direct);
+    if (loads_.empty()) return;
+    const int64_t registers = plan_.tile.columns <= kFewColumns ? kRegistersOfFew : kRegisters;
+    stores.pairs_ahead =
+        std::min(kPairsMost, registers / (2 * static_cast<int64_t>(loads_.size())));
+    if (stores.pairs_ahead < 2) return loads_.clear();
+    stores.ahead = [&](SumPlace place, ValueId first, ValueId second) {
+      low_.loads_if_ = place.inside;
+      ForBoth(place, first, second, [&] {
+        for (const UOp* load : loads_) loaded_.push_back(low_.Emit(load));
+      });
+      low_.loads_if_ = -1;
+    };
+  }
+
+  // What was loaded ahead is the value of its loads, for the next sum.
+  void TakeLoaded() {
+    if (loaded_.empty()) return;
+    for (const UOp* load : loads_) {
+      low_.memo_[load] = loaded_.front();
+      low_.memo_scopes_.back().push_back(load);
+      loaded_.pop_front();
+    }
+  }
+
   void AddSums(RowSums& sums, ProductStores& stores) {
     stores.keep = [&](int64_t half, SumPlace place, ValueId first, ValueId second) {
       int64_t lane = 0;
@@ -161,6 +229,8 @@ class HopperLowering {
   const LoopNest& kernel_;
   const HopperPlan& plan_;
   codegen::AffineForms forms_;
+  std::vector<const UOp*> loads_;  // that are emitted ahead, for each sum
+  std::deque<ValueId> loaded_;     // their values for the next sums, in order
 };
 
 Program LowerHopper(const LoopNest& kernel, const HopperPlan& plan) {

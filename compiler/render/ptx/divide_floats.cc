@@ -1,6 +1,6 @@
-// Quotients of floats of up to 32 bits. Of f32, by a divisor that several numbers have. `div.rn.f32` computes the reciprocal for
-// each of them and calls a function for rare numbers, across which no register of it lives
-// (docs/decisions/202-division.md).
+// Quotients of floats of up to 32 bits. First of f32, by a divisor that several numbers have.
+// `div.rn.f32` computes the reciprocal for each of them and calls a function for rare numbers,
+// across which no register of it lives (docs/decisions/202-division.md).
 //
 // Once for each divisor b: y near 1 / b, by the unit and a Newton step. It is checked, not trusted:
 // y stays only if |1 - b y| < 2^-24, which the residual says exactly, and becomes NaN otherwise: of
@@ -52,8 +52,8 @@
 // b is below 2^-64, and by 2^-2 elsewhere, exactly, which makes b and y normal; a y is infinite
 // where a / b is. Zeros and infinities are those of a y, but that eight steps have its sign.
 //
-// f16 and floats of 8 bits: all numbers and quotients are normal f32. With q = a y within 2^-21, r =
-// a - b q is exact, and q + r y is within 2^-43 before it is rounded to f32; that has more than
+// f16 and floats of 8 bits: all numbers and quotients are normal f32. With q = a y within 2^-21,
+// r = a - b q is exact, and q + r y is within 2^-43 before it is rounded to f32; that has more than
 // twice as many digits as f16 and two more, so that rounding it again does no harm. Where r is no
 // number (b is 0 or infinite, q infinite), or 0, q is the quotient, with its sign.
 #include <algorithm>
