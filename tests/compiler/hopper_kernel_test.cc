@@ -3,12 +3,14 @@
 // kernels that it must leave to others.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/program/expand.h"

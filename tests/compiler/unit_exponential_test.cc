@@ -3,7 +3,7 @@
 // its gradient against the reference interpreter.
 #include <gtest/gtest.h>
 
-#include <bit>
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/check.h"
 #include "client/tensor/tensor.h"
 #include "compiler/compile.h"
 #include "compiler/ir/dtype.h"
@@ -53,8 +54,8 @@ struct Differences {
   int64_t from_nearest = 0, beyond = 0;  // of the exact value; of the bound
 };
 
-Differences Run(const CompiledKernel& kernel, double (*exact)(double), DType dtype,
-                uint64_t inexact) {
+Differences DifferencesOf(const CompiledKernel& kernel, double (*exact)(double), DType dtype,
+                          uint64_t inexact) {
   Buffers buffers = {EveryNumber(), EveryNumber()};
   const absl::Status ran = RunOnPtxMachine(kernel, buffers, {}, 1, nullptr, nullptr, inexact);
   EXPECT_TRUE(ran.ok()) << ran << kernel.object;
@@ -82,7 +83,7 @@ TEST(UnitExponential, OfEveryNumber_IsWithinItsBound) {
       EXPECT_TRUE(absl::StrContains(kernel.object, "ex2.approx")) << kernel.object;
       int64_t most = 0;
       for (const uint64_t inexact : {0, 1, 2, 3, 4, 5}) {
-        const Differences found = Run(kernel, f.exact, dtype, inexact);
+        const Differences found = DifferencesOf(kernel, f.exact, dtype, inexact);
         EXPECT_EQ(found.beyond, 0) << inexact;
         most = std::max(most, found.from_nearest);
       }
@@ -95,7 +96,7 @@ TEST(UnitExponential, OfEveryNumber_IsWithinItsBound) {
 // The bound is needed, and is one: what is less exact is found.
 TEST(UnitExponential, MistakesInItsText_AreFound) {
   CompiledKernel kernel = Compiled(Op::kExp, DType::kBF16);
-  EXPECT_GT(Run(kernel, std::exp, DType::kBF16, 1).from_nearest, 0);
+  EXPECT_GT(DifferencesOf(kernel, std::exp, DType::kBF16, 1).from_nearest, 0);
   const std::string text = kernel.object;
   struct Mistake {
     const char *name, *part, *instead;
@@ -105,7 +106,7 @@ TEST(UnitExponential, MistakesInItsText_AreFound) {
         Mistake{"subnormal powers are 0", "ex2.approx.f32", "ex2.approx.ftz.f32"}}) {
     kernel.object = absl::StrReplaceAll(text, {{mistake.part, mistake.instead}});
     EXPECT_NE(kernel.object, text) << mistake.name << text;
-    const Differences found = Run(kernel, std::exp, DType::kBF16, 1);
+    const Differences found = DifferencesOf(kernel, std::exp, DType::kBF16, 1);
     std::printf("%s: %lld numbers beyond the bound\n", mistake.name,
                 static_cast<long long>(found.beyond));
     EXPECT_GT(found.beyond, 0) << mistake.name;
