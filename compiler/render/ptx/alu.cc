@@ -44,6 +44,7 @@ PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
     PrintQuotients({n});
     return values_[static_cast<size_t>(n)];
   }
+  if (IsOfPairs(n)) return ArithmeticOfPairs(n);
   const auto sources = SourcesOf(n);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {

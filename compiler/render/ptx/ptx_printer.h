@@ -241,6 +241,8 @@ class PtxPrinter {
   Values MatrixProduct(ValueId n);
   Values LoadMatrices(ValueId n);
   Values NarrowToPairs(ValueId n);
+  bool IsOfPairs(ValueId n) const;  // a sum or product of bf16, two in one instruction
+  Values ArithmeticOfPairs(ValueId n);
   Values Shuffle(ValueId n);
   // Which packed values something takes lane by lane; after OpenMemories.
   void FindTakenApart();
