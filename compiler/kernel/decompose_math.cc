@@ -284,14 +284,17 @@ const UOp* DecomposeByUnit(Graph& graph, const UOp* sink) {
            IsFloat(node->dtype) && ByteWidth(node->dtype) == 2;
   };
   if (std::none_of(nodes.begin(), nodes.end(), is_small)) return sink;
-  // Rewrite knows a node by its number in one graph.
+  return Rewrite(graph, CopiedTo(graph, nodes), matcher);
+}
+
+const UOp* CopiedTo(Graph& graph, const std::vector<const UOp*>& nodes) {
   absl::flat_hash_map<const UOp*, const UOp*> own;
   for (const UOp* node : nodes) {
     std::vector<const UOp*> src;
     for (const UOp* s : node->src) src.push_back(own.at(s));
     own[node] = graph.MakeChecked(node->op, node->dtype, src, node->arg);
   }
-  return Rewrite(graph, own.at(sink), matcher);
+  return own.at(nodes.back());
 }
 
 const UOp* DecomposeTranscendentals(Graph& graph, const UOp* sink) {

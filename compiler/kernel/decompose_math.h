@@ -20,6 +20,8 @@
 // 1 - 2 / (e + 1) with e of 3.49 and more, which takes in at most 0.82 of the error of e.
 #pragma once
 
+#include <vector>
+
 #include "compiler/ir/uop.h"
 
 namespace outboard::codegen {
@@ -31,5 +33,9 @@ const UOp* DecomposeTranscendentals(Graph& graph, const UOp* sink);
 // Returns the same kernel with EXP, EXP2 and TANH of bf16 and f16 by EXP2 of f32 by the unit of an
 // NVIDIA GPU (ir/op.h), which DecomposeTranscendentals leaves. In `graph`, unless there are none.
 const UOp* DecomposeByUnit(Graph& graph, const UOp* sink);
+
+// Returns the last of `nodes`, which are in post-order, as nodes of `graph`: Rewrite knows a node by
+// its number in one graph.
+const UOp* CopiedTo(Graph& graph, const std::vector<const UOp*>& nodes);
 
 }  // namespace outboard::codegen
