@@ -1,7 +1,8 @@
-// Division as the printer of PTX does it (compiler/render/ptx/divide_floats.cc): of f32 where several
-// numbers have one divisor, and of all smaller floats: its text on the PTX machine against the interpreter, with
+// Division of f32 as the printer of PTX does it where several numbers have one divisor
+// (compiler/render/ptx/divide_floats.cc): its text on the PTX machine against the interpreter, with
 // reciprocals as wrong as PTX allows. And with mistakes in that text, each of which is found. What
-// its proof leaves to be tried: float_division_proof_test.cc.
+// its proof leaves to be tried: float_division_proof_test.cc. Of smaller floats:
+// small_float_division_test.cc.
 #include <gtest/gtest.h>
 
 #include <array>

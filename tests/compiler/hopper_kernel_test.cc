@@ -509,8 +509,8 @@ TEST(HopperKernel, ChoicesThatALaunchHasNoRoomFor_AreLeftForTheNext) {
   }
 }
 
-// A pair is loaded from each buffer at once; as many pairs as registers are kept for come before the
-// first of them is stored.
+// A pair is loaded from each buffer at once; as many pairs as registers are kept for come before
+// the first of them is stored.
 TEST(HopperKernel, WhatIsReadBesideSums_IsLoadedAheadOfTheirStores) {
   for (const int64_t n : {128, 256}) {
     SCOPED_TRACE(n);

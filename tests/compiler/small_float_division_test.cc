@@ -1,7 +1,7 @@
-// Division of floats smaller than f32 as the printer of PTX does it, by the unit and without a branch
-// (compiler/render/ptx/divide_floats.cc, DivideSmall): its text on the PTX machine against the
-// interpreter, with reciprocals as wrong as PTX allows, and with mistakes in it, each of which is
-// found. All digits are tried in float_division_proof_test.cc.
+// Division of floats smaller than f32 as the printer of PTX does it, by the unit and without a
+// branch (compiler/render/ptx/divide_floats.cc, DivideSmall): its text on the PTX machine against
+// the interpreter, with reciprocals as wrong as PTX allows, and with mistakes in it, each of which
+// is found. All digits are tried in float_division_proof_test.cc.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // Exponentials of bf16 and f16 by the unit of a GPU (docs/decisions/216-epilogues.md), on the PTX
-// machine with powers and reciprocals as wrong as PTX allows: of every number, alone, and in GELU and
-// its gradient against the reference interpreter.
+// machine with powers and reciprocals as wrong as PTX allows: of every number, alone, and in GELU
+// and its gradient against the reference interpreter.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -151,8 +151,7 @@ SumPlace ResultWriter::PlaceOfDirect(const SumTile& tile, int64_t element) {
 SumPlace ResultWriter::WithColumns(SumPlace place, int64_t columns) {
   if (!cut_columns_) return place;
   const ValueId inside = b_.Less(place.column, b_.Int(columns));
-  place.inside =
-      place.inside < 0 ? inside : b_.Alu(Op::kAnd, DType::kBool, {place.inside, inside});
+  place.inside = place.inside < 0 ? inside : b_.Alu(Op::kAnd, DType::kBool, {place.inside, inside});
   return place;
 }
 

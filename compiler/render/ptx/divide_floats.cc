@@ -308,8 +308,8 @@ PtxOperand PtxPrinter::DivideSmall(const PtxOperand& a, const PtxOperand& b, DTy
     scale = f32("selp.b32", {Float(kEnlarged), Float(kReduced), is_small});
     scaled = f32("mul.rn.f32", {b, scale});
   }
-  const PtxOperand sign = f32(
-      "and.b32", {f32("xor.b32", {Bits(a), Bits(b)}), Integer(IntMin(DType::kI32))});
+  const PtxOperand sign =
+      f32("and.b32", {f32("xor.b32", {Bits(a), Bits(b)}), Integer(IntMin(DType::kI32))});
   const PtxOperand steps = f32("or.b32", {sign, Integer(kSteps)});
   const PtxOperand q =
       f32("fma.rn.f32", {f32("mul.rn.f32", {a, scale}), reciprocal(scaled), steps});
