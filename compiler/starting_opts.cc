@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "compiler/ir/spec.h"
+#include "compiler/kernel/decompose_math.h"
 #include "compiler/kernel/decompose_math_f64.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/kernel/row_sums.h"
@@ -21,6 +22,7 @@ absl::StatusOr<const UOp*> GuardedKernel(Graph& graph, const UOp* sink, const Ta
   // OpenCL has its own. A processor has a library, too, which takes one number after the other.
   if (target.kind != TargetKind::kOpenCl)
     guarded = codegen::DecomposeTranscendentalsOfF64(graph, guarded);
+  if (target.kind == TargetKind::kCuda) guarded = codegen::DecomposeByUnit(graph, guarded);
   return guarded;
 }
 

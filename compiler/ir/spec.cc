@@ -17,7 +17,7 @@ using spec::Typed;
 
 // What takes none must have none, or one computation would have many spellings.
 bool TakesArguments(Op op) {
-  if (IsAlu(op)) return false;
+  if (IsAlu(op)) return op == Op::kExp2;
   switch (op) {
     case Op::kCast:
     case Op::kBitcast:

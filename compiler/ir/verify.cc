@@ -24,6 +24,8 @@ absl::Status VerifyGraph(const UOp* root, Level level) {
       return broken(level == Level::kKernel ? "is not allowed in a kernel"
                     : IsCollective(node.op) ? "is between devices, which the cloud alone decides"
                                             : "is not allowed in a tensor graph");
+    if (level != Level::kKernel && node.op == Op::kExp2 && !node.arg.empty())
+      return broken("by a unit is for kernels alone");
     if (level == Level::kTensor && IsRank(&node))
       return broken(absl::StrCat("slot ", limits::kRankSlot, " is the rank, which only the cloud ",
                                  "may read"));

@@ -7,9 +7,9 @@
 #include <numbers>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/expr.h"
+#include "compiler/kernel/decompose_math.h"
 #include "compiler/rewrite/matcher.h"
 #include "compiler/rewrite/pattern.h"
 #include "compiler/rewrite/rewriter.h"
@@ -355,14 +355,7 @@ const UOp* DecomposeTranscendentalsOfF64(Graph& graph, const UOp* sink) {
   static const Matcher& matcher = *new Matcher({kRules});
   const std::vector<const UOp*> nodes = PostOrder(sink);
   if (std::none_of(nodes.begin(), nodes.end(), IsFunctionOfF64)) return sink;
-  // Rewrite knows a node by its number in one graph.
-  absl::flat_hash_map<const UOp*, const UOp*> own;
-  for (const UOp* node : nodes) {
-    std::vector<const UOp*> src;
-    for (const UOp* s : node->src) src.push_back(own.at(s));
-    own[node] = graph.MakeChecked(node->op, node->dtype, src, node->arg);
-  }
-  return Rewrite(graph, own.at(sink), matcher);
+  return Rewrite(graph, CopiedTo(graph, nodes), matcher);
 }
 
 }  // namespace outboard::codegen

@@ -22,7 +22,8 @@ std::string ArgumentsOf(const Instruction& i) {
       return absl::StrCat(" ", std::string(kSpaces[i.imm[0]]), "[", i.imm[1], "]");
     }
     case Code::kAlu:
-      if (i.imm[0] == static_cast<int64_t>(Rounding::kByUnit)) return " by unit";
+      if (i.imm[0] == static_cast<int64_t>(Rounding::kByUnit))
+        return i.imm[1] == 0 ? " by unit" : " by unit, subnormal too";
       return i.imm[0] == 0 ? "" : " with product";
     case Code::kTileLoad:
     case Code::kTileStore: return absl::StrCat(" every ", i.imm[0]);

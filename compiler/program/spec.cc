@@ -107,6 +107,8 @@ class Checker {
       const bool inverts = i.op == Op::kFDiv && i.src.size() == 2 && IsOne(i.src[0]);
       if ((i.op != Op::kExp2 && !inverts) || i.dtype != DType::kF32)
         return "is by a unit, but no EXP2 of f32, and no inverse";
+      if (i.imm[1] != 0 && (i.imm[1] != 1 || i.op != Op::kExp2))
+        return "is by a unit in no way that there is";
     } else if (rounding != Rounding::kEach &&
                (i.op != Op::kAdd || !IsFloat(i.dtype) || rounding != Rounding::kWithProduct)) {
       return "is rounded with a product, but adds no floats";

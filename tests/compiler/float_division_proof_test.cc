@@ -1,12 +1,14 @@
-// What the proof of our division of f32 leaves to be tried (docs/decisions/202-division.md), for
-// all divisors, in arithmetic on the host. Its text: float_division_test.cc.
+// What the proofs of our divisions leave to be tried (docs/decisions/202-division.md, of bf16 and
+// f16 216-epilogues.md), for all divisors, in arithmetic on the host. Its text: float_division_test.cc.
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 
+#include "compiler/ir/dtype.h"
 #include "tests/compiler/hard_dividends.h"
 
 namespace outboard::test {
@@ -100,6 +102,64 @@ TEST(FloatDivisionProof, AllQuotientsOfDivisorsAtTheEnds_AreRoundedCorrectly) {
   const float low = Refined(ones, 0x1p-24f);
   EXPECT_EQ(low, 0x1p-24f);
   EXPECT_NE(Quotient(1, ones, low), Exact(1, ones));
+}
+
+// Of bf16, as DivideSmall has it: all dividends, by divisors of all digits with exponents next to
+// all of its limits, by every reciprocal that is as near as PTX promises.
+float QuotientOfBFloats(float a, float b, float y, float scale) {
+  const float q = std::fma(a * scale, y, std::copysign(0x1p-146f, a * b == 0 ? 1.0f : a * b));
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(q) & ~15u);
+}
+float BFloat(uint32_t bits) { return std::bit_cast<float>(bits << 16); }
+
+TEST(FloatDivisionProof, QuotientsOfBFloats_AreRoundedCorrectly) {
+  constexpr uint32_t kNumbers = 0x7f80, kDigits = 128;  // that are finite, and of an exponent
+  int64_t quotients = 0, wrong = 0, ties = 0;
+  for (const uint32_t exponent :
+       {0u, 1u, 2u, 62u, 63u, 64u, 120u, 127u, 128u, 200u, 252u, 253u, 254u})
+    for (uint32_t digits = 0; digits < kDigits; ++digits) {
+      const float b = BFloat(exponent * kDigits + digits);
+      if (b == 0) continue;
+      const float scale = b < 0x1p-64f ? 0x1p8f : 0x1p-2f;
+      const double inverse = 1 / static_cast<double>(b * scale);
+      ASSERT_TRUE(std::isnormal(b * scale) && std::isnormal(static_cast<float>(inverse)));
+      const auto nearest = static_cast<float>(inverse);
+      const double unit = std::ldexp(1.0, std::ilogb(inverse) - 23);
+      for (const float y :
+           {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, INFINITY)}) {
+        if (std::fabs(y - inverse) > unit) continue;
+        for (uint32_t a = 1; a < kNumbers; ++a) {
+          const double exact = static_cast<double>(BFloat(a)) / static_cast<double>(b);
+          const double want = RoundTo(DType::kBF16, exact);
+          const float q = QuotientOfBFloats(BFloat(a), b, y, scale);
+          ++quotients;
+          ties += exact < 0x1p-126 && std::fmod(exact, 0x1p-133) == 0x1p-134;
+          wrong += RoundTo(DType::kBF16, static_cast<double>(q)) != want;
+        }
+      }
+    }
+  std::printf("%lld quotients of bf16, %lld in the middle\n", static_cast<long long>(quotients),
+              static_cast<long long>(ties));
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(ties, 1000);
+}
+
+// Of f16, all digits. Exponents matter only where a quotient is subnormal.
+TEST(FloatDivisionProof, QuotientsOfHalves_AreRoundedCorrectly) {
+  constexpr int kLeast = 1024, kEnd = 2048;
+  int64_t wrong = 0;
+  for (int digits = kLeast; digits < kEnd; ++digits) {
+    const auto b = static_cast<float>(digits);
+    const auto nearest = static_cast<float>(1 / static_cast<double>(b));
+    for (const float y : {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, 1.0f)})
+      for (int dividend = kLeast; dividend < kEnd; ++dividend)
+        for (const float a :
+             {static_cast<float>(dividend), static_cast<float>(dividend) * 0x1p-17f}) {
+          const double want = RoundTo(DType::kF16, static_cast<double>(a) / b);
+          wrong += RoundTo(DType::kF16, static_cast<double>(Quotient(a, b, y))) != want;
+        }
+  }
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

@@ -3,12 +3,14 @@
 // kernels that it must leave to others.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/program/expand.h"
@@ -520,6 +522,32 @@ TEST(HopperKernel, ChoicesThatALaunchHasNoRoomFor_AreLeftForTheNext) {
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     EXPECT_EQ(absl::StrContains(compiled->object, "wgmma.mma_async"), biases == 1);
     EXPECT_EQ(absl::StrContains(compiled->object, "mma.sync"), biases > 1);
+  }
+}
+
+// A pair is loaded from each buffer at once; as many pairs as registers are kept for come before
+// the first of them is stored.
+TEST(HopperKernel, WhatIsReadBesideSums_IsLoadedAheadOfTheirStores) {
+  for (const int64_t n : {128, 256}) {
+    SCOPED_TRACE(n);
+    Graph g;
+    const auto compiled = CompileKernel(
+        KernelOf(g, {.m = 256, .n = n, .after = After::kInPlace, .multiprocessors = 2}),
+        {.target = CudaTarget("sm_90a", 2)});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    ASSERT_TRUE(absl::StrContains(compiled->object, "wgmma.mma_async"));
+    int64_t loads = 0, stores = 0, in_flight = 0, most = 0;
+    for (const absl::string_view line : absl::StrSplit(compiled->object, '\n')) {
+      if (absl::StrContains(line, "ld.global")) {
+        most = std::max(most, ++in_flight);
+        ++loads;
+      } else if (absl::StrContains(line, "st.global")) {
+        in_flight = 0;
+        ++stores;
+      }
+    }
+    EXPECT_EQ(most, 8);
+    EXPECT_EQ(loads, stores);
   }
 }
 

@@ -161,6 +161,11 @@ const Case kCases[] = {
     {"FDIV of integers", kBad, "i32", MAKE(Op::kFDiv, {t.i, t.i})},
     {"EXP2 of integers", kBad, "i32", MAKE(Op::kExp2, {t.i})},
     {"EXP of integers", kBad, "i32", MAKE(Op::kExp, {t.i})},
+    {"EXP2 by a unit", kOk, "", MAKE(Op::kExp2, {t.x}, {1})},
+    {"EXP2 by a unit, subnormal too", kOk, "", MAKE(Op::kExp2, {t.x}, {2})},
+    {"EXP2 by another unit", kBad, "by a unit", MAKE(Op::kExp2, {t.x}, {3})},
+    {"EXP2 of f16 by a unit", kBad, "by a unit", MAKE(Op::kExp2, {t.h}, {1})},
+    {"EXP by a unit", kBad, "no arguments", MAKE(Op::kExp, {t.x}, {1})},
     {"TANH of bool", kBad, "bool", MAKE(Op::kTanh, {t.b})},
     {"NEG of bool", kBad, "bool", MAKE(Op::kNeg, {t.b})},
     {"THREEFRY of i32", kBad, "u64", MAKE(Op::kThreefry, {t.i, t.i})},
@@ -357,6 +362,11 @@ TEST(Spec, WholeGraphs) {
                                        {kAddCode, 1, 1})});
        }},
       {"the rank", kBad, [](Graph& g) { return Sink(g, {Var(g, limits::kRankSlot, 0, 1)}); }},
+      {"a power by a unit", kBad,
+       [](Graph& g) {
+         const UOp* const x = Param(g, 0, kF32, {2});
+         return Sink(g, {g.MakeChecked(Op::kExp2, kVoid, {x}, {1})});
+       }},
       {"a LAYOUT", kOk,
        [](Graph& g) {
          return Sink(g, {g.MakeChecked(Op::kLayout, kVoid, {Param(g, 0, kF32, {4})}, {0, 0})});

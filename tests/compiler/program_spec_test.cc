@@ -191,6 +191,14 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
                 .src = {x, x},
                 .imm = {static_cast<int64_t>(Rounding::kByUnit), 0, 0}});
        }},
+      {"in no way that there is",
+       [](ProgramBuilder& b) {
+         b.Add({.code = Code::kAlu,
+                .op = Op::kExp2,
+                .dtype = DType::kF32,
+                .src = {b.Const(DType::kF32, 1)},
+                .imm = {static_cast<int64_t>(Rounding::kByUnit), 2, 0}});
+       }},
       {"operands of other types",
        [](ProgramBuilder& b) {
          const ValueId x = b.Splat(b.Const(DType::kF32, 1), 4);

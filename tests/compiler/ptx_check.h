@@ -32,7 +32,7 @@ inline absl::StatusOr<CompiledKernel> Rendered(const program::Program& program,
 
 // What no kernel may contain: memory of a thread's own, and accesses to an address whose memory is
 // not known.
-// A reciprocal that is refined and checked may be the unit's (divide_floats.cc).
+// A reciprocal may be the unit's: divide_floats.cc proves what becomes of its error.
 inline void ExpectClean(const std::string& ptx) {
   EXPECT_FALSE(absl::StrContains(ptx, ".local")) << ptx;
   for (const absl::string_view line : absl::StrSplit(ptx, '\n')) {

@@ -20,6 +20,8 @@ Result CheckAlu(const Node& n) {
   for (const UOp* s : n.src)
     if (s->shape != first.shape)
       return Broken(n.op, "sources of shapes ", Str(first.shape), " and ", Str(s->shape));
+  if (!n.arg.empty() && (t != DType::kF32 || n.arg.size() != 1 || n.arg[0] < 1 || n.arg[0] > 2))
+    return Broken(n.op, "by a unit is of f32, and has the argument 1 or 2");
   const auto wants = [&](bool ok, const char* what) {
     return ok ? absl::OkStatus() : Broken(n.op, "needs ", what, ", not ", Str(t));
   };

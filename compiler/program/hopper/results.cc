@@ -1,5 +1,7 @@
 #include "compiler/program/hopper/results.h"
 
+#include <algorithm>
+
 #include "compiler/target.h"
 
 namespace outboard::program {
@@ -141,27 +143,38 @@ void ResultWriter::WriteBox(size_t result, const SumTile& tile, int64_t box, int
   b_.EndIf(stores);
 }
 
+SumPlace ResultWriter::PlaceOfDirect(const SumTile& tile, int64_t element) {
+  SumPlace at = PlaceOf(tile, element);
+  if (cut_rows_) at.inside = b_.Less(at.row, b_.Int(m_));
+  return at;
+}
+
+// Inside where its column is below this one, too.
+SumPlace ResultWriter::WithColumns(SumPlace place, int64_t columns) {
+  if (!cut_columns_) return place;
+  const ValueId inside = b_.Less(place.column, b_.Int(columns));
+  place.inside = place.inside < 0 ? inside : b_.Alu(Op::kAnd, DType::kBool, {place.inside, inside});
+  return place;
+}
+
 // Two neighbouring columns at a time. Where n is even, both are within C or neither.
 void ResultWriter::WriteDirectly(const SumTile& tile) {
-  for (int64_t e = 0; e < tile.columns / 2; e += 2) {
+  const int64_t end = tile.columns / 2;
+  const auto sum = [&](int64_t e) { return b_.Load(tile.sums, b_.Int(e)); };
+  for (int64_t e = 0; e < end; e += 2) {
+    if (stores_.ahead != nullptr && n_ % 2 == 0 && e / 2 % stores_.pairs_ahead == 0)
+      for (int64_t next = e; next < std::min(end, e + 2 * stores_.pairs_ahead); next += 2)
+        stores_.ahead(WithColumns(PlaceOfDirect(tile, next), n_ - 1), sum(next), sum(next + 1));
     KeepForSums(tile, e);
-    SumPlace at = PlaceOf(tile, e);
-    if (cut_rows_) at.inside = b_.Less(at.row, b_.Int(m_));
-    const auto within = [&](SumPlace place, int64_t columns) {
-      if (!cut_columns_) return place;
-      const ValueId inside = b_.Less(place.column, b_.Int(columns));
-      place.inside =
-          place.inside < 0 ? inside : b_.Alu(Op::kAnd, DType::kBool, {place.inside, inside});
-      return place;
-    };
-    const ValueId first = b_.Load(tile.sums, b_.Int(e)), second = b_.Load(tile.sums, b_.Int(e + 1));
+    SumPlace at = PlaceOfDirect(tile, e);
+    const ValueId first = sum(e), second = sum(e + 1);
     if (n_ % 2 == 0) {
-      stores_.direct(within(at, n_ - 1), first, second);
+      stores_.direct(WithColumns(at, n_ - 1), first, second);
       continue;
     }
-    stores_.direct(within(at, n_), first, -1);
+    stores_.direct(WithColumns(at, n_), first, -1);
     at.column = b_.Plus(at.column, b_.Int(1));
-    stores_.direct(within(at, n_), second, -1);
+    stores_.direct(WithColumns(at, n_), second, -1);
   }
 }
 

@@ -53,6 +53,11 @@ struct ProductStores {
   // Stores what else becomes of them. Null: nothing does. `inside` is of both columns. Of one alone
   // (`second` is -1) where C has an odd number of columns.
   std::function<void(SumPlace place, ValueId first, ValueId second)> direct;
+  // Loads what `direct` will read for a pair, in the order of the pairs: for `pairs_ahead` of them
+  // before the first of these is stored, so that as much is in flight. Null: `direct` loads it. Not
+  // called where C has an odd number of columns.
+  std::function<void(SumPlace place, ValueId first, ValueId second)> ahead;
+  int64_t pairs_ahead = 1;
   // What is summed over 16 rows each, before `direct` or, without that, beside the first result in
   // boxes. Null: nothing is.
   //   keep   of a row `half` of two: `place` as for `boxed`, `inside` of the row
@@ -101,6 +106,8 @@ class ResultWriter {
   };
   void WriteBox(size_t result, const SumTile& tile, int64_t box, int64_t turn, int64_t left);
   void WriteDirectly(const SumTile& tile);
+  SumPlace PlaceOfDirect(const SumTile& tile, int64_t element);
+  SumPlace WithColumns(SumPlace place, int64_t columns);
   SumPlace PlaceOf(const SumTile& tile, int64_t element);
   SumPlace Within(SumPlace place);
   void KeepForSums(const SumTile& tile, int64_t element);

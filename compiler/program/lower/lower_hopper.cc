@@ -1,9 +1,13 @@
 // Products by warpgroups (compiler/program/hopper): what a kernel stores is computed from each sum
 // in the thread that has it.
 #include <algorithm>
+#include <deque>
 #include <initializer_list>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "compiler/divide_up.h"
 #include "compiler/kernel/affine.h"
 #include "compiler/program/hopper/plan.h"
@@ -32,12 +36,17 @@ class HopperLowering {
     stores.boxed = [&](size_t result, SumPlace place, ValueId first, ValueId second) {
       return Values(plan_.boxed[result].store->src[1], place, first, second);
     };
-    if (!direct.empty() || plan_.boxed.empty())
+    if (!direct.empty() || plan_.boxed.empty()) {
+      LoadAhead(direct, stores);
       stores.direct = [&](SumPlace place, ValueId first, ValueId second) {
         const ValueId branch = place.inside < 0 ? -1 : low_.b_.If(place.inside);
-        ForBoth(place, first, second, [&] { low_.Store(direct); });
+        ForBoth(place, first, second, [&] {
+          TakeLoaded();
+          low_.Store(direct);
+        });
         if (branch >= 0) low_.b_.EndIf(branch);
       };
+    }
     if (OutputsEndEarly(kernel_, plan_.product))
       stores.needed = [&](ValueId batch, ValueId row, ValueId column) {
         const codegen::MmaProduct& product = plan_.product;
@@ -63,10 +72,76 @@ class HopperLowering {
   }
 
  private:
+  // Whether it is made of loops and constants alone.
+  static bool IsPlace(const UOp* index) {
+    for (const UOp* node : PostOrder(index))
+      if (node->op != Op::kRange && node->op != Op::kConst && node->op != Op::kVar &&
+          !IsAlu(node->op))
+        return false;
+    return true;
+  }
+
+  // Loads at each sum's own place, of what the stores compute from it. What is stored over is read
+  // at the same element, so loads of other sums may come before the store.
+  std::vector<const UOp*> LoadsBeside(const std::vector<const UOp*>& direct) const {
+    const RangeSet columns = Columns();
+    std::vector<const UOp*> loads, stack;
+    absl::flat_hash_set<const UOp*> seen;
+    for (const UOp* store : direct) stack.push_back(store->src[1]);
+    while (!stack.empty()) {
+      const UOp* const node = stack.back();
+      stack.pop_back();
+      if (node == plan_.product.sum || node->op == Op::kReduceLoop || !seen.insert(node).second)
+        continue;
+      if (node->op == Op::kLoad && node->src.size() == 1 && (kernel_.DepsOf(node) & columns) != 0 &&
+          IsPlace(node->src[0]->src[1]))
+        loads.push_back(node);
+      else
+        stack.insert(stack.end(), node->src.begin(), node->src.end());
+    }
+    return loads;
+  }
+
+  // A warp's loads of one pair are 256 bytes of each buffer: it waits for memory unless several
+  // pairs' are in flight. They take registers beside the sums.
+  void LoadAhead(const std::vector<const UOp*>& direct, ProductStores& stores) {
+    constexpr int64_t kPairsMost = 8, kFewColumns = 128, kRegisters = 24, kRegistersOfFew = 48;
+    loads_ = LoadsBeside(direct);
+    if (loads_.empty()) return;
+    const int64_t registers = plan_.tile.columns <= kFewColumns ? kRegistersOfFew : kRegisters;
+    stores.pairs_ahead =
+        std::min(kPairsMost, registers / (2 * static_cast<int64_t>(loads_.size())));
+    if (stores.pairs_ahead < 2) return loads_.clear();
+    stores.ahead = [&](SumPlace place, ValueId first, ValueId second) {
+      low_.loads_if_ = place.inside;
+      ForBoth(place, first, second, [&] {
+        for (const UOp* load : loads_) loaded_.push_back(low_.Emit(load));
+      });
+      low_.loads_if_ = -1;
+    };
+  }
+
+  // What was loaded ahead is the value of its loads, for the next sum.
+  void TakeLoaded() {
+    if (loaded_.empty()) return;
+    for (const UOp* load : loads_) {
+      low_.Know(load, loaded_.front());
+      loaded_.pop_front();
+    }
+  }
+
   void AddSums(RowSums& sums, ProductStores& stores) {
     stores.keep = [&](int64_t half, SumPlace place, ValueId first, ValueId second) {
       int64_t lane = 0;
-      ForBoth(place, first, second, [&] { sums.Keep(half, low_.b_.Int(lane++), place.inside); });
+      ForBoth(place, first, second, [&] {
+        // What was just stored of this sum need not be computed again.
+        if (last_.first == first)
+          low_.Know(last_.value, low_.b_.Add({.code = Code::kLane,
+                                              .dtype = last_.value->dtype,
+                                              .src = {last_.pair},
+                                              .imm = {lane, 0, 0}}));
+        sums.Keep(half, low_.b_.Int(lane++), place.inside);
+      });
     };
     stores.add = [&](ValueId thread, SumPlace place) {
       low_.BindAll(plan_.product.batch, place.batch);
@@ -154,15 +229,102 @@ class HopperLowering {
   }
 
   ValueId Values(const UOp* value, SumPlace place, ValueId first, ValueId second) {
+    const auto [known, is_new] = in_pairs_.try_emplace(value);
+    if (is_new) known->second = InPairs(value);
+    const std::vector<const UOp*>& nodes = known->second;
+    if (!nodes.empty()) {
+      const ValueId pair = Pair(nodes, place, first, second);
+      last_ = {value, first, pair};
+      return pair;
+    }
     Instruction lanes{.code = Code::kLanes, .dtype = value->dtype, .lanes = 2};
     ForBoth(place, first, second, [&] { lanes.src.push_back(low_.Emit(value)); });
     return low_.b_.Add(std::move(lanes));
+  }
+
+  // The arithmetic of a value that differs from column to column, sources first. None, unless there
+  // are sums or products of bf16 in it, of which an instruction has two.
+  std::vector<const UOp*> InPairs(const UOp* value) const {
+    const RangeSet columns = Columns();
+    absl::flat_hash_map<const UOp*, bool> is_in_pairs;
+    std::vector<const UOp*> nodes, stack = {value};
+    bool pays = false;
+    const auto is_arithmetic = [&](const UOp* node) {
+      return node != plan_.product.sum && (IsAlu(node->op) || node->op == Op::kCast) &&
+             (IsFloat(node->dtype) || IsBool(node->dtype)) &&
+             (kernel_.DepsOf(node) & columns) != 0 && IsFloat(node->src.back()->dtype);
+    };
+    absl::flat_hash_set<const UOp*> done, opened;
+    while (!stack.empty()) {
+      const UOp* const node = stack.back();
+      if (done.contains(node) || !is_arithmetic(node)) {
+        stack.pop_back();
+        continue;
+      }
+      if (opened.insert(node).second) {
+        stack.insert(stack.end(), node->src.begin(), node->src.end());
+        continue;
+      }
+      stack.pop_back();
+      done.insert(node);
+      nodes.push_back(node);
+      pays |= node->dtype == DType::kBF16 && (node->op == Op::kAdd || node->op == Op::kMul);
+    }
+    if (!pays) nodes.clear();
+    return nodes;
+  }
+
+  // The value of the last of `nodes`, in two lanes.
+  ValueId Pair(const std::vector<const UOp*>& nodes, SumPlace place, ValueId first,
+               ValueId second) {
+    const absl::flat_hash_set<const UOp*> in_pairs(nodes.begin(), nodes.end());
+    std::vector<const UOp*> scalars;
+    absl::flat_hash_map<const UOp*, ValueId> pairs;
+    for (const UOp* node : nodes)
+      for (const UOp* source : node->src)
+        if (!in_pairs.contains(source) && pairs.try_emplace(source, -1).second)
+          scalars.push_back(source);
+    std::vector<ValueId> values;
+    ForBoth(place, first, second, [&] {
+      for (const UOp* node : scalars) values.push_back(low_.Emit(node));
+    });
+    for (size_t i = 0; i < scalars.size(); ++i) {
+      Instruction lanes{.code = Code::kLanes, .dtype = scalars[i]->dtype, .lanes = 2};
+      lanes.src = {values[i], values[scalars.size() + i]};
+      pairs[scalars[i]] = lanes.src[0] == lanes.src[1] ? low_.b_.Splat(lanes.src[0], 2)
+                                                       : low_.b_.Add(std::move(lanes));
+    }
+    for (const UOp* node : nodes) {
+      if (node->op == Op::kCast) {
+        pairs[node] = low_.b_.Cast(pairs.at(node->src[0]), node->dtype);
+        continue;
+      }
+      Instruction alu = Lowering::AluOf(node);
+      alu.lanes = 2;
+      for (const UOp* source : node->src) alu.src.push_back(pairs.at(source));
+      pairs[node] = low_.b_.Add(std::move(alu));
+    }
+    return pairs.at(nodes.back());
+  }
+
+  RangeSet Columns() const {
+    RangeSet columns = 0;
+    for (const int r : plan_.product.columns.ranges) columns |= RangeSet{1} << r;
+    return columns;
   }
 
   Lowering low_;
   const LoopNest& kernel_;
   const HopperPlan& plan_;
   codegen::AffineForms forms_;
+  std::vector<const UOp*> loads_;  // that are emitted ahead, for each sum
+  std::deque<ValueId> loaded_;     // their values for the next sums, in order
+  absl::flat_hash_map<const UOp*, std::vector<const UOp*>> in_pairs_;  // InPairs
+  struct LastPair {
+    const UOp* value = nullptr;
+    ValueId first = -1, pair = -1;  // the sum of its first lane
+  };
+  LastPair last_;
 };
 
 Program LowerHopper(const LoopNest& kernel, const HopperPlan& plan) {

@@ -103,13 +103,20 @@ ValueId Lowering::Compute(const UOp* node) {
       return b_.Add({.code = Code::kBitcast, .dtype = node->dtype, .src = {source(0)}});
     default: break;
   }
-  OB_CHECK(IsAlu(node->op));
-  Instruction alu{.code = Code::kAlu, .op = node->op, .dtype = node->dtype};
+  Instruction alu = AluOf(node);
   for (size_t i = 0; i < node->src.size(); ++i) alu.src.push_back(source(static_cast<int>(i)));
   if (node->op == Op::kAdd &&
       (by_inverse_.contains(node->src[0]) || by_inverse_.contains(node->src[1])))
     alu.imm[0] = static_cast<int64_t>(Rounding::kWithProduct);
   return b_.Add(std::move(alu));
+}
+
+Instruction Lowering::AluOf(const UOp* node) {
+  OB_CHECK(IsAlu(node->op));
+  Instruction alu{.code = Code::kAlu, .op = node->op, .dtype = node->dtype};
+  if (node->op == Op::kExp2 && !node->arg.empty())
+    alu.imm = {static_cast<int64_t>(Rounding::kByUnit), node->arg[0] - 1, 0};
+  return alu;
 }
 
 ValueId Lowering::Unscaled(const UnitExponential& unit) {

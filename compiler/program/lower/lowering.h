@@ -348,6 +348,13 @@ class Lowering {
   ValueId Emit(const UOp* root);
 
   ValueId Compute(const UOp* node);
+  // The instruction of a node of arithmetic, without its sources.
+  static Instruction AluOf(const UOp* node);
+  // From here on, until the scope of values ends, the node has this value.
+  void Know(const UOp* node, ValueId value) {
+    memo_[node] = value;
+    memo_scopes_.back().push_back(node);
+  }
   ValueId Load(const UOp* node);
   // Of an exponential by the unit: y, and 2^((y - subtracted_) * (c log2 e)).
   ValueId Unscaled(const UnitExponential& unit);

@@ -44,6 +44,7 @@ PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
     PrintQuotients({n});
     return values_[static_cast<size_t>(n)];
   }
+  if (IsOfPairs(n)) return ArithmeticOfPairs(n);
   const auto sources = SourcesOf(n);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
@@ -62,7 +63,8 @@ PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
     if (with_product) {
       value = Alu(Op::kMulAcc, type, args);
     } else if (i.op == Op::kExp2) {
-      value = text_.Value("ex2.approx.ftz.f32", Width::k32, {args[0]});  // Rounding::kByUnit
+      value = text_.Value(i.imm[1] == 0 ? "ex2.approx.ftz.f32" : "ex2.approx.f32", Width::k32,
+                          {args[0]});  // Rounding::kByUnit
     } else if (IsInverseByUnit(i)) {
       value = text_.Value("rcp.approx.ftz.f32", Width::k32, {args[1]});
     } else if (i.op == Op::kIDiv || i.op == Op::kMod) {
@@ -96,7 +98,9 @@ PtxOperand PtxPrinter::Alu(Op op, DType type, absl::Span<const PtxOperand> args)
       case Op::kMax: return Max(a, b, type);
       case Op::kAdd: return rounded("add.rn.", {a, b});
       case Op::kMul: return rounded("mul.rn.", {a, b});
-      case Op::kFDiv: return rounded("div.rn.", {a, b});
+      case Op::kFDiv:
+        return ByteWidth(type) < 4 ? Round(DivideSmall(a, b, type), type)
+                                   : rounded("div.rn.", {a, b});
       case Op::kSqrt: return rounded("sqrt.rn.", {a});
       case Op::kMulAcc: return rounded("fma.rn.", {a, b, args[2]});
       default: OB_CHECK(false && "not arithmetic of floats"); return {};

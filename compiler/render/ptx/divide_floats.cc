@@ -1,6 +1,6 @@
-// Quotients of f32 by a divisor that several numbers have. `div.rn.f32` computes the reciprocal for
-// each of them and calls a function for rare numbers, across which no register of it lives
-// (docs/decisions/202-division.md).
+// Quotients of floats of up to 32 bits. First of f32, by a divisor that several numbers have.
+// `div.rn.f32` computes the reciprocal for each of them and calls a function for rare numbers,
+// across which no register of it lives (docs/decisions/202-division.md).
 //
 // Once for each divisor b: y near 1 / b, by the unit and a Newton step. It is checked, not trusted:
 // y stays only if |1 - b y| < 2^-24, which the residual says exactly, and becomes NaN otherwise: of
@@ -38,7 +38,26 @@
 // A kernel of sm_90a with very many quotients in its text takes the way through f64 for all of
 // them, without a branch: NVIDIA's assembler takes time for each branch beside many live registers,
 // tens of seconds for an optimiser's 384 quotients beside the 128 sums of a thread.
+//
+// Of smaller floats no quotient needs a branch, nor f64: a / b is far from the middle of two of
+// them, and the unit is exact enough (docs/decisions/216-epilogues.md).
+//
+// bf16: with y near 1 / b by the unit, within 2^-22, a y is within 2^-21 of a / b, and may be cut
+// off after 20 digits. Digits A and B are below 2^8, so that a / b, of [1, 2) 2^e, is 2^-8 / B and
+// more in units of 2^e from a middle, which has 9 digits: more than 2^-16. A normal quotient is no
+// middle itself, as B times an odd number of 9 digits has more than 8. A subnormal quotient may be:
+// then it is cut off to exactly that, since a y is within 2.5 steps of 2^-149 of it, eight of them
+// are added, and what is below 16 is cut off; one that is not is 64 steps away (2^-134 / B, or
+// 1 / A of itself). No number is too large or small on the way: a and b are multiplied by 2^8 where
+// b is below 2^-64, and by 2^-2 elsewhere, exactly, which makes b and y normal; a y is infinite
+// where a / b is. Zeros and infinities are those of a y, but that eight steps have its sign.
+//
+// f16 and floats of 8 bits: all numbers and quotients are normal f32. With q = a y within 2^-21,
+// r = a - b q is exact, and q + r y is within 2^-43 before it is rounded to f32; that has more than
+// twice as many digits as f16 and two more, so that rounding it again does no harm. Where r is no
+// number (b is 0 or infinite, q infinite), or 0, q is the quotient, with its sign.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
@@ -95,7 +114,7 @@ constexpr double kResidualMost = 0x1p-24, kReciprocalMost = 0x1p32, kQuotientLea
 
 bool PtxPrinter::IsQuotient(ValueId n) const {
   const Instruction& i = at(n);
-  return i.code == Code::kAlu && i.op == Op::kFDiv && i.dtype != DType::kF64 &&
+  return i.code == Code::kAlu && i.op == Op::kFDiv && i.dtype == DType::kF32 &&
          !IsInverseByUnit(i);
 }
 
@@ -210,9 +229,8 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
     for (const Pending& each : pending)
       DivideByF64(each.dividend, InvertByF64(each.divisor), each.quotient);
     text_.PutLabel(end);
-    // At once: two numbers of 16 bits have one register.
     for (const Pending& each : pending)
-      values_[static_cast<size_t>(each.n)][each.lane] = Round(each.quotient, at(each.n).dtype);
+      values_[static_cast<size_t>(each.n)][each.lane] = each.quotient;
     pending.clear();
     all_fast = {};
   };
@@ -229,7 +247,7 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
             found == reciprocals_.end() ? InvertByF64(InRegister(b)) : found->second;
         OB_CHECK(!by.y.IsNone());
         DivideByF64(dividend, by, quotient);
-        out.push_back(Round(quotient, i.dtype));
+        out.push_back(quotient);
         continue;
       }
       if (found == reciprocals_.end()) {
@@ -260,6 +278,43 @@ void PtxPrinter::PrintQuotients(absl::Span<const ValueId> all) {
     }
   }
   branch();
+}
+
+PtxOperand PtxPrinter::DivideSmall(const PtxOperand& a, const PtxOperand& b, DType type) {
+  const auto f32 = [&](const char* op, std::initializer_list<PtxOperand> args) {
+    return text_.Value(op, Width::k32, args);
+  };
+  const auto number = [](const PtxOperand& of) {
+    return std::bit_cast<float>(static_cast<uint32_t>(of.bits));
+  };
+  const auto reciprocal = [&](const PtxOperand& of) {
+    return of.IsConstant() ? Float(1 / number(of)) : f32("rcp.approx.ftz.f32", {of});
+  };
+  if (type != DType::kBF16) {
+    const PtxOperand y = reciprocal(b), q = f32("mul.rn.f32", {a, y});
+    const PtxOperand r = f32("fma.rn.f32", {f32("neg.f32", {b}), q, a});
+    const PtxOperand is_inexact = text_.Value("setp.ne.f32", Width::kPred, {r, Float(0)});
+    text_.Set("fma.rn.f32", q, {r, y, q}, is_inexact);
+    return q;
+  }
+  constexpr double kSmall = 0x1p-64, kEnlarged = 0x1p8, kReduced = 0x1p-2;
+  constexpr int kSteps = 8, kCutOff = ~15;
+  PtxOperand scale, scaled;
+  if (b.IsConstant()) {
+    scale = Float(std::fabs(number(b)) < kSmall ? kEnlarged : kReduced);
+    scaled = Float(number(b) * number(scale));
+  } else {
+    const PtxOperand is_small =
+        text_.Value("setp.lt.f32", Width::kPred, {f32("abs.f32", {b}), Float(kSmall)});
+    scale = f32("selp.b32", {Float(kEnlarged), Float(kReduced), is_small});
+    scaled = f32("mul.rn.f32", {b, scale});
+  }
+  const PtxOperand sign =
+      f32("and.b32", {f32("xor.b32", {Bits(a), Bits(b)}), Integer(IntMin(DType::kI32))});
+  const PtxOperand steps = f32("or.b32", {sign, Integer(kSteps)});
+  const PtxOperand q =
+      f32("fma.rn.f32", {f32("mul.rn.f32", {a, scale}), reciprocal(scaled), steps});
+  return f32("and.b32", {q, Integer(kCutOff)});
 }
 
 PtxPrinter::Reciprocal PtxPrinter::InvertByF64(const PtxOperand& divisor) {

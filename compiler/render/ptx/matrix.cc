@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "compiler/render/ptx/ptx_printer.h"
 
 namespace outboard::render {
@@ -37,7 +38,9 @@ UnitType UnitTypeOf(DType dtype) {
 
 void PtxPrinter::FindTakenApart() {
   taken_apart_.assign(program_.code.size(), false);
-  for (const Instruction& i : program_.code) {
+  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
+    const Instruction& i = at(n);
+    if (IsOfPairs(n)) continue;
     for (size_t s = 0; s < i.src.size(); ++s) {
       const ValueId source = i.src[s];
       const int width = ByteWidth(at(source).dtype);
@@ -102,6 +105,27 @@ PtxPrinter::Values PtxPrinter::NarrowToPairs(ValueId n) {
   for (int lane = 0; lane < i.lanes; lane += 2)
     pairs.push_back(text_.Value(
         op, Width::k32, {InRegister(Lane(i.src[0], lane + 1)), InRegister(Lane(i.src[0], lane))}));
+  return TakenApart(n, std::move(pairs));
+}
+
+// Rounded once, which are the bits of the sum or product in f32 that is rounded to bf16.
+bool PtxPrinter::IsOfPairs(ValueId n) const {
+  const Instruction& i = at(n);
+  return i.code == Code::kAlu && (i.op == Op::kAdd || i.op == Op::kMul) &&
+         i.dtype == DType::kBF16 && i.lanes % 2 == 0 && absl::StartsWith(target_.arch, "sm_90");
+}
+
+PtxPrinter::Values PtxPrinter::ArithmeticOfPairs(ValueId n) {
+  const Instruction& i = at(n);
+  const char* const op = i.op == Op::kAdd ? "add.rn.bf16x2" : "mul.rn.bf16x2";
+  Values pairs;
+  for (int lane = 0; lane < i.lanes; lane += 2) {
+    const auto pair = [&](ValueId source) {
+      return InRegister(PackedWord(source, lane, 2, DType::kBF16));
+    };
+    const PtxOperand a = pair(i.src[0]), b = pair(i.src[1]);
+    pairs.push_back(text_.Value(op, Width::k32, {a, b}));
+  }
   return TakenApart(n, std::move(pairs));
 }
 

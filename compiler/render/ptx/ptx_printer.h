@@ -116,6 +116,8 @@ class PtxPrinter {
   struct Reciprocal {
     PtxOperand y, negated;
   };
+  // Of floats smaller than f32: in f32, to be rounded to the type.
+  PtxOperand DivideSmall(const PtxOperand& a, const PtxOperand& b, DType type);
   // One quotient, of any numbers there are, by way of f64; writes it to `quotient`.
   Reciprocal InvertByF64(const PtxOperand& divisor);
   void DivideByF64(const PtxOperand& dividend, const Reciprocal& by, const PtxOperand& quotient);
@@ -243,6 +245,8 @@ class PtxPrinter {
   Values MatrixProduct(ValueId n);
   Values LoadMatrices(ValueId n);
   Values NarrowToPairs(ValueId n);
+  bool IsOfPairs(ValueId n) const;  // a sum or product of bf16, two in one instruction
+  Values ArithmeticOfPairs(ValueId n);
   Values Shuffle(ValueId n);
   // Which packed values something takes lane by lane; after OpenMemories.
   void FindTakenApart();
@@ -322,7 +326,7 @@ class PtxPrinter {
   absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX, casts to bf16 and f16
   std::vector<bool> taken_apart_;  // by value: something takes its lanes, packed ones included
 
-  bool divides_by_f64_ = false;  // every quotient of f32 and smaller, without a branch
+  bool divides_by_f64_ = false;  // every quotient of f32, without a branch
   absl::flat_hash_map<std::pair<ValueId, int>, Reciprocal> reciprocals_;  // by value and lane
 
   // Addresses that open scopes have computed, by memory, index without its constants, and bytes
