@@ -17,12 +17,14 @@ namespace outboard::program {
 // ranges, flattened to one index, are distributed over blocks. The other output ranges, flattened
 // too, are divided into chunks of `threads` points, one point per thread: a block computes one
 // chunk or, with `stride`, all chunks one after the other. With `together`, all threads of a block
-// compute a reduction that depends on ranges of blocks alone together, in shared memory.
+// compute a reduction that depends on ranges of blocks alone together, in shared memory. A thread's
+// point may be several consecutive `columns` of the last output range: of a kernel with sequences.
 struct ThreadMapping {
   int64_t threads = 64;  // a power of two
   int block_ranges = 0;
   bool stride = false;
   bool together = false;
+  int64_t columns = 1;  // divides the range's extent
 };
 
 // Chooses the mapping by the kernel's reductions: a block for each result of a long reduction, a

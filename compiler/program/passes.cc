@@ -77,7 +77,7 @@ absl::StatusOr<Program> ExpandPlan(const codegen::LoopNest& kernel, const codege
 
 absl::StatusOr<Program> ExpandThreads(const codegen::LoopNest& kernel, const ThreadMapping& mapping,
                                       std::vector<PassResult>* passes) {
-  return RunPasses(LowerThreads(kernel, mapping), /*lanes=*/false, passes);
+  return RunPasses(LowerThreads(kernel, mapping), mapping.columns > 1, passes);
 }
 
 absl::StatusOr<Program> ExpandHopper(const codegen::LoopNest& kernel, const HopperPlan& plan,

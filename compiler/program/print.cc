@@ -48,6 +48,7 @@ std::string ArgumentsOf(const Instruction& i) {
     case Code::kShuffle:
     case Code::kWait:
     case Code::kMap:
+    case Code::kIf: return i.imm[0] != 0 ? " rarely" : "";
     case Code::kBarrierInit:
     case Code::kBarrierExpect:
     case Code::kBoxWait:

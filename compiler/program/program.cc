@@ -357,6 +357,9 @@ void ProgramBuilder::End(ValueId loop) { Add({.code = Code::kEnd, .src = {loop}}
 ValueId ProgramBuilder::If(ValueId condition) {
   return Add({.code = Code::kIf, .src = {condition}});
 }
+ValueId ProgramBuilder::IfRarely(ValueId condition) {
+  return Add({.code = Code::kIf, .src = {condition}, .imm = {1, 0, 0}});
+}
 void ProgramBuilder::EndIf(ValueId branch) { Add({.code = Code::kEndIf, .src = {branch}}); }
 void ProgramBuilder::Barrier() { Add({.code = Code::kBarrier}); }
 

@@ -17,7 +17,9 @@
 //                                      all scopes, for TILE instructions alone; at most eight
 //   LOOP     (limit?) imm: extent, How, lanes   the counter, an i64: 0 ... min(extent, limit) - 1
 //   END      (loop)
-//   IF       (condition)   ENDIF (if)
+//   IF       (condition) imm: rarely   ENDIF (if)
+//                                      rarely (1): most often the condition does not hold, and what
+//                                      is computed for what is in it is not computed before it
 //   ALU      op, (sources) imm: Rounding   one of Op's operations, in every lane
 //   CAST     (x)
 //   BITCAST  (x)                       the same bytes; the number of lanes may differ
@@ -325,6 +327,7 @@ class ProgramBuilder {
   ValueId Loop(int64_t extent, How how = How::kPlain, int64_t lanes = 1, ValueId limit = -1);
   void End(ValueId loop);
   ValueId If(ValueId condition);
+  ValueId IfRarely(ValueId condition);
   void EndIf(ValueId branch);
   void Barrier();
   ValueId Map(ValueId buffer, MappedTensor map);

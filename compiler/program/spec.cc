@@ -225,6 +225,7 @@ class Checker {
       case Code::kEndIf: return counted(1, 1);
       case Code::kIf:
         if (i.src.size() == 1 && !IsValue(i.src[0], DType::kBool, 1)) return "of no scalar bool";
+        if (i.imm[0] != 0 && i.imm[0] != 1) return absl::StrCat("rarely is ", i.imm[0]);
         return counted(1, 1);
       case Code::kAlu: return Arithmetic(i);
       case Code::kCast:

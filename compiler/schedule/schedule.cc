@@ -313,11 +313,13 @@ absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const
 }
 
 absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choice& choice,
+                                                        const Target& target,
                                                         const RowPitches& pitches = {}) {
   std::vector<LoweredKernel> kernels;
   for (const UOp* value : choice.kept) {
     if (choice.scattered.contains(value)) {
-      OB_ASSIGN_OR_RETURN(auto scatter, LowerScatter(graph, value, choice.read_again, pitches));
+      OB_ASSIGN_OR_RETURN(auto scatter,
+                          LowerScatter(graph, value, target, choice.read_again, pitches));
       if (scatter) {
         kernels.push_back(*std::move(scatter));
         continue;
@@ -376,16 +378,16 @@ absl::StatusOr<std::optional<Schedule>> ScheduleWithout(Graph& graph, CutGraph c
   const bool asks = score_kernels.AreAsked() && !scores.attention_of.empty();
   AttentionsOfKernels attentions;
   if (asks) attentions = AttentionsOf(choice, scores);
-  OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice));
+  OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice, target));
   if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels, target); !layouts.empty()) {
     LaidOut laid_out = ApplyLayouts(graph, prepared, choice, layouts);
     prepared = laid_out.sink;
     choice = std::move(laid_out.choice);
-    OB_ASSIGN_OR_RETURN(kernels, LowerKernels(graph, choice));
+    OB_ASSIGN_OR_RETURN(kernels, LowerKernels(graph, choice, target));
   }
   const RowPitches pitches = ChoosePitches(prepared, choice, kernels, target);
   if (!pitches.empty()) {
-    OB_ASSIGN_OR_RETURN(kernels, LowerKernels(graph, choice, pitches));
+    OB_ASSIGN_OR_RETURN(kernels, LowerKernels(graph, choice, target, pitches));
   }
   const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
   const SentBefore sent = FindSentBefore(cut);

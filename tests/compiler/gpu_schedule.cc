@@ -67,10 +67,10 @@ std::vector<HostTensor> SmallInputs(const UOp* sink, uint32_t seed) {
   return params;
 }
 
-GpuSchedule::GpuSchedule(const UOp* sink, const std::string& arch, schedule::ScorePolicy scores)
+GpuSchedule::GpuSchedule(const UOp* sink, const std::string& arch, schedule::ScorePolicy scores,
+                         int multiprocessors)
     : sink_(sink) {
-  constexpr int kMultiprocessors = 132;
-  const Target target = CudaTarget(arch, kMultiprocessors);
+  const Target target = CudaTarget(arch, multiprocessors);
   schedule::ScheduleOptions options = ScheduleOptionsFor(target);
   options.scores = scores;
   schedule_ = ValueOrDie(schedule::MakeSchedule(graph_, sink, target, {}, options));

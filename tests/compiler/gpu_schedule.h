@@ -31,7 +31,8 @@ class GpuSchedule {
  public:
   // `sink` outlives this. `scores` as in ScheduleOptions.
   GpuSchedule(const UOp* sink, const std::string& arch,
-              schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost);
+              schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost,
+              int multiprocessors = 132);
 
   const UOp* sink() const { return sink_; }
   const schedule::Schedule& schedule() const { return schedule_; }

@@ -105,14 +105,15 @@ class Maker {
     return Sink(g_, stores);
   }
 
-  // Rows added to the places that another slot, or their number, says; out of range to none.
+  // Rows added to the places that another slot, or their number, says; out of range to none. The
+  // places may be divided among parts.
   const UOp* MakeScatter() {
     const DType dtype = Pick(3) == 0 ? DType::kI32 : DType::kF32;
     std::vector<const UOp*> columns, rows;
     std::vector<int64_t> dims;
     for (int64_t i = 0, n = Pick(3); i < n; ++i) {
       dims.push_back(Extent());
-      columns.push_back(Range(g_, i, dims.back()));
+      columns.push_back(Range(g_, 1 + i, dims.back()));
     }
     for (int64_t i = 0, n = 1 + Pick(2); i < n; ++i)
       rows.push_back(Range(g_, 10 + i, Extent(), RangeKind::kSequence));
@@ -125,7 +126,12 @@ class Maker {
       const UOp* const read = LoadAt(g_, slot_++, DType::kU8, row->vmax + 1, row);
       place = Alu(g_, Op::kMod, Cast(g_, read, DType::kI64), ConstIndex(g_, places + 1));
     }
-    const UOp* const gate = Within(g_, place, places);
+    const UOp* gate = Within(g_, place, places);
+    if (const int64_t parts = int64_t{1} << Pick(4); parts > 1) {
+      const UOp* const part = Range(g_, Pick(2) == 0 ? 9 : 0, parts);
+      const UOp* const own = Alu(g_, Op::kAnd, place, ConstIndex(g_, parts - 1));
+      gate = Alu(g_, Op::kAnd, Alu(g_, Op::kCmpEq, own, part), gate);
+    }
     std::vector<const UOp*> index = {place}, all = columns;
     index.insert(index.end(), columns.begin(), columns.end());
     all.insert(all.end(), rows.begin(), rows.end());

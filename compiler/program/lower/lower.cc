@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/kernel/affine.h"
 #include "compiler/optimize/rows_in_place.h"
 #include "compiler/program/lower/lowering.h"
 
@@ -70,6 +71,7 @@ Program Lowering::RunPlan() {
 
 Program Lowering::RunThreads(const ThreadMapping& mapping) {
   threads_ = mapping.threads;
+  columns_ = mapping.columns;
   const int split = mapping.block_ranges;
   RangeSet of_blocks = 0;
   std::vector<int> outer, inner;
@@ -78,7 +80,7 @@ Program Lowering::RunThreads(const ThreadMapping& mapping) {
     mapped_ |= RangeSet{1} << r;
     if (r < split) of_blocks |= RangeSet{1} << r;
   }
-  const int64_t points = Points(inner);
+  const int64_t points = Points(inner) / columns_;
   const int64_t chunks = mapping.stride ? 1 : (points + threads_ - 1) / threads_;
   const int64_t blocks = Points(outer) * chunks;
   const ValueId block = blocks > 1 ? b_.Special(Grid::kBlock, blocks) : b_.Int(0);
@@ -113,7 +115,7 @@ Program Lowering::RunThreads(const ThreadMapping& mapping) {
   }
   ValueId inside = points % threads_ == 0 ? -1 : b_.Less(index, b_.Int(points));
   const ValueId branch = inside < 0 ? -1 : b_.If(inside);
-  BindAll(inner, index);
+  BindAll(inner, index, columns_);
   const std::vector<ValueId> more = BelowEnds(inner);
   Sequences(kernel_.parallel_count);
   for (size_t i = more.size(); i-- > 0;) b_.EndIf(more[i]);
@@ -122,27 +124,6 @@ Program Lowering::RunThreads(const ThreadMapping& mapping) {
   Leave();
   for (size_t i = conditions.size(); i-- > 0;) b_.EndIf(conditions[i]);
   return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
-}
-
-void Lowering::Sequences(int range) {
-  for (size_t g = 0; g < kernel_.groups.size(); ++g)
-    if (!done_[g] && IsBound(kernel_.groups[g].deps)) {
-      done_[g] = true;
-      Group(static_cast<int>(g));
-    }
-  if (range == kernel_.output_count) {
-    Stores();
-    return;
-  }
-  Enter();
-  const UOp* const end = kernel_.ranges[range].end();
-  const ValueId loop =
-      b_.Loop(kernel_.ranges[range].extent, How::kPlain, 1, end == nullptr ? -1 : Emit(end));
-  BindPlain(range, loop);
-  Sequences(range + 1);
-  Unbind(range);
-  b_.End(loop);
-  Leave();
 }
 
 absl::StatusOr<Program> LowerPlan(const LoopNest& kernel, const LoopPlan& plan) {
@@ -155,6 +136,11 @@ absl::StatusOr<Program> LowerThreads(const LoopNest& kernel, const ThreadMapping
   if (mapping.threads < 1 || !std::has_single_bit(static_cast<uint64_t>(mapping.threads)) ||
       mapping.block_ranges < 0 || mapping.block_ranges > kernel.parallel_count)
     return absl::InvalidArgumentError("program: no such mapping to threads");
+  if (mapping.columns != 1 &&
+      (mapping.columns < 1 || kernel.parallel_count == 0 ||
+       kernel.output_count == kernel.parallel_count || mapping.block_ranges > 0 ||
+       kernel.ranges[kernel.parallel_count - 1].extent % mapping.columns != 0))
+    return absl::InvalidArgumentError("program: a thread has no such columns");
   // A block has read all of a row before it stores over it.
   if (const auto rows = codegen::RowsInPlace(kernel); rows && mapping.threads > 1)
     if (!mapping.together || !mapping.stride ||
@@ -163,11 +149,42 @@ absl::StatusOr<Program> LowerThreads(const LoopNest& kernel, const ThreadMapping
   return Lowering(kernel, nullptr).RunThreads(mapping);
 }
 
+namespace {
+
+// How many consecutive elements of the last parallel range one thread may have, of which every
+// access is of consecutive ones, or of one for all: as many as one access of 16 bytes.
+int64_t ColumnsOfThread(const LoopNest& kernel) {
+  constexpr int64_t kAccessBytes = 16;
+  if (kernel.parallel_count == 0) return 1;
+  const int last = kernel.parallel_count - 1;
+  const UOp* const range = kernel.ranges[last].node;
+  int64_t columns = kAccessBytes;
+  codegen::AffineForms forms;
+  const auto depends = [&](const UOp* node) { return (kernel.DepsOf(node) >> last & 1) != 0; };
+  for (const UOp* node : kernel.nodes) {
+    if (node->op != Op::kLoad && node->op != Op::kStore) continue;
+    const bool stores = node->op == Op::kStore;
+    if (node->src.size() == 3 && depends(node->src[stores ? 2 : 1])) return 1;
+    const UOp* const index = node->src[0]->src[1];
+    if (stores && !depends(index)) return 1;
+    if (!depends(index)) continue;
+    const codegen::Affine& form = forms.Of(index);
+    for (const auto& [term, coefficient] : form.terms)
+      if (term == range ? coefficient != 1 : depends(term)) return 1;
+    columns = std::min<int64_t>(columns, kAccessBytes / ByteWidth(node->src[0]->src[0]->dtype));
+  }
+  while (kernel.ranges[last].extent % columns != 0) columns /= 2;
+  return kernel.ranges[last].end() == nullptr ? columns : 1;
+}
+
+}  // namespace
+
 ThreadMapping MapToThreads(const LoopNest& kernel, int64_t threads_max) {
   // Where so few threads could have a point each, or so long a reduction is to be computed by one,
   // a block computes it together.
   constexpr double kPointsEnough = 2048;
   constexpr double kTermsMany = 64;
+  constexpr int64_t kSequenceThreads = 64;
   double points = 1;
   RangeSet parallel = 0;
   for (int r = 0; r < kernel.parallel_count; ++r) {
@@ -187,6 +204,11 @@ ThreadMapping MapToThreads(const LoopNest& kernel, int64_t threads_max) {
     longest = std::max(longest, terms);
     block_ranges = std::max(block_ranges, static_cast<int>(std::bit_width(group.deps)));
   }
+  if (longest == 0 && kernel.output_count > kernel.parallel_count) {
+    // Each step waits for what the one before stored: threads of few warps, on all multiprocessors.
+    mapping.columns = ColumnsOfThread(kernel);
+    threads_max = std::min(threads_max, kSequenceThreads);
+  }
   double inner = 1;
   for (int r = longest > 0 ? block_ranges : 0; r < kernel.parallel_count; ++r)
     inner *= static_cast<double>(kernel.ranges[r].extent);
@@ -194,7 +216,7 @@ ThreadMapping MapToThreads(const LoopNest& kernel, int64_t threads_max) {
     mapping.block_ranges = block_ranges;
     mapping.stride = mapping.together = true;
   }
-  const double work = std::max(longest, inner);
+  const double work = std::max(longest, inner / static_cast<double>(mapping.columns));
   mapping.threads = 1;
   while (mapping.threads < threads_max && static_cast<double>(mapping.threads) < work)
     mapping.threads *= 2;

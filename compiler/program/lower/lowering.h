@@ -4,6 +4,7 @@
 //   lower.cc          the whole: tasks of a plan, blocks of threads
 //   lower_loops.cc    loops over tiles, their points and lanes
 //   lower_values.cc   values at a point, and the stores
+//   lower_sequences.cc   sequences, whose steps one thread takes
 //   lower_reduce.cc   reductions
 //   lower_copies.cc   copies of operands and panels
 //   lower_visible.cc  which steps of a loop of panels are run
@@ -165,12 +166,14 @@ class Lowering {
     value_[range] = -1;
   }
 
-  // Binds `ranges` to the point with the flat index `index`; the last range varies fastest.
-  void BindAll(const std::vector<int>& ranges, ValueId index) {
+  // Binds `ranges` to the point with the flat index `index`; the last range varies fastest, in
+  // steps of `columns`, which divide it.
+  void BindAll(const std::vector<int>& ranges, ValueId index, int64_t columns = 1) {
     for (size_t i = ranges.size(); i-- > 0;) {
-      const int64_t extent = kernel_.ranges[ranges[i]].extent;
-      BindPlain(ranges[i], i == 0 ? index : b_.Modulo(index, extent));
-      if (i > 0) index = b_.Divide(index, extent);
+      const int64_t steps = kernel_.ranges[ranges[i]].extent / columns;
+      BindPlain(ranges[i], b_.Times(i == 0 ? index : b_.Modulo(index, steps), columns));
+      if (i > 0) index = b_.Divide(index, steps);
+      columns = 1;
     }
   }
 
@@ -259,7 +262,13 @@ class Lowering {
   ValueId Negated(ValueId a) { return b_.Times(a, -1); }
 
   // ---- loops of threads
+  // Recursion depth: the number of sequences.
   void Sequences(int range);
+  std::vector<const UOp*> GateOfSteps(int range) const;
+  void Step(int range, ValueId step);
+  void StepsAhead(int range, const std::vector<const UOp*>& gate, int64_t first, int64_t times,
+                  int64_t ahead, int64_t together);
+  void StoresOfColumns();
 
   // ---- blocks of threads, by a plan
   // The bits `mask` of the thread's number in its task, moved together: those of the block in its
@@ -530,6 +539,7 @@ class Lowering {
   absl::flat_hash_map<int64_t, RowCopy> row_copies_;  // by slot: what a block copies as a whole
   std::vector<ShiftedCopy> shifted_copies_;
   int64_t threads_ = 1;  // of a block
+  int64_t columns_ = 1;  // ThreadMapping's
   ValueId loads_if_ = -1;  // a condition of all loads that are emitted; -1: none
   ValueId thread_ = -1;
   ValueId rank_ = -1;                         // of the block in its cluster

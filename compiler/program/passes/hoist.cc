@@ -46,6 +46,7 @@ struct Scope {
   // condition may be in range only where that holds.
   bool loads = true;
   bool repeats = false;  // a loop
+  bool rare = false;     // an IF whose condition holds rarely
 };
 
 // Warpgroups that divide registers have work of their own in branches: what such a branch computes
@@ -89,7 +90,7 @@ Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
     if (i.code == Code::kLoop || i.code == Code::kIf || (blocks && here == 0)) {
       depth[n] = static_cast<int>(scopes.size());  // seen inside of it only
       scopes.push_back({n, blocks || (i.code == Code::kLoop && i.imm[0] > 0 && i.src.empty()),
-                        i.code == Code::kLoop});
+                        i.code == Code::kLoop, i.code == Code::kIf && i.imm[0] != 0});
       if (blocks) first_block = n;
       continue;
     }
@@ -111,9 +112,11 @@ Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
     };
     while (depth[n] > least && may_leave(scopes[depth[n]])) --depth[n];
     // Out of the same loops, and of no branch for which there is no need.
-    while (stays && depth[n] < here && !scopes[depth[n] + 1].repeats &&
-           !(of_indices[n] && of_accesses[scopes[depth[n] + 1].opener]))
-      ++depth[n];
+    const auto stays_in = [&](const Scope& scope) {
+      if (scope.rare) return true;
+      return stays && !scope.repeats && !(of_indices[n] && of_accesses[scope.opener]);
+    };
+    while (depth[n] < here && stays_in(scopes[depth[n] + 1])) ++depth[n];
   }
 }
 

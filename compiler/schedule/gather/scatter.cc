@@ -1,6 +1,9 @@
 #include "compiler/schedule/gather/scatter.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "base/check.h"
@@ -16,6 +19,14 @@ namespace {
 
 constexpr double kComparisonsMin =
     4096;  // of places with rows; below, one kernel is better than two
+
+// Of a GPU's thread, in cycles: to look at a row's index; and until a sum of another row is loaded
+// from memory, added to and stored.
+constexpr double kLookCycles = 3;
+constexpr double kAddCycles = 1000;
+// Threads of a multiprocessor: those whose instructions it begins in one cycle, and those it holds.
+constexpr double kIssuedThreads = 128;
+constexpr double kHeldThreads = 2048;
 
 // The loops of a REDUCE: its results in any order, what it sums in sequence.
 struct Loops {
@@ -81,6 +92,31 @@ std::optional<Row> FindRow(Graph& g, const UOp* term, const Loops& loops) {
   return row;
 }
 
+double Points(const std::vector<const UOp*>& ranges) {
+  double points = 1;
+  for (const UOp* range : ranges) points *= static_cast<double>(RangeOf(range).extent());
+  return points;
+}
+
+int64_t PartsOf(const Target& target, DType dtype, const Row& row, const Loops& loops) {
+  const int64_t places = RangeOf(row.place.range).extent();
+  // Where elements of a place lie side by side, a thread has as many as an access of 16 bytes.
+  int64_t of_thread = loops.outputs.back() == row.place.range ? 1 : 16 / ByteWidth(dtype);
+  while (RangeOf(loops.outputs.back()).extent() % of_thread != 0) of_thread /= 2;
+  const double threads = Points(loops.outputs) / static_cast<double>(places * of_thread);
+  return ScatterParts(target, places, threads, Points(loops.sequences));
+}
+
+// Whether the place is one of the part's, which is a loop where that of the places was. Neighbours
+// are of different parts: low indices are often frequent ones. nullptr for always.
+const UOp* InPart(Graph& g, const Row& row, int64_t parts) {
+  if (parts < 2) return nullptr;
+  const UOp* const part =
+      g.MakeChecked(Op::kRange, DType::kI64, {},
+                    {RangeOf(row.place.range).id(), parts, static_cast<int64_t>(RangeKind::kOutput)});
+  return Alu(g, Op::kCmpEq, Alu(g, Op::kAnd, row.place.value, ConstIndex(g, parts - 1)), part);
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> ScatterPlaces(Graph& graph, const UOp* reduce) {
@@ -93,21 +129,34 @@ absl::StatusOr<int64_t> ScatterPlaces(Graph& graph, const UOp* reduce) {
   const auto row = FindRow(graph, Simplify(graph, term), loops);
   if (!row) return 0;
   const int64_t places = RangeOf(row->place.range).extent();
-  auto comparisons = static_cast<double>(places);
-  for (const UOp* range : loops.sequences)
-    comparisons *= static_cast<double>(RangeOf(range).extent());
+  const double comparisons = static_cast<double>(places) * Points(loops.sequences);
   return comparisons < kComparisonsMin ? 0 : places;
 }
 
+int64_t ScatterParts(const Target& target, int64_t places, double threads, double rows) {
+  if (target.block_threads == 1 || target.multiprocessors == 0) return 1;
+  // Looking takes rows * kLookCycles * max(1, parts / issued) cycles, adding rows / parts *
+  // kAddCycles, while the multiprocessors hold all threads at once.
+  const auto multiprocessors = static_cast<double>(target.multiprocessors);
+  const double issued = multiprocessors * kIssuedThreads / threads;
+  const double held = multiprocessors * kHeldThreads / threads;
+  const double best = std::max(issued, std::sqrt(kAddCycles / kLookCycles * issued));
+  const auto floor = [](double n) { return std::bit_floor(static_cast<uint64_t>(n)); };
+  // The next power of two, below or above; where there are fewer places, some parts have none.
+  const uint64_t parts = std::min({floor(best * std::numbers::sqrt2), floor(held), floor(rows),
+                                   std::bit_ceil(static_cast<uint64_t>(places))});
+  return std::max<int64_t>(1, static_cast<int64_t>(parts));
+}
+
 absl::StatusOr<std::optional<LoweredKernel>> LowerScatter(
-    Graph& graph, const UOp* reduce, const absl::flat_hash_set<const UOp*>& stored,
-    const RowPitches& pitches) {
+    Graph& graph, const UOp* reduce, const Target& target,
+    const absl::flat_hash_set<const UOp*>& stored, const RowPitches& pitches) {
   const Loops loops = LoopsOf(graph, reduce);
   LoweredKernel kernel;
   kernel.buffers = {reduce};
   OB_ASSIGN_OR_RETURN(const UOp* term,
                       LowerAt(graph, reduce->src[0], loops.index, stored, pitches, kernel.buffers));
-  const auto row = FindRow(graph, Simplify(graph, term), loops);
+  auto row = FindRow(graph, Simplify(graph, term), loops);
   if (!row) return std::nullopt;
 
   std::vector<const UOp*> place, index;
@@ -126,6 +175,7 @@ absl::StatusOr<std::optional<LoweredKernel>> LowerScatter(
   const UOp* const store = graph.MakeChecked(Op::kStore, DType::kVoid, {at(place), zero});
   kernel.ast = Simplify(graph, Sink(graph, {store}));
 
+  row->gate = AndGuards(graph, InPart(graph, *row, PartsOf(target, reduce->dtype, *row, loops)), row->gate);
   std::vector<const UOp*> load = {at(index)}, add = {at(index), nullptr};
   if (row->gate != nullptr) load.insert(load.end(), {row->gate, zero});
   add[1] = Add(graph, graph.MakeChecked(Op::kLoad, DType::kVoid, load), row->value);

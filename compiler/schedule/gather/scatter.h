@@ -5,6 +5,10 @@
 // stores zeros and then adds the rows one by one: elements plus rows. One thread adds the rows of a
 // column in order, so the bits do not depend on the number of threads.
 //
+// On GPUs the places are divided into parts, each with threads of its own (decision 214): all look
+// at every row, in the same order, and add those whose place is in their part. An element is still
+// one thread's, and gets the same additions in the same order.
+//
 // Errors: RESOURCE_EXHAUSTED  a limit of the graph
 #pragma once
 
@@ -14,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
 #include "compiler/schedule/lower.h"
+#include "compiler/target.h"
 
 namespace outboard::schedule {
 
@@ -25,7 +30,13 @@ absl::StatusOr<int64_t> ScatterPlaces(Graph& graph, const UOp* reduce);
 // Returns the kernels of such a REDUCE: `ast` stores zeros, `then` adds the rows; loads are made as
 // by LowerKernel. nullopt if a materialised value hides the form.
 absl::StatusOr<std::optional<LoweredKernel>> LowerScatter(
-    Graph& graph, const UOp* reduce, const absl::flat_hash_set<const UOp*>& stored,
-    const RowPitches& pitches);
+    Graph& graph, const UOp* reduce, const Target& target,
+    const absl::flat_hash_set<const UOp*>& stored, const RowPitches& pitches);
+
+// Returns into how many parts `places` are divided, a power of two; 1 on processors, and where the
+// number of multiprocessors is not known. `threads`: that add the elements of one place. `rows`:
+// that are added. More parts than places, at most twice as many, are possible; never more than
+// rows.
+int64_t ScatterParts(const Target& target, int64_t places, double threads, double rows);
 
 }  // namespace outboard::schedule

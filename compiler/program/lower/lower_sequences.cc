@@ -1,0 +1,131 @@
+// Sequences: loops whose steps a thread takes one after the other, as each may read what an earlier
+// one stored.
+//
+// Where a gate says which steps a thread has anything to do in (a scatter's rows, each of which
+// belongs to the threads of one part of the places), it is computed for many steps at once, so that
+// what it reads is loaded together; and a branch skips steps of which none is to be taken.
+#include <algorithm>
+#include <bit>
+
+#include "compiler/program/lower/lowering.h"
+#include "compiler/rewrite/conjuncts.h"
+
+namespace outboard::program {
+namespace {
+
+// Steps behind one branch: all that they load may be in flight at once. And so many whose gates are
+// computed before the first branch: two cache lines of indices of 32 bits.
+constexpr int64_t kStepsTogether = 16;
+constexpr int64_t kStepsAhead = 64;
+// Of the steps behind one branch, all of which are written out.
+constexpr int64_t kNodesWrittenOut = 512;
+
+}  // namespace
+
+// The part of the store's gate that chooses among threads: where steps are divided among them, most
+// are another thread's. Nothing if a gate reads what the kernel stores.
+std::vector<const UOp*> Lowering::GateOfSteps(int range) const {
+  if (kernel_.stores.size() != 1 || kernel_.stores[0]->src.size() < 3) return {};
+  RangeSet parallel = 0;
+  for (int r = 0; r < kernel_.parallel_count; ++r) parallel |= RangeSet{1} << r;
+  std::vector<const UOp*> gate;
+  for (const UOp* condition : ConjunctsOf(kernel_.stores[0]->src[2])) {
+    const RangeSet deps = kernel_.DepsOf(condition);
+    if ((deps & parallel) == 0 || (deps >> range & 1) == 0) continue;
+    for (const UOp* node : PostOrder(condition)) {
+      if (node->op == Op::kReduceLoop) return {};
+      if (node->op == Op::kLoad && !b_.IsReadOnly(buffers_[GlobalOfAccess(node).slot()])) return {};
+    }
+    gate.push_back(condition);
+  }
+  return gate;
+}
+
+void Lowering::Step(int range, ValueId step) {
+  Enter();
+  BindPlain(range, step);
+  Sequences(range + 1);
+  Unbind(range);
+  Leave();
+}
+
+// So many times `ahead` steps from `first` on.
+void Lowering::StepsAhead(int range, const std::vector<const UOp*>& gate, int64_t first,
+                          int64_t times, int64_t ahead, int64_t together) {
+  if (times == 0) return;
+  Enter();
+  const ValueId loop = b_.Loop(times);
+  const auto step = [&](int64_t s) {
+    return b_.Plus(b_.Times(loop, ahead), b_.Int(first + s));
+  };
+  std::vector<ValueId> any(static_cast<size_t>(ahead / together), -1);
+  for (int64_t s = 0; s < ahead; ++s) {
+    Enter();
+    BindPlain(range, step(s));
+    ValueId& wanted = any[static_cast<size_t>(s / together)];
+    const ValueId here = Gate(gate);
+    wanted = wanted < 0 ? here : b_.Alu(Op::kOr, DType::kBool, {wanted, here});
+    Unbind(range);
+    Leave();
+  }
+  for (int64_t s = 0; s < ahead; s += together) {
+    const ValueId branch = b_.IfRarely(any[static_cast<size_t>(s / together)]);
+    for (int64_t t = 0; t < together; ++t) Step(range, step(s + t));
+    b_.EndIf(branch);
+  }
+  b_.End(loop);
+  Leave();
+}
+
+void Lowering::Sequences(int range) {
+  for (size_t g = 0; g < kernel_.groups.size(); ++g)
+    if (!done_[g] && IsBound(kernel_.groups[g].deps)) {
+      done_[g] = true;
+      Group(static_cast<int>(g));
+    }
+  if (range == kernel_.output_count) {
+    columns_ > 1 ? StoresOfColumns() : Stores();
+    return;
+  }
+  const UOp* const end = kernel_.ranges[range].end();
+  const int64_t extent = kernel_.ranges[range].extent;
+  int64_t done = 0;
+  const bool innermost = range + 1 == kernel_.output_count && kernel_.groups.empty();
+  if (const auto gate = innermost && end == nullptr ? GateOfSteps(range)
+                                                    : std::vector<const UOp*>();
+      !gate.empty()) {
+    const auto nodes = static_cast<int64_t>(PostOrder(kernel_.stores[0]).size());
+    const int64_t together =
+        std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(
+                                static_cast<uint64_t>(kNodesWrittenOut / nodes + 1))),
+                            1, kStepsTogether);
+    for (const int64_t ahead : {kStepsAhead, together}) {
+      StepsAhead(range, gate, done, (extent - done) / ahead, ahead, together);
+      done += (extent - done) / ahead * ahead;
+    }
+  }
+  if (done == extent) return;
+  Enter();
+  const ValueId loop =
+      b_.Loop(extent - done, How::kPlain, 1, end == nullptr ? -1 : Emit(end));
+  Step(range, b_.Plus(loop, b_.Int(done)));
+  b_.End(loop);
+  Leave();
+}
+
+// The stores of consecutive points of the last parallel range, which are lanes of one vector.
+void Lowering::StoresOfColumns() {
+  const int r = kernel_.parallel_count - 1;
+  Enter();
+  lanes_ = {r, b_.Loop(columns_, How::kVector, columns_), static_cast<int>(columns_),
+            static_cast<int>(columns_)};
+  const ValueId first = value_[r];
+  value_[r] = b_.Plus(first, lanes_.lane);
+  Stores();
+  value_[r] = first;
+  b_.End(lanes_.lane);
+  lanes_ = {};
+  Leave();
+}
+
+}  // namespace outboard::program
