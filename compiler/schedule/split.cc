@@ -95,12 +95,14 @@ int64_t PartsForCache(const UOp* reduce, const Target& target) {
   return static_cast<int64_t>(std::min<double>(parts, kPartialsMax));
 }
 
-// A block computes a tile of a product on one multiprocessor. A product with few tiles leaves most
-// of them idle, unless its sums are divided. Estimates, from the time of a tile's steps on an H100
-// (0.1 us for 32) and of one more kernel (3 us): fewer steps are not worth it.
+// A block computes a tile of a product of matrices on one multiprocessor. A product with few tiles
+// leaves most of them idle, unless its sums are divided. Estimates, from the time of a tile's steps
+// on an H100 (0.1 us for 32) and of one more kernel (3 us): fewer steps are not worth it.
 constexpr int64_t kTileResults = 64 * 64;
 constexpr int64_t kStepsMin = 2048, kPartStepsMin = 512;
-constexpr int64_t kSideMin = 8;       // below, no matrix unit computes it (operands/mma_tile.cc)
+// Each number of a matrix is in the products of so many rows or columns of the other one. With
+// fewer no matrix unit computes it (operands/mma_tile.cc).
+constexpr int64_t kSideMin = 8;
 constexpr int64_t kWalkNodesMax = 64;  // of an operand
 
 // What elementwise operations make of others: the first node that `is`, at most kWalkNodesMax away.
@@ -137,6 +139,13 @@ bool IsSoftmax(const UOp* operand) {
   return exponential != nullptr && FindIn(exponential->src[0], is_maximum).node != nullptr;
 }
 
+// Whether a block adds a row of memory, as far as the shape tells: the reduced axes are the last.
+bool IsOverRows(const UOp* reduce) {
+  const ReduceOf view(reduce);
+  return view.axes().front() ==
+         reduce->src[0]->rank() - static_cast<int64_t>(view.axes().size());
+}
+
 // The parts of a product whose tiles do not fill a GPU: whole ones, so that no part needs a mask.
 // No parts for any other sum.
 Cut CutForBlocks(const UOp* reduce, const Target& target) {
@@ -150,12 +159,17 @@ Cut CutForBlocks(const UOp* reduce, const Target& target) {
   const int64_t tiles = (results + kTileResults - 1) / kTileResults;
   if (steps < kStepsMin || 2 * tiles > target.multiprocessors) return {};
   double operand_bytes = 0;
+  bool are_matrices = true;
   for (const UOp* side : product->src) {
     const UOp* const operand = UncastOperandOf(side);
     const int64_t elements = PaddedSize(operand->shape);
     if (elements / steps < kSideMin || MayBeSoftmax(operand)) return {};
+    are_matrices &= results * steps >= kSideMin * elements;
     operand_bytes += static_cast<double>(elements * ByteWidth(operand->dtype));
   }
+  // The squares of rows, say: with a block for each there are enough of them, and what divides the
+  // rows by their sums stays in the same kernel.
+  if (!are_matrices && IsOverRows(reduce) && results >= target.multiprocessors) return {};
   const int64_t wanted = std::min(target.multiprocessors / tiles, steps / kPartStepsMin);
   // Partial results are written and read once.
   const auto most = static_cast<int64_t>(operand_bytes / (2.0 * 4 * static_cast<double>(results)));
