@@ -27,6 +27,9 @@ namespace {
 // Rows are handed out to threads. With fewer than CostTable::tasks_wanted, loops inside of a row
 // would have to be; in a kernel of few points it does not matter.
 constexpr double kFewPoints = 65536;
+// A GPU's block adds one row and has so much of it in the registers of its threads (256, 32 numbers
+// each): what is made of the row, without loops of its own, is not worth a launch.
+constexpr double kRowOfBlock = 8192;
 
 // What a kernel may store, well within what code generation takes (compiler/optimize/limits.h): the
 // time to compile one grows faster than its size.
@@ -44,6 +47,7 @@ class Merger {
         results_(results),
         costs_(target.costs),
         buffers_max_(target.kind == TargetKind::kCuda ? limits::kKernelBuffersMax : INT64_MAX),
+        row_of_block_(target.kind == TargetKind::kCuda ? kRowOfBlock : 0),
         sent_(sent),
         computes_sums_(computes_sums),
         makers_(sent) {}
@@ -363,7 +367,9 @@ class Merger {
   bool RowsSuffice(const Draft& host, const Draft& guest) const {
     const Draft& rows = host.ranges.size() < guest.ranges.size() ? host : guest;
     const Draft& all = &rows == &host ? guest : host;
-    if (rows.ranges.empty()) return false;
+    if (rows.ranges.empty() &&
+        (all.ranges.empty() || all.has_loop || Points(all.ranges) > row_of_block_))
+      return false;
     if (Points(rows.ranges) < costs_.tasks_wanted && Points(all.ranges) > kFewPoints) return false;
     if (std::min(rows.rows, all.rows) <= rows.ranges.size()) return true;
     // Without a reduction nothing keeps the inner ranges in one task, and each would store the
@@ -438,6 +444,7 @@ class Merger {
   const absl::flat_hash_set<const UOp*>& results_;
   const CostTable& costs_;
   const int64_t buffers_max_;  // of one kernel
+  const double row_of_block_;  // the longest row that a kernel of one row is fused with
   const SentBefore& sent_;
   const ComputesSums& computes_sums_;
   std::vector<Draft> drafts_;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
+#include "compiler/divide_up.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/dims.h"
@@ -95,12 +97,32 @@ int64_t PartsForCache(const UOp* reduce, const Target& target) {
   return static_cast<int64_t>(std::min<double>(parts, kPartialsMax));
 }
 
-// A block computes a tile of a product on one multiprocessor. A product with few tiles leaves most
-// of them idle, unless its sums are divided. Estimates, from the time of a tile's steps on an H100
-// (0.1 us for 32) and of one more kernel (3 us): fewer steps are not worth it.
+// ---- Blocks of a GPU, which a sum has by its results. Where its values lie in memory is decided
+// later, so this goes by the shape:
+//
+//   a product of matrices   a block has a tile of 64 x 64 results
+//   over rows               the reduced axes are the last: a block's threads divide one row
+//   over columns            any other: a block has 32 results, next to each other in memory, and
+//                           its warps divide their sums
+
+// A product with few tiles leaves most multiprocessors idle, unless its sums are divided.
+// Estimates, from the time of a tile's steps on an H100 (0.1 us for 32) and of one more kernel
+// (3 us): fewer steps are not worth it.
 constexpr int64_t kTileResults = 64 * 64;
 constexpr int64_t kStepsMin = 2048, kPartStepsMin = 512;
-constexpr int64_t kSideMin = 8;       // below, no matrix unit computes it (operands/mma_tile.cc)
+// Each number of a matrix is in the products of so many rows or columns of the other one. With
+// fewer no matrix unit computes it (operands/mma_tile.cc).
+constexpr int64_t kSideMin = 8;
+
+// What hides the latency of memory, 15 KiB under way for each multiprocessor (0.6 us at 3.35 TB/s,
+// for 132 of them), is four loads of 2 to 4 bytes by each thread of 8 blocks of 256, which is as
+// many as it has room for. With two blocks each the time is near enough to that of one more kernel.
+// A part has two rounds of such loads of its block's threads over columns, and one of loads of 16
+// bytes over rows.
+constexpr int64_t kBlockColumns = 32;
+constexpr int64_t kBlocksWanted = 8, kBlocksLeast = 2;  // of a multiprocessor
+constexpr int64_t kPartColumnTermsMin = 64, kPartRowTermsMin = 4096;
+
 constexpr int64_t kWalkNodesMax = 64;  // of an operand
 
 // What elementwise operations make of others: the first node that `is`, at most kWalkNodesMax away.
@@ -109,22 +131,26 @@ struct Found {
   bool complete = true;  // false: there are more nodes than were looked at
 };
 template <typename Is>
-Found FindIn(const UOp* operand, const Is& is) {
+Found FindIn(const UOp* operand, const Is& is, size_t nodes_max = kWalkNodesMax) {
   std::vector<const UOp*> open = {operand};
-  for (size_t i = 0; i < open.size() && i < kWalkNodesMax; ++i) {
+  absl::flat_hash_set<const UOp*> seen = {operand};
+  for (size_t i = 0; i < open.size() && i < nodes_max; ++i) {
     const UOp* const node = open[i];
     if (is(node)) return {node};
     if (!IsAlu(node->op) && !IsMovement(node->op) && node->op != Op::kCast) continue;
-    open.insert(open.end(), node->src.begin(), node->src.end());
+    for (const UOp* src : node->src)
+      if (seen.insert(src).second) open.push_back(src);
   }
-  return {nullptr, open.size() <= kWalkNodesMax};
+  return {nullptr, open.size() <= nodes_max};
 }
 
 bool IsExponential(const UOp* node) { return node->op == Op::kExp || node->op == Op::kExp2; }
 
-// True unless it is known not to be: attention keeps its sums together.
+// True unless it is known not to be: attention keeps its sums together. Gradients are long
+// expressions.
+constexpr size_t kLongWalkNodesMax = 512;
 bool MayBeSoftmax(const UOp* operand) {
-  const Found found = FindIn(operand, IsExponential);
+  const Found found = FindIn(operand, IsExponential, kLongWalkNodesMax);
   return found.node != nullptr || !found.complete;
 }
 
@@ -137,24 +163,41 @@ bool IsSoftmax(const UOp* operand) {
   return exponential != nullptr && FindIn(exponential->src[0], is_maximum).node != nullptr;
 }
 
-// The parts of a product whose tiles do not fill a GPU: whole ones, so that no part needs a mask.
-// No parts for any other sum.
-Cut CutForBlocks(const UOp* reduce, const Target& target) {
+// Whether a block adds a row of memory, as far as the shape tells: the reduced axes are the last.
+bool IsOverRows(const UOp* reduce) {
+  const ReduceOf view(reduce);
+  return view.axes().front() ==
+         reduce->src[0]->rank() - static_cast<int64_t>(view.axes().size());
+}
+
+// What a sum adds, if that is products of matrices in f32; else nullptr.
+const UOp* ProductOfMatrices(const UOp* reduce) {
   const UOp* product = reduce->src[0];
   while (IsMovement(product->op) || product->op == Op::kCast) product = product->src[0];
-  if (target.kind != TargetKind::kCuda || ReduceOf(reduce).op() != Op::kAdd ||
-      !IsFloat(reduce->dtype) || product->op != Op::kMul || product->dtype != DType::kF32)
-    return {};
+  if (ReduceOf(reduce).op() != Op::kAdd || !IsFloat(reduce->dtype) || product->op != Op::kMul ||
+      product->dtype != DType::kF32)
+    return nullptr;
+  // A window's numbers are in several rows or columns of a step.
+  const auto products = static_cast<double>(ElementCount(reduce->src[0]->shape));
+  for (const UOp* side : product->src)
+    if (products < static_cast<double>(kSideMin * PaddedSize(UncastOperandOf(side)->shape)))
+      return nullptr;
+  return product;
+}
+
+// The parts of a product of matrices whose tiles do not fill a GPU: whole ones, so that no part
+// needs a mask.
+Cut CutForTiles(const UOp* reduce, const UOp* product, const Target& target) {
   const int64_t results = ElementCount(reduce->shape);
   const int64_t steps = ElementCount(reduce->src[0]->shape) / results;
-  const int64_t tiles = (results + kTileResults - 1) / kTileResults;
+  const int64_t tiles = DivideUp(results, kTileResults);
   if (steps < kStepsMin || 2 * tiles > target.multiprocessors) return {};
   double operand_bytes = 0;
   for (const UOp* side : product->src) {
     const UOp* const operand = UncastOperandOf(side);
-    const int64_t elements = PaddedSize(operand->shape);
-    if (elements / steps < kSideMin || MayBeSoftmax(operand)) return {};
-    operand_bytes += static_cast<double>(elements * ByteWidth(operand->dtype));
+    if (MayBeSoftmax(operand)) return {};
+    operand_bytes +=
+        static_cast<double>(PaddedSize(operand->shape) * ByteWidth(operand->dtype));
   }
   const int64_t wanted = std::min(target.multiprocessors / tiles, steps / kPartStepsMin);
   // Partial results are written and read once.
@@ -166,6 +209,75 @@ Cut CutForBlocks(const UOp* reduce, const Target& target) {
   }
   return {};
 }
+
+// At most so many parts of an axis: whole ones of any, if there are a quarter as many; else of an
+// axis that is filled up with zeros.
+Cut CutAtMost(const UOp* reduce, int64_t parts_max) {
+  const UOp& x = *reduce->src[0];
+  Cut whole, filled;
+  for (const int64_t axis : ReduceOf(reduce).axes()) {
+    const int64_t extent = x.shape[axis].value();
+    int64_t parts = std::min(parts_max, extent);
+    while (parts > whole.parts && extent % parts != 0) --parts;
+    if (parts > whole.parts) whole = {axis, parts, extent / parts};
+    parts = std::min(parts_max, extent / 16);
+    if (parts > filled.parts && extent <= limits::kDimMax - parts)
+      filled = {axis, parts, DivideUp(extent, parts)};
+  }
+  const bool may_fill = ReduceOf(reduce).op() == Op::kAdd;
+  return may_fill && filled.parts > 4 * whole.parts ? filled : whole;
+}
+
+// The parts of any other reduction whose blocks do not fill a GPU. `together`: as many like it are
+// one launch.
+Cut CutForBlocks(const UOp* reduce, const Target& target, int64_t together) {
+  constexpr int64_t kFewRows = 32;
+  const bool over_rows = IsOverRows(reduce);
+  const int64_t results = ElementCount(reduce->shape);
+  const int64_t terms = ElementCount(reduce->src[0]->shape) / results;
+  const bool may_be_scores = over_rows && ReduceOf(reduce).op() == Op::kMax;
+  if (results >= kFewRows && (may_be_scores || MayBeSoftmax(reduce->src[0]))) return {};
+  const int64_t blocks = over_rows ? results : DivideUp(results, kBlockColumns);
+  if (together * blocks >= kBlocksLeast * target.multiprocessors) return {};
+  return CutAtMost(reduce, std::min({kBlocksWanted * target.multiprocessors / blocks,
+                                     terms / (over_rows ? kPartRowTermsMin : kPartColumnTermsMin),
+                                     kPartialsMax}));
+}
+
+// Reductions over many elements of known shapes.
+bool IsLarge(const UOp* node) {
+  return node->op == Op::kReduce && !ReduceOf(node).axes().empty() &&
+         IsStatic(node->src[0]->shape) &&
+         static_cast<double>(ElementCount(node->src[0]->shape)) >= kElementsMin;
+}
+
+// How many reductions have the shape of a large one that no other large one waits for, such as the
+// gradient of a bias, which each layer has: their kernels are one launch (launches/).
+class ReductionsTogether {
+ public:
+  explicit ReductionsTogether(const std::vector<const UOp*>& order) {
+    for (size_t i = order.size(); i-- > 0;) {
+      const UOp* const node = order[i];
+      if (IsLarge(node) && !awaited_.contains(node)) ++counts_[KeyOf(node)];
+      if (IsLarge(node) || awaited_.contains(node))
+        awaited_.insert(node->src.begin(), node->src.end());
+    }
+  }
+  int64_t CountOf(const UOp* node) const {
+    return awaited_.contains(node) ? 1 : counts_.at(KeyOf(node));
+  }
+
+ private:
+  static std::vector<int64_t> KeyOf(const UOp* node) {
+    std::vector<int64_t> key = {static_cast<int64_t>(node->dtype)};
+    key.insert(key.end(), node->arg.begin(), node->arg.end());
+    for (const Dim& dim : node->src[0]->shape) key.push_back(dim.value());
+    return key;
+  }
+
+  absl::flat_hash_set<const UOp*> awaited_;  // by a large reduction
+  std::map<std::vector<int64_t>, int64_t> counts_;
+};
 
 // The sum with inputs in the place of its operands, as its kernel reads it if they are in memory;
 // nullptr where one of them may be computed in it.
@@ -202,7 +314,7 @@ bool IsDividedByItsKernel(Graph& g, const UOp* reduce, const Cut& cut,
 // their values. A block then has the columns of a warp's lanes, and its warps divide the keys:
 // there are fewer blocks than multiprocessors, each with all keys. Estimates: 8 warps, each with
 // four loads under way that take 0.6 us, read 512 keys in 10 us; one more kernel takes 3 us.
-constexpr int64_t kBlockColumns = 32, kKeysMin = 512, kPartKeysMin = 64;
+constexpr int64_t kKeysMin = 512, kPartKeysMin = 64;
 constexpr int64_t kRowsMax = 8;
 
 // Parts of a sum over keys that so many rows of weights have, with `results` results and `terms`
@@ -323,7 +435,10 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const 
   const auto results_wanted = static_cast<int64_t>(target.costs.tasks_wanted);
   absl::flat_hash_map<const UOp*, const UOp*> made;
   absl::flat_hash_set<const UOp*> parts_now;  // as they are made
-  for (const UOp* node : PostOrder(sink)) {
+  const std::vector<const UOp*> order = PostOrder(sink);
+  const bool gpu = target.kind == TargetKind::kCuda;
+  const ReductionsTogether together(gpu ? order : std::vector<const UOp*>{});
+  for (const UOp* node : order) {
     const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
     if (scores_of_parts.contains(node)) parts_now.insert(now);
     if (node->op != Op::kReduce || ReduceOf(node).axes().empty()) continue;
@@ -337,21 +452,23 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const 
       OB_ASSIGN_OR_RETURN(now, Split(graph, now, cut));
       continue;
     }
-    if (!IsStatic(node->src[0]->shape)) continue;
-    const int64_t results = ElementCount(node->shape);
+    const int64_t results = PaddedSize(node->shape);
+    if (!IsLarge(node) || results == 0) continue;
     const auto elements = static_cast<double>(ElementCount(node->src[0]->shape));
-    if (results == 0 || elements < kElementsMin) continue;
-    const bool has_few_results = results < results_wanted / 2;
-    const int64_t parts = has_few_results ? (results_wanted + results - 1) / results
-                                          : PartsForCache(now, target);
-    const Cut for_blocks = parts == 1 ? CutForBlocks(now, target) : Cut{};
-    if (parts == 1 && for_blocks.parts == 1) continue;
     // An axis more, and a few elements, must be within what a graph may have.
     if (node->src[0]->rank() == limits::kRankMax || elements > limits::kVirtualElementsMax / 2)
       continue;
-    const Cut cut = parts == 1 ? for_blocks : FindCut(now, parts);
+    const bool has_few_results = !gpu && results < results_wanted / 2;
+    const UOp* const product = gpu ? ProductOfMatrices(now) : nullptr;
+    const int64_t parts = has_few_results ? (results_wanted + results - 1) / results
+                                          : PartsForCache(now, target);
+    Cut cut = parts > 1 ? FindCut(now, parts) : Cut{};
+    if (gpu && cut.parts == 1)
+      cut = product != nullptr ? CutForTiles(now, product, target)
+                               : CutForBlocks(now, target, together.CountOf(node));
     if (cut.parts == 1) continue;
-    if (!has_few_results && IsDividedByItsKernel(graph, now, cut, parts_of_sum)) continue;
+    const bool of_product = product != nullptr || (!has_few_results && parts > 1);
+    if (of_product && IsDividedByItsKernel(graph, now, cut, parts_of_sum)) continue;
     OB_ASSIGN_OR_RETURN(const OneHot one_hot, FindOneHot(graph, now));
     if (one_hot.loops_left * static_cast<double>(results) < kElementsMin) continue;
     OB_ASSIGN_OR_RETURN(now, Split(graph, now, cut));

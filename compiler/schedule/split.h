@@ -4,9 +4,13 @@
 // Threads share a kernel by its results, so a sum over many elements with few results is split. So
 // is a sum of products whose operands do not fit a cache as a whole but do in parts (the gradient
 // of a convolution's weights). The number of parts follows from the shapes alone, so the bits of
-// the result do not depend on the number of threads. On GPUs a product of matrices with fewer tiles
-// of results than there are multiprocessors is split, too, unless its kernel divides its sums among
-// blocks itself and nearly as far; there the class of the device decides.
+// the result do not depend on the number of threads.
+//
+// On GPUs the class of the device decides, too. A product of matrices is split where it has fewer
+// tiles of results than there are multiprocessors, unless its kernel divides its sums among blocks
+// itself and nearly as far. Any other reduction is split where it has blocks for less than two on
+// each multiprocessor: 32 results are a block, or a row where rows are added. Reductions of one
+// shape that no other large one waits for are one launch (launches/), and have blocks together.
 // So are, of a decoded token's attention, the maxima of scores and the sums of their exponentials
 // of very many keys. Its sum over keys of weights times values is split on processors, too.
 #pragma once

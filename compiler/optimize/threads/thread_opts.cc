@@ -365,8 +365,15 @@ class ThreadChooser {
       for (int r = 0; r < kernel_.parallel_count; ++r)
         if (!In(group.deps, r) && (output < 0 || Extent(r) > Extent(output))) output = r;
     const int64_t written_out = kRowValuesMax / lanes;
+    // What is stored may be longer than the row that is added: the sums of a few parts, say.
+    const bool is_longer = output >= 0 && plan_.cluster == 1 && kept_vectors_ == 0 &&
+                           Extent(output) > Extent(along);
+    if (is_longer)
+      count = std::max(count, ThreadsFor(DivideUp(Extent(output), LanesFor(stores(), output)),
+                                         kThreadsWanted));
     if (output >= 0) {
-      if (LanesFor(stores(), output) == lanes) Vector(output, lanes);
+      if (const int64_t stored = LanesFor(stores(), output); stored == lanes || is_longer)
+        Vector(output, stored);
       // As the row is read, or it would be read again.
       const bool same = Extent(output) == Extent(along) && StepOf(output) == lanes;
       Threads(output, same && count > kThreadsWanted
