@@ -16,7 +16,8 @@
 // epilogues.md): within 2^-17 of themselves before they are rounded. With u' = 2^-24: x log2 e is
 // rounded twice, its constant by u' / 4, and is 134 at most where 2^x is a number, so that 2^x is
 // off by 134 (5/4) u' ln 2 < 117 u'; the unit's own 2^-22, twice for subnormal numbers, makes that
-// less than 126 u' < 2^-17. TANH is x less at most 0.12 x, without an exponential, or
+// less than 126 u' < 2^-17. A power below 2^-127 is rounded to a multiple of 2^-149 besides: it is
+// within 2^-17 of itself and 2^-150. TANH is x less at most 0.12 x, without an exponential, or
 // 1 - 2 / (e + 1) with e of 3.49 and more, which takes in at most 0.82 of the error of e.
 #pragma once
 

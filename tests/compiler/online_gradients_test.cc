@@ -277,6 +277,16 @@ TEST(OnlineGradients, OfAnySums) {
     }
 }
 
+// There is no range of rows where there is one row.
+TEST(OnlineGradients, OfOneQuery) {
+  const OnlineTile tile = {4, 1, 32, 2};
+  for (const bool causal : {false, true}) {
+    const Case c{.shape = {.queries = 1, .keys = 128, .causal = causal}};
+    CheckQueries(c, {.tile = &tile, .arch = "sm_90"});
+    if (HasFatalFailure()) return;
+  }
+}
+
 // Which exponentials and quotients are the unit's.
 TEST(OnlineGradients, Found) {
   for (const bool of_keys : {false, true}) {
@@ -290,7 +300,12 @@ TEST(OnlineGradients, Found) {
     EXPECT_EQ(units.begin()->second.max->op, Op::kLoad);
     EXPECT_EQ(units.begin()->second.factor, shape.scale);
     EXPECT_EQ(units.begin()->second.hidden.size(), 1u);
-    EXPECT_EQ(program::LoadedQuotientsOf(kernel, steps).size(), 2u);
+    EXPECT_EQ(program::LoadedQuotientsOf(kernel, steps, units).size(), 2u);
+    // A quotient of the exponent is the maximum's, too: rounded as it was there.
+    auto others = units;
+    for (const UOp* node : kernel.nodes)
+      if (node->op == Op::kFDiv) others.begin()->second.value = node;
+    EXPECT_EQ(program::LoadedQuotientsOf(kernel, steps, others).size(), 1u);
     EXPECT_TRUE(program::UnitExponentialsOf(kernel, steps).empty());
   }
 }

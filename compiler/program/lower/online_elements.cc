@@ -21,9 +21,9 @@ OnlineElements::OnlineElements(const OnlinePlan& plan)
   low_.mapped_ = kernel_.OutputSet();
   low_.units_ = UnitExponentialsOf(kernel_, plan.range);
   if (plan_.dtype == DType::kF32) return;
-  for (auto& [exponential, unit] : LoadedExponentialsOf(kernel_, plan.range))
-    low_.units_.try_emplace(exponential, std::move(unit));
-  low_.by_inverse_ = LoadedQuotientsOf(kernel_, plan.range);
+  const auto loaded = LoadedExponentialsOf(kernel_, plan.range);
+  low_.units_.insert(loaded.begin(), loaded.end());
+  low_.by_inverse_ = LoadedQuotientsOf(kernel_, plan.range, loaded);
 }
 
 const UnitExponential* OnlineElements::UnitOf(const UOp* max) const {
@@ -74,9 +74,8 @@ ValueId OnlineElements::IfBelowEnds() {
 // Of the tile, below the end of rows.
 ValueId OnlineElements::LastRow() {
   ValueId rows = b_.Int(plan_.row_count);
-  if (const UOp* const end = kernel_.ranges[plan_.rows[0]].end();
-      end != nullptr && plan_.rows.size() == 1)
-    rows = low_.Emit(end);
+  if (plan_.rows.size() == 1)  // there may be one row, and no range of them
+    if (const UOp* const end = kernel_.ranges[plan_.rows[0]].end()) rows = low_.Emit(end);
   return low_.Least(b_.Plus(origin_, b_.Int(tile_.rows() - 1)), b_.Plus(rows, b_.Int(-1)));
 }
 

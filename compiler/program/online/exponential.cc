@@ -47,6 +47,9 @@ UnitExponential Unscaled(const UnitExponential& whole) {
   return whole;
 }
 
+// Of a kernel: an attention's gradients have two.
+constexpr int kDifferencesMax = 16;
+
 // Whether it is a reduction for a step, as scores are.
 bool IsScore(const codegen::LoopNest& kernel, const UOp* node, int range) {
   return node->op == Op::kReduceLoop && (kernel.DepsOf(node) >> range & 1) != 0;
@@ -82,12 +85,14 @@ absl::flat_hash_map<const UOp*, UnitExponential> LoadedExponentialsOf(
     const codegen::LoopNest& kernel, int range) {
   absl::flat_hash_map<const UOp*, UnitExponential> units;
   const absl::flat_hash_set<const UOp*> nodes(kernel.nodes.begin(), kernel.nodes.end());
+  int looked_at = 0;
   for (const UOp* difference : kernel.nodes) {
     if (difference->op != Op::kAdd || difference->dtype != DType::kF32) continue;
     for (const size_t side : {0, 1}) {
       const UOp *const minus = difference->src[side], *const x = difference->src[1 - side];
       if (minus->op != Op::kNeg || minus->src[0]->op != Op::kLoad ||
-          IsOfEachScore(kernel, minus->src[0], range) || !ReadsScore(kernel, x, range))
+          IsOfEachScore(kernel, minus->src[0], range) || looked_at++ >= kDifferencesMax ||
+          !ReadsScore(kernel, x, range))
         continue;
       // As arithmetic: equal nodes are one.
       const UOp* const exponential = codegen::DecomposeTranscendentals(
@@ -103,12 +108,20 @@ absl::flat_hash_map<const UOp*, UnitExponential> LoadedExponentialsOf(
   return units;
 }
 
-absl::flat_hash_set<const UOp*> LoadedQuotientsOf(const codegen::LoopNest& kernel, int range) {
+absl::flat_hash_set<const UOp*> LoadedQuotientsOf(
+    const codegen::LoopNest& kernel, int range,
+    const absl::flat_hash_map<const UOp*, UnitExponential>& loaded) {
   absl::flat_hash_set<const UOp*> quotients;
-  if (LoadedExponentialsOf(kernel, range).empty()) return quotients;
+  if (loaded.empty()) return quotients;
+  std::vector<const UOp*> exponents;
+  for (const auto& [exponential, unit] : loaded) exponents.push_back(unit.value);
+  const std::vector<const UOp*> below = PostOrder(exponents);
+  const absl::flat_hash_set<const UOp*> in_exponents(below.begin(), below.end());
+  int looked_at = 0;
   for (const UOp* node : kernel.nodes)
     if (node->op == Op::kFDiv && node->dtype == DType::kF32 && node->src[1]->op == Op::kLoad &&
-        !IsOfEachScore(kernel, node->src[1], range) && ReadsScore(kernel, node->src[0], range))
+        !in_exponents.contains(node) && !IsOfEachScore(kernel, node->src[1], range) &&
+        looked_at++ < kDifferencesMax && ReadsScore(kernel, node->src[0], range))
       quotients.insert(node);
   return quotients;
 }
