@@ -14,6 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "client/tensor/tensor.h"
 #include "compiler/compile.h"
@@ -166,6 +168,49 @@ TEST(UnitExponential, InGeluAndItsGradientOfEveryNumber_ChangesWhatTheBoundSays)
                 static_cast<long long>(differ), static_cast<long long>(may_differ));
     EXPECT_LE(may_differ, kNumbers / 64);
   }
+}
+
+// Of lines of PTX behind the product's loop, for each sum of a thread: with one quotient, which is
+// GELU, or with two, its gradient.
+TEST(UnitExponential, GeluAndItsGradientBesideProducts_TakeFewInstructions) {
+  constexpr int64_t kRows = 8192, kWidth = 768, kWide = 3072;
+  constexpr double kGeluMost = 38, kGradientMost = 64;
+  Graph graph;
+  const RecordedResults recorded = RecordResults(graph, [] {
+    const Tensor x = Input({kRows, kWidth}, DType::kBF16),
+                 up = Input({kWidth, kWide}, DType::kBF16),
+                 down = Input({kWide, kWidth}, DType::kBF16),
+                 dy = Input({kRows, kWidth}, DType::kBF16);
+    const Tensor y = x.matmul(up).gelu().matmul(down);
+    std::vector<Tensor> results = {y};
+    for (const Tensor& gradient : y.gradient({x, up, down}, dy)) results.push_back(gradient);
+    return results;
+  });
+  const GpuSchedule gpu(recorded.sink, "sm_90a");
+  int64_t gelus = 0, gradients = 0;
+  for (const CompiledKernel& kernel : gpu.compiled()) {
+    if (!absl::StrContains(kernel.object, "wgmma") ||
+        !absl::StrContains(kernel.object, "ex2.approx"))
+      continue;
+    EXPECT_FALSE(absl::StrContains(kernel.object, "cvt.f64") ||
+                 absl::StrContains(kernel.object, "div.rn.f32"));
+    int64_t lines = 0, powers = 0, reciprocals = 0;
+    for (const absl::string_view line : absl::StrSplit(kernel.object, '\n')) {
+      if (absl::StrContains(line, "wgmma.mma_async")) lines = 0;
+      lines += absl::StartsWith(line, "\t");
+      powers += absl::StrContains(line, "ex2.approx");
+      reciprocals += absl::StrContains(line, "rcp.approx.ftz.f32");
+    }
+    const bool is_gradient = reciprocals == 2 * powers;
+    EXPECT_TRUE(is_gradient || reciprocals == powers) << reciprocals << " of " << powers;
+    (is_gradient ? gradients : gelus) += 1;
+    const double each = static_cast<double>(lines) / static_cast<double>(powers);
+    std::printf("%s: %.1f lines for each of %lld sums\n", is_gradient ? "gradient" : "GELU", each,
+                static_cast<long long>(powers));
+    EXPECT_LE(each, is_gradient ? kGradientMost : kGeluMost);
+  }
+  EXPECT_EQ(gelus, 1);
+  EXPECT_EQ(gradients, 1);
 }
 
 }  // namespace
