@@ -58,23 +58,71 @@ void Lowering::StepsAhead(int range, const std::vector<const UOp*>& gate, int64_
   const auto step = [&](int64_t s) {
     return b_.Plus(b_.Times(loop, ahead), b_.Int(first + s));
   };
-  std::vector<ValueId> any(static_cast<size_t>(ahead / together), -1);
-  for (int64_t s = 0; s < ahead; ++s) {
+  const auto at = [&](int64_t s, const std::function<void()>& body) {
     Enter();
     BindPlain(range, step(s));
-    ValueId& wanted = any[static_cast<size_t>(s / together)];
-    const ValueId here = Gate(gate);
-    wanted = wanted < 0 ? here : b_.Alu(Op::kOr, DType::kBool, {wanted, here});
+    body();
     Unbind(range);
     Leave();
-  }
+  };
+  for (int64_t s = 0; s < ahead; ++s)
+    at(s, [&] {
+      for (const UOp* condition : gate)
+        for (const UOp* node : PostOrder(condition))
+          if (node->op == Op::kLoad) Emit(node);
+    });
   for (int64_t s = 0; s < ahead; s += together) {
-    const ValueId branch = b_.IfRarely(any[static_cast<size_t>(s / together)]);
-    for (int64_t t = 0; t < together; ++t) Step(range, step(s + t));
+    // Not before the branches before this one: there are few registers for conditions.
+    ValueId any = -1;
+    for (int64_t t = 0; t < together; ++t)
+      at(s + t, [&] {
+        const ValueId here = Gate(gate);
+        any = any < 0 ? here : b_.Alu(Op::kOr, DType::kBool, {any, here});
+      });
+    const ValueId branch = b_.IfRarely(any);
+    if (together == 1) {
+      Step(range, step(s));
+    } else {
+      StepsTogether(range, [&](int64_t t) { return step(s + t); }, together);
+    }
     b_.EndIf(branch);
   }
   b_.End(loop);
   Leave();
+}
+
+// What the steps load but for their sums is loaded before the first addition.
+void Lowering::StepsTogether(int range, const std::function<ValueId(int64_t)>& step,
+                             int64_t count) {
+  const UOp* const store = kernel_.stores[0];
+  const std::vector<const UOp*> gate = ConjunctsOf(store->src[2]);
+  std::vector<const UOp*> loads;
+  for (const UOp* node : PostOrder(store->src[1]))
+    if (node->op == Op::kLoad && b_.IsReadOnly(buffers_[GlobalOfAccess(node).slot()]))
+      loads.push_back(node);
+  // What a gate reads is read for all steps; what else they load, where they are taken.
+  const auto at = [&](int64_t t, const std::function<void(ValueId)>& body) {
+    Enter();
+    BindPlain(range, step(t));
+    const ValueId taken = Gate(gate);
+    loads_if_ = taken;
+    body(taken);
+    loads_if_ = -1;
+    Unbind(range);
+    Leave();
+  };
+  for (int64_t t = 0; t < count; ++t)
+    at(t, [&](ValueId) {
+      OverColumns([&] {
+        for (const UOp* load : loads) Emit(load);
+      });
+    });
+  for (int64_t t = 0; t < count; ++t)
+    at(t, [&](ValueId taken) {
+      const ValueId branch = b_.IfRarely(taken);
+      Sequences(range + 1);
+      b_.EndIf(branch);
+    });
 }
 
 void Lowering::Sequences(int range) {
@@ -84,7 +132,7 @@ void Lowering::Sequences(int range) {
       Group(static_cast<int>(g));
     }
   if (range == kernel_.output_count) {
-    columns_ > 1 ? StoresOfColumns() : Stores();
+    OverColumns([&] { Stores(); });
     return;
   }
   const UOp* const end = kernel_.ranges[range].end();
@@ -99,8 +147,8 @@ void Lowering::Sequences(int range) {
         std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(
                                 static_cast<uint64_t>(kNodesWrittenOut / nodes + 1))),
                             1, kStepsTogether);
-    for (const int64_t ahead : {kStepsAhead, together}) {
-      StepsAhead(range, gate, done, (extent - done) / ahead, ahead, together);
+    for (const int64_t ahead : {kStepsAhead, together, int64_t{1}}) {
+      StepsAhead(range, gate, done, (extent - done) / ahead, ahead, std::min(ahead, together));
       done += (extent - done) / ahead * ahead;
     }
   }
@@ -113,15 +161,16 @@ void Lowering::Sequences(int range) {
   Leave();
 }
 
-// The stores of consecutive points of the last parallel range, which are lanes of one vector.
-void Lowering::StoresOfColumns() {
+// At the thread's points of the last parallel range, which are lanes of one vector.
+void Lowering::OverColumns(const std::function<void()>& body) {
+  if (columns_ == 1) return body();
   const int r = kernel_.parallel_count - 1;
+  const auto columns = static_cast<int>(columns_);
   Enter();
-  lanes_ = {r, b_.Loop(columns_, How::kVector, columns_), static_cast<int>(columns_),
-            static_cast<int>(columns_)};
+  lanes_ = {r, b_.Loop(columns_, How::kVector, columns_), columns, columns};
   const ValueId first = value_[r];
   value_[r] = b_.Plus(first, lanes_.lane);
-  Stores();
+  body();
   value_[r] = first;
   b_.End(lanes_.lane);
   lanes_ = {};

@@ -268,7 +268,8 @@ class Lowering {
   void Step(int range, ValueId step);
   void StepsAhead(int range, const std::vector<const UOp*>& gate, int64_t first, int64_t times,
                   int64_t ahead, int64_t together);
-  void StoresOfColumns();
+  void StepsTogether(int range, const std::function<ValueId(int64_t)>& step, int64_t count);
+  void OverColumns(const std::function<void()>& body);
 
   // ---- blocks of threads, by a plan
   // The bits `mask` of the thread's number in its task, moved together: those of the block in its
@@ -374,7 +375,7 @@ class Lowering {
 
   // Either may be -1: true.
   ValueId And(ValueId a, ValueId b) {
-    if (a < 0 || b < 0) return a < 0 ? b : a;
+    if (a < 0 || b < 0 || a == b) return a < 0 ? b : a;
     return b_.Alu(Op::kAnd, DType::kBool, {a, b});
   }
 
