@@ -12,80 +12,10 @@
 
 #include "gateway/queue/device_pools.h"
 #include "gateway/queue/fair_shares.h"
+#include "tests/gateway/device_shop.h"
 
 namespace outboard::gateway {
 namespace {
-
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr TenantId kAnna{1}, kBert{2}, kCara{3};
-
-MonoTime At(double seconds) { return {static_cast<int64_t>(seconds * kSecond)}; }
-SessionId Session(uint64_t number) { return {0, number}; }
-
-DevicePool Pool(uint64_t worker, uint32_t total, const std::string& device_class = "h100") {
-  return {.worker = {worker}, .device_class = device_class, .total = total, .free = total};
-}
-
-// Pools and a queue, with a clock; grants are carried out.
-struct Shop {
-  explicit Shop(const std::vector<DevicePool>& all, uint32_t quota = 0) : queue(quota) {
-    for (const DevicePool& pool : all) pools.Set(pool);
-  }
-  void Ask(uint64_t session, TenantId account, DeviceWish wish = {}, bool first = false) {
-    queue.Add({.session = Session(session), .account = account, .wish = wish, .goes_first = first},
-              now);
-  }
-  // The sessions that start now, in order.
-  std::vector<uint64_t> Start() {
-    std::vector<uint64_t> started;
-    for (;;) {
-      const auto grants = queue.Next(pools, {});
-      if (grants.empty()) return started;
-      for (const DeviceGrant& grant : grants) {
-        pools.Take(grant.parts);
-        held[grant.session.lo] = grant.parts;
-        started.push_back(grant.session.lo);
-      }
-      for (const DeviceGrant& grant : grants) {
-        queue.Remove(grant.session, pools);
-        queue.Took(account[grant.session.lo], Devices(grant.parts), now);
-      }
-    }
-  }
-  void Open(uint64_t session, TenantId of, DeviceWish wish = {}) {
-    account[session] = of;
-    Ask(session, of, wish);
-  }
-  void Leave(uint64_t session) {
-    pools.GiveBack(held.at(session));
-    queue.Gave(account[session], Devices(held.at(session)), now);
-    held.erase(session);
-  }
-  static uint32_t Devices(const Parts& parts) {
-    uint32_t devices = 0;
-    for (const PlacedPart& part : parts) devices += part.devices;
-    return devices;
-  }
-  void Pass(double seconds) {
-    for (double s = 0; s < seconds; s += 1) {
-      now.ns += kSecond;
-      queue.Accrue(pools, now);
-    }
-  }
-  std::vector<uint64_t> Order() const {
-    std::vector<uint64_t> order;
-    for (const QueuePlace& place : queue.Positions(now)) order.push_back(place.session.lo);
-    return order;
-  }
-
-  DevicePools pools;
-  DeviceQueue queue;
-  MonoTime now;
-  std::map<uint64_t, Parts> held;
-  std::map<uint64_t, TenantId> account;
-};
-
-using Sessions = std::vector<uint64_t>;
 
 // ---- fair shares --------------------------------------------------------------------------------
 
@@ -461,62 +391,6 @@ TEST(DeviceQueue, AnOwnerOverItsQuotaReservesNoMore) {
   shop.queue.Took(kAnna, 1, shop.now);
   shop.Open(3, kBert);
   EXPECT_EQ(shop.Start(), Sessions{3});
-}
-
-// One account kept seven of eight devices idle for as long as another one's session ran.
-TEST(DeviceQueue, AReservationHasAnEnd_AndWhatItKeptGoesToTheNext) {
-  Shop shop({Pool(1, 8)});
-  shop.Open(1, kCara);
-  shop.Start();
-  shop.queue.RememberUse(kBert, 36'000, shop.now);  // so that Anna is next
-  shop.Open(2, kAnna, {.devices = 8});
-  shop.Open(3, kBert);
-  EXPECT_EQ(shop.Start(), Sessions{});
-  int idle_s = 0, reserved_s = 0, waited_s = 0;
-  for (int s = 0; s < 7200; ++s) {
-    shop.Pass(1);
-    for (const uint64_t id : shop.Start()) waited_s = id == 3 ? s + 1 : waited_s;
-    reserved_s += shop.pools.reserved_by().has_value();
-    if (waited_s == 0) ++idle_s;
-  }
-  EXPECT_EQ(waited_s, 300);
-  EXPECT_LE(idle_s, 300);
-  EXPECT_NEAR(reserved_s, 3600, 300) << "it is reserved again after as long a time";
-  EXPECT_GT(shop.queue.shares().UsedS(kAnna, shop.now), 1000) << "who keeps it uses it";
-  // Once all are free it has them.
-  shop.Leave(1);
-  shop.Leave(3);
-  EXPECT_EQ(shop.Start(), Sessions{2});
-  // What was reserved has come: the next one need not wait.
-  shop.Leave(2);
-  shop.Open(4, kBert);
-  EXPECT_EQ(shop.Start(), Sessions{4});
-  shop.Open(5, kAnna, {.devices = 8});
-  shop.Start();
-  EXPECT_TRUE(shop.pools.reserved_by().has_value());
-}
-
-TEST(DeviceQueue, AReservationThatIsGivenUp_IsNotHadAnewAtOnce) {
-  Shop shop({Pool(1, 8)});
-  shop.Open(1, kCara);
-  shop.Start();
-  int reserved_s = 0;
-  uint64_t last = 10;
-  for (int round = 0; round < 10; ++round) {
-    shop.Open(++last, kAnna, {.devices = 8});
-    shop.Start();
-    for (int s = 0; s < 200; ++s) {
-      shop.Pass(1);
-      shop.Start();
-      reserved_s += shop.pools.reserved_by().has_value();
-    }
-    shop.queue.Remove(Session(last), shop.pools);
-  }
-  EXPECT_NEAR(reserved_s, 1000, 150);
-  // Another account's turn does not wait for hers.
-  shop.Open(++last, kBert, {.devices = 8});
-  shop.Start();
-  EXPECT_TRUE(shop.pools.reserved_by().has_value());
 }
 
 TEST(DeviceQueue, TwoGatheringsOfOneNameThatMergeStart) {

@@ -282,11 +282,11 @@ TEST_F(KeyAccessTest, AKeyWithACap_MakesNoKeys) {
   proto::CreateKeyReply reply;
   ASSERT_TRUE(Books()->SetCap(gateway::BudgetScope::kKey, maker.key.id,
                               gateway::MicroUsd{5'000'000}).ok());
-  const absl::Status refused = Make(maker, request, reply);
+  const absl::Status refused = Make(TextOf(maker), request, reply);
   EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
   EXPECT_EQ(Keys().size(), 1u);
   ASSERT_TRUE(Books()->SetCap(gateway::BudgetScope::kKey, maker.key.id, std::nullopt).ok());
-  EXPECT_TRUE(Make(maker, request, reply).ok());
+  EXPECT_TRUE(Make(TextOf(maker), request, reply).ok());
 }
 
 // A machine of an account's own shows its key where clients connect, beside its session's token.
