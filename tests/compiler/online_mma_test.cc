@@ -107,8 +107,8 @@ TEST(OnlineMma, CausalMasksSaveHalfOfTheWork) {
     const double part = steps(true, backward) / steps(false, backward);
     std::printf("instructions of causal attention%s: %.3f of all\n",
                 backward ? " and its gradients" : "", part);
-    // Of 16 times 8.5 are run; a mask's comparisons come to what is computed of each score, which is
-    // little.
+    // Of 16 times 8.5 are run; a mask's comparisons come to what is computed of each score, which
+    // is little.
     EXPECT_LE(part, backward ? 0.7 : 0.65) << "backward " << backward;
   }
 }
