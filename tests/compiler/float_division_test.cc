@@ -242,7 +242,7 @@ TEST(FloatDivision, OfVeryManyQuotients_HasNoBranchOnSm90a) {
 // `quotients` of one divisor, or in a loop of that many passes.
 TEST(FloatDivision, OfDivisorsOfFewNumbers_IsTheAssemblers) {
   constexpr int64_t kMost = 5;
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kF64})
+  for (const DType dtype : {DType::kF32, DType::kF64})
     for (const bool in_loop : {false, true})
       for (int64_t quotients = 1; quotients <= kMost; ++quotients) {
         SCOPED_TRACE(
