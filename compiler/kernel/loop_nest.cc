@@ -123,7 +123,14 @@ absl::Status FindSlots(LoopNest& kernel) {
 }
 
 // How often a node is computed, at least: once for each point of the loops that it depends on.
+// Rows that are added in sequence may be looked at by several parts of the places, each of which
+// adds its own (schedule/gather/scatter.h): no place depends on the part, and each row counts once.
 void CountFlops(LoopNest& kernel) {
+  RangeSet in_places = ~kernel.OutputSet();
+  for (const UOp* store : kernel.stores) in_places |= kernel.deps.at(store->src[0]);
+  RangeSet parts = 0;
+  for (int i = kernel.parallel_count; i < kernel.output_count; ++i) in_places |= RangeSet{1} << i;
+  if (kernel.parallel_count < kernel.output_count) parts = ~in_places;
   double flops = 0;
   for (const UOp* node : kernel.nodes) {
     if (!IsFloat(node->dtype) || !(IsAlu(node->op) || node->op == Op::kReduceLoop) ||
@@ -132,6 +139,7 @@ void CountFlops(LoopNest& kernel) {
     RangeSet set = kernel.deps.at(node);
     if (node->op == Op::kReduceLoop)
       for (size_t i = 1; i < node->src.size(); ++i) set |= kernel.deps.at(node->src[i]);
+    set &= ~parts;
     double points = node->op == Op::kMulAcc ? 2 : 1;
     for (size_t i = 0; i < kernel.ranges.size(); ++i)
       if (set >> i & 1) points *= static_cast<double>(kernel.ranges[i].extent);

@@ -1,6 +1,6 @@
-// Sums into places that data say (compiler/schedule/gather/scatter.h) on GPUs: gradients of gathers,
-// counts and gated sums, on the PTX machine, against the reference interpreter; the same bits as
-// with one part; and that many blocks do the work.
+// Sums into places that data say (compiler/schedule/gather/scatter.h) on GPUs: gradients of
+// gathers, counts and gated sums, on the PTX machine, against the reference interpreter; the same
+// bits as with one part; and that many blocks do the work.
 #include <gtest/gtest.h>
 
 #include <algorithm>

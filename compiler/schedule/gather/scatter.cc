@@ -113,7 +113,8 @@ const UOp* InPart(Graph& g, const Row& row, int64_t parts) {
   if (parts < 2) return nullptr;
   const UOp* const part =
       g.MakeChecked(Op::kRange, DType::kI64, {},
-                    {RangeOf(row.place.range).id(), parts, static_cast<int64_t>(RangeKind::kOutput)});
+                    {RangeOf(row.place.range).id(), parts,
+                     static_cast<int64_t>(RangeKind::kOutput)});
   return Alu(g, Op::kCmpEq, Alu(g, Op::kAnd, row.place.value, ConstIndex(g, parts - 1)), part);
 }
 
@@ -175,7 +176,8 @@ absl::StatusOr<std::optional<LoweredKernel>> LowerScatter(
   const UOp* const store = graph.MakeChecked(Op::kStore, DType::kVoid, {at(place), zero});
   kernel.ast = Simplify(graph, Sink(graph, {store}));
 
-  row->gate = AndGuards(graph, InPart(graph, *row, PartsOf(target, reduce->dtype, *row, loops)), row->gate);
+  const int64_t parts = PartsOf(target, reduce->dtype, *row, loops);
+  row->gate = AndGuards(graph, InPart(graph, *row, parts), row->gate);
   std::vector<const UOp*> load = {at(index)}, add = {at(index), nullptr};
   if (row->gate != nullptr) load.insert(load.end(), {row->gate, zero});
   add[1] = Add(graph, graph.MakeChecked(Op::kLoad, DType::kVoid, load), row->value);

@@ -35,8 +35,7 @@ absl::StatusOr<std::optional<LoweredKernel>> LowerScatter(
 
 // Returns into how many parts `places` are divided, a power of two; 1 on processors, and where the
 // number of multiprocessors is not known. `threads`: that add the elements of one place. `rows`:
-// that are added. More parts than places, at most twice as many, are possible; never more than
-// rows.
+// that are added. Less than twice as many parts as places; never more than rows.
 int64_t ScatterParts(const Target& target, int64_t places, double threads, double rows);
 
 }  // namespace outboard::schedule
