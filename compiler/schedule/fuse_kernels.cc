@@ -367,9 +367,10 @@ class Merger {
   bool RowsSuffice(const Draft& host, const Draft& guest) const {
     const Draft& rows = host.ranges.size() < guest.ranges.size() ? host : guest;
     const Draft& all = &rows == &host ? guest : host;
-    if (rows.ranges.empty() &&
-        (all.ranges.empty() || all.has_loop || Points(all.ranges) > row_of_block_))
-      return false;
+    if (rows.ranges.empty())
+      return rows.has_loop && !all.has_loop && all.ranges.size() == 1 &&
+             Points(all.ranges) <= row_of_block_;
+    if (std::min(rows.rows, all.rows) == 0) return false;  // a block's row is not one of many
     if (Points(rows.ranges) < costs_.tasks_wanted && Points(all.ranges) > kFewPoints) return false;
     if (std::min(rows.rows, all.rows) <= rows.ranges.size()) return true;
     // Without a reduction nothing keeps the inner ranges in one task, and each would store the
