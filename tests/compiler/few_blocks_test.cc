@@ -164,13 +164,13 @@ TEST(FewBlocks, OfPrograms_LargeKernelsFillADevice) {
   for (const Program& program : Programs()) {
     if (program.name == "gpt_step_12_layers") continue;  // those of two layers
     std::vector<std::string> few = TooFew(program);
-    if (program.name == "mnist_step") {
-      // Of all images the first one reads 128; parts of these are whole images.
-      ASSERT_EQ(few.size(), 2u) << testing::PrintToString(few);
-      EXPECT_THAT(few[0], testing::StartsWith("100 blocks of 256 threads"));
-      EXPECT_THAT(few[1], testing::StartsWith("128 blocks of 128 threads"));
-      continue;
-    }
+    // MNIST's batch is 128 images, and parts of it are whole ones. It is read from all images, most
+    // of which are not moved.
+    if (absl::StartsWith(program.name, "mnist"))
+      std::erase_if(few, [](const std::string& kernel) {
+        return absl::StartsWith(kernel, "128 blocks of 128 threads: out 128x32 ") ||
+               absl::StartsWith(kernel, "100 blocks of 256 threads: out 128x28x28 ");
+      });
     EXPECT_THAT(few, testing::IsEmpty()) << program.name;
   }
 }
@@ -196,7 +196,7 @@ TEST(FewBlocks, DividedSums_AreAsInterpreted) {
       {ConvGradients({.batch = 16, .channels = 1, .side = 20, .filters = 8, .kernel = 5,
                       .stride = 1}),
        4, 1e-4},
-      {BatchNormGradients({16, 4, 96, 96}), 9, 1e-4},
+      {BatchNormGradients({16, 4, 96, 96}), 8, 1e-4},
   };
   for (const Small& test : cases) {
     SCOPED_TRACE(test.program.name);
