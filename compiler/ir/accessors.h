@@ -114,6 +114,15 @@ class ShrinkOf : public internal::NodeView<Op::kShrink> {
   Dim end(int axis) const { return node_->arg_dim(2 * axis + 1); }
 };
 
+// EXP2; of f32 in a kernel perhaps by the unit of an NVIDIA GPU (op.h).
+class Exp2Of : public internal::NodeView<Op::kExp2> {
+ public:
+  explicit Exp2Of(const UOp* exp2) : NodeView(exp2) {}
+  bool by_unit() const { return !node_->arg.empty(); }
+  // Where `by_unit`: otherwise what is below 2^-126 is 0.
+  bool has_subnormals() const { return arg(0) == 2; }
+};
+
 // REDUCE over axes, or REDUCE_LOOP over RANGEs: op() is ADD, MUL or MAX.
 class ReduceOf : public internal::NodeView<Op::kReduce, Op::kReduceLoop> {
  public:

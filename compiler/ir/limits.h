@@ -34,12 +34,13 @@ inline constexpr int64_t kParameterBytesMax = 4096;
 inline constexpr int64_t kKernelBuffersMax = 400;
 inline constexpr int64_t kCopiesMin = 2, kCopiesMax = kParameterBytesMax / 8;
 inline constexpr int kTupleCallsMax = 64;  // from a GETTUPLE to the TUPLE it reads
-// Steps of all that is checked of a decoded graph's nodes by more than a look at the node: functions
-// by a walk of their body's nodes and sources, and sums of dimensions by a walk of their terms. What
-// is shared could make that quadratic.
+// Steps of all that is checked of a decoded graph's nodes by more than a look at the node:
+// functions by a walk of their body's nodes and sources, and sums of dimensions by a walk of their
+// terms. What is shared could make that quadratic.
 inline constexpr int64_t kWalkStepsMax = 4 * kGraphNodesMax;
-// Nodes of bodies that are planned for several devices, again for each way that they are called.
-inline constexpr int64_t kPlannedNodesMax = 4 * kGraphNodesMax;
+// Nodes and sources of what is planned for several devices: bodies again for each way that they are
+// called.
+inline constexpr int64_t kPlannedNodesMax = 8 * kGraphNodesMax;
 // Layout hints on one value, on top of each other.
 inline constexpr int kLayoutsTogetherMax = 64;
 

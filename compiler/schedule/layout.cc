@@ -271,7 +271,7 @@ RowPitches ChoosePitches(const UOp* sink, const Choice& choice,
       const int last = LastLongDim(value->shape);
       if (last < 0) continue;
       const int64_t width = ByteWidth(value->dtype), row = value->shape[last].value() * width;
-      const bool one_row = row == PaddedSize(value->shape) * width;
+      const bool one_row = value->shape[last].value() == PaddedSize(value->shape);
       if (one_row || row < kRowBytesMin || row % kTogetherBytes == 0) continue;
       pitches[value] = (row + kLineBytes - 1) / kLineBytes * kLineBytes / width;
     }

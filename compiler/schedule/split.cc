@@ -17,6 +17,7 @@
 #include "compiler/rewrite/rebuild.h"
 #include "compiler/rewrite/substitute.h"
 #include "compiler/schedule/gather/one_hot.h"
+#include "compiler/schedule/gather/scatter.h"
 #include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
@@ -269,8 +270,11 @@ class ReductionsTogether {
 
  private:
   static std::vector<int64_t> KeyOf(const UOp* node) {
-    std::vector<int64_t> key = {static_cast<int64_t>(node->dtype)};
-    key.insert(key.end(), node->arg.begin(), node->arg.end());
+    const ReduceOf reduce(node);
+    std::vector<int64_t> key = {static_cast<int64_t>(node->dtype),
+                                static_cast<int64_t>(reduce.op())};
+    key.insert(key.end(), reduce.axes().begin(), reduce.axes().end());
+    key.push_back(-1);
     for (const Dim& dim : node->src[0]->shape) key.push_back(dim.value());
     return key;
   }
@@ -463,9 +467,14 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const 
     const int64_t parts = has_few_results ? (results_wanted + results - 1) / results
                                           : PartsForCache(now, target);
     Cut cut = parts > 1 ? FindCut(now, parts) : Cut{};
-    if (gpu && cut.parts == 1)
-      cut = product != nullptr ? CutForTiles(now, product, target)
-                               : CutForBlocks(now, target, together.CountOf(node));
+    if (gpu && cut.parts == 1 && product == nullptr) {
+      // What is added at places that data say has parts of its own (gather/scatter.h).
+      OB_ASSIGN_OR_RETURN(const int64_t places, ScatterPlaces(graph, now));
+      if (places > 0) continue;
+      cut = CutForBlocks(now, target, together.CountOf(node));
+    } else if (gpu && cut.parts == 1) {
+      cut = CutForTiles(now, product, target);
+    }
     if (cut.parts == 1) continue;
     const bool of_product = product != nullptr || (!has_few_results && parts > 1);
     if (of_product && IsDividedByItsKernel(graph, now, cut, parts_of_sum)) continue;

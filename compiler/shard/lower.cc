@@ -142,7 +142,7 @@ absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& ne
         wants.push_back(body == nullptr ? WholeSharding(frame.node(places[i])->rank())
                                         : body->params[i - 1]);
     } else if (node->op == Op::kTuple) {
-      wants = frame.plan->tuples.at(place);
+      wants = *frame.plan->tuples.at(place);
     } else if (FlowOf(node->op) != DimFlow::kNone && FlowOf(node->op) != DimFlow::kLeaf) {
       OB_CHECK(Demand(mesh_, node, p, frame.plan->HomesOfSources(place), wants));
     }

@@ -83,8 +83,9 @@ static absl::StatusOr<const UOp*> ContradictedBy(const LayoutOf& layout) {
   int hints = 0;
   for (const UOp* below = layout.node()->src[0]; below->op == Op::kLayout; below = below->src[0]) {
     if (++hints > limits::kLayoutsTogetherMax)
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "LAYOUT: one value has over ", limits::kLayoutsTogetherMax, " hints on top of each other"));
+      return absl::ResourceExhaustedError(absl::StrCat("LAYOUT: one value has over ",
+                                                       limits::kLayoutsTogetherMax,
+                                                       " hints on top of each other"));
     const LayoutOf other(below);
     // An equal hint has looked at what is below itself, so that a chain of them is looked at once.
     if (other.mesh_axis() == layout.mesh_axis() && other.dim() == layout.dim()) return nullptr;
@@ -142,7 +143,7 @@ absl::Status Planner::PlanCall(FramePlan& frame, int at, AxisSet tensor_axes, in
     if (depth >= kNestedCallsMax)
       arguments.back() = WholeSharding(frame.frame->nodes[source]->rank());
   }
-  std::vector<Sharding> results;
+  std::shared_ptr<const std::vector<Sharding>> results;
   const FramePlan* body = nullptr;
   if (depth < kNestedCallsMax) {
     std::pair key(function, std::move(arguments));
@@ -156,21 +157,30 @@ absl::Status Planner::PlanCall(FramePlan& frame, int at, AxisSet tensor_axes, in
                      depth + 1));
       bodies_.emplace(std::move(key), body);
     }
-    results = body->results;
+    // As long as the plans. Thousands of values that each call copied would cost their product.
+    results = std::shared_ptr<const std::vector<Sharding>>(std::shared_ptr<void>(),
+                                                           &body->results);
   } else {
-    const UOp* value = function->src[0];
-    while (value->op == Op::kCall) value = value->src[0]->src[0];
-    if (value->op != Op::kTuple) {
-      results.push_back(WholeSharding(call->rank()));
-    } else {
-      for (const UOp* source : value->src) results.push_back(WholeSharding(source->rank()));
+    std::shared_ptr<const std::vector<Sharding>>& whole = whole_[function];
+    if (whole == nullptr) {
+      std::vector<Sharding> values;
+
+      const UOp* value = function->src[0];
+      while (value->op == Op::kCall) value = value->src[0]->src[0];
+      if (value->op != Op::kTuple) {
+        values.push_back(WholeSharding(call->rank()));
+      } else {
+        for (const UOp* source : value->src) values.push_back(WholeSharding(source->rank()));
+      }
+      whole = std::make_shared<const std::vector<Sharding>>(std::move(values));
     }
+    results = whole;
   }
   frame.bodies[at] = body;
   if (call->dtype == DType::kVoid) {
     frame.tuples[at] = std::move(results);
   } else {
-    frame.plans[at] = {results[0], results[0]};
+    frame.plans[at] = {(*results)[0], (*results)[0]};
   }
   return absl::OkStatus();
 }
@@ -192,13 +202,13 @@ absl::Status Planner::ForwardPass(FramePlan& frame, const PlanInputs& inputs, co
         if (node->dtype == DType::kVoid) continue;
         break;
       case Op::kTuple: {
-        std::vector<Sharding>& values = frame.tuples[i];
-        values.clear();
+        std::vector<Sharding> values;
         for (const Sharding* home : frame.HomesOfSources(i)) values.push_back(*home);
+        frame.tuples[i] = std::make_shared<const std::vector<Sharding>>(std::move(values));
         continue;
       }
       case Op::kGetTuple:
-        plan.raw = frame.tuples.at(frame.frame->SourcesOf(i)[0])[GetTupleOf(node).index()];
+        plan.raw = (*frame.tuples.at(frame.frame->SourcesOf(i)[0]))[GetTupleOf(node).index()];
         break;
       case Op::kParam: {
         const auto slot = static_cast<size_t>(ParamOf(node).slot());
@@ -320,11 +330,11 @@ absl::StatusOr<const FramePlan*> Planner::Plan(const UOp* root, const PlanInputs
   FramePlan& frame = *frames_.back();
   frame.frame = &nodes_.Of(root);
   const FrameNodes& of = *frame.frame;
-  planned_nodes_ += of.count();
+  planned_nodes_ += of.count() + std::ssize(of.source_places);
   if (planned_nodes_ > limits::kPlannedNodesMax)
     return absl::ResourceExhaustedError(
         absl::StrCat("FUNCTION: bodies that are called with several layouts have over ",
-                     limits::kPlannedNodesMax, " nodes together"));
+                     limits::kPlannedNodesMax, " nodes and sources together"));
   frame.plans.resize(of.nodes.size());
   frame.params.assign(inputs.params.begin(), inputs.params.end());
   Seeds seeds;
@@ -349,7 +359,7 @@ absl::StatusOr<const FramePlan*> Planner::Plan(const UOp* root, const PlanInputs
                                   ? *inputs.results[r]
                                   : Settled(home(root->src[r])));
   } else if (root->op == Op::kTuple || root->dtype == DType::kVoid) {
-    frame.results = frame.tuples.at(of.place.at(root));
+    frame.results = *frame.tuples.at(of.place.at(root));
     // A sum of small floats is f32 until it is whole, which a caller could not see.
     if (root->op == Op::kTuple)
       for (size_t r = 0; r < root->src.size(); ++r)

@@ -71,11 +71,12 @@ class GraphNodes {
 // The plan of the graph itself, or of the body of a FUNCTION for some shardings of its arguments.
 struct FramePlan {
   const FrameNodes* frame = nullptr;
-  std::vector<NodePlan> plans;                             // by place, as all of these
-  absl::flat_hash_map<int, std::vector<Sharding>> tuples;  // of tuple-valued nodes: of each value
-  absl::flat_hash_map<int, const FramePlan*> bodies;       // of CALLs; nullptr: it runs whole
-  std::vector<Sharding> params;                            // of a body: by slot
-  std::vector<Sharding> results;                           // of the root's values
+  std::vector<NodePlan> plans;  // by place, as all of these
+  // Of tuple-valued nodes: of each value. Those of calls are the body's own.
+  absl::flat_hash_map<int, std::shared_ptr<const std::vector<Sharding>>> tuples;
+  absl::flat_hash_map<int, const FramePlan*> bodies;  // of CALLs; nullptr: it runs whole
+  std::vector<Sharding> params;                       // of a body: by slot
+  std::vector<Sharding> results;                      // of the root's values
 
   // Where the own sources of a node lie. Valid until this is called again, or plans change.
   SourceShardings HomesOfSources(int at) const;
@@ -137,6 +138,8 @@ class Planner {
   GraphNodes& nodes_;
   std::vector<std::unique_ptr<FramePlan>> frames_;
   absl::flat_hash_map<std::pair<const UOp*, std::vector<Sharding>>, const FramePlan*> bodies_;
+  // By FUNCTION: the values of calls that run whole.
+  absl::flat_hash_map<const UOp*, std::shared_ptr<const std::vector<Sharding>>> whole_;
   std::vector<Wanted> wanted_;  // by place, of the pass at hand
   int64_t planned_nodes_ = 0;
 };

@@ -94,8 +94,8 @@ const Stream kStreams[] = {
      }},
 };
 
-// Of 8-bit floats the second factor lies by columns, as torch._scaled_mm asks for it: the unit reads
-// it in no other order.
+// Of 8-bit floats the second factor lies by columns, as torch._scaled_mm asks for it: the unit
+// reads it in no other order.
 const UOp* Product(Graph& g, DType dtype, int64_t n) {
   const UOp* x = Expand(g, Reshape(g, Param(g, 0, dtype, {n, n}), {n, n, 1}), {n, n, n});
   const UOp* w = Param(g, 1, dtype, {n, n});

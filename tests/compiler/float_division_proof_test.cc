@@ -1,5 +1,6 @@
 // What the proofs of our divisions leave to be tried (docs/decisions/202-division.md, of bf16 and
-// f16 216-epilogues.md), for all divisors, in arithmetic on the host. Its text: float_division_test.cc.
+// f16 216-epilogues.md), for all divisors, in arithmetic on the host. Its text:
+// float_division_test.cc.
 #include <gtest/gtest.h>
 
 #include <array>

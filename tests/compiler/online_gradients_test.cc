@@ -277,16 +277,6 @@ TEST(OnlineGradients, OfAnySums) {
     }
 }
 
-// There is no range of rows where there is one row.
-TEST(OnlineGradients, OfOneQuery) {
-  const OnlineTile tile = {4, 1, 32, 2};
-  for (const bool causal : {false, true}) {
-    const Case c{.shape = {.queries = 1, .keys = 128, .causal = causal}};
-    CheckQueries(c, {.tile = &tile, .arch = "sm_90"});
-    if (HasFatalFailure()) return;
-  }
-}
-
 // Which exponentials and quotients are the unit's.
 TEST(OnlineGradients, Found) {
   for (const bool of_keys : {false, true}) {

@@ -27,7 +27,7 @@ struct Assembled {
 };
 // Most texts are those of the run before. What the assembler says of one that it takes is kept in
 // the build folder (tests/assembled) or in $OUTBOARD_ASSEMBLED, and nowhere where that is empty: by
-// the hash of the text, the GPU and the assembler's path and version. What it refuses is never kept.
+// the hash of the text, the GPU and the assembler's path and version. What it refuses is not kept.
 // Errors: INTERNAL with the assembler's words.
 absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,
                                          const std::string& arch);

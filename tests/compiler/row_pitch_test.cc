@@ -79,8 +79,8 @@ TEST(RowPitch, ProductsOfF32_AreTheInterpreters) {
 // All three products read and write boxes: none copies two bytes at a time.
 TEST(RowPitch, ProductsOfOddColumns_AreByWarpgroups) {
   Graph graph;
-  const UOp* const sink =
-      RecordProgram(graph, GradientsOf({.batch = {1024}, .in = 768, .columns = 5003}), Size::kSmall);
+  const Head head = {.batch = {1024}, .in = 768, .columns = 5003};
+  const UOp* const sink = RecordProgram(graph, GradientsOf(head), Size::kSmall);
   const GpuSchedule gpu(sink, "sm_90a");
   int products = 0;
   for (const CompiledKernel& kernel : gpu.compiled()) {

@@ -17,8 +17,9 @@ namespace {
 // computed before the first branch: two cache lines of indices of 32 bits.
 constexpr int64_t kStepsTogether = 16;
 constexpr int64_t kStepsAhead = 64;
-// Of the steps behind one branch, all of which are written out.
-constexpr int64_t kNodesWrittenOut = 512;
+// Of the steps behind one branch, and of those between two of the loop, all of which are written
+// out. A step of more nodes than the first has a plain loop.
+constexpr int64_t kNodesWrittenOut = 512, kNodesAhead = 8192;
 
 }  // namespace
 
@@ -139,15 +140,19 @@ void Lowering::Sequences(int range) {
   const int64_t extent = kernel_.ranges[range].extent;
   int64_t done = 0;
   const bool innermost = range + 1 == kernel_.output_count && kernel_.groups.empty();
+  const auto nodes =
+      innermost ? static_cast<int64_t>(PostOrder(kernel_.stores[0]).size()) : int64_t{0};
   if (const auto gate = innermost && end == nullptr ? GateOfSteps(range)
                                                     : std::vector<const UOp*>();
-      !gate.empty()) {
-    const auto nodes = static_cast<int64_t>(PostOrder(kernel_.stores[0]).size());
+      !gate.empty() && nodes <= kNodesWrittenOut) {
     const int64_t together =
         std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(
                                 static_cast<uint64_t>(kNodesWrittenOut / nodes + 1))),
                             1, kStepsTogether);
-    for (const int64_t ahead : {kStepsAhead, together, int64_t{1}}) {
+    const int64_t most = std::clamp<int64_t>(
+        static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(kNodesAhead / nodes + 1))),
+        together, kStepsAhead);
+    for (const int64_t ahead : {most, together, int64_t{1}}) {
       StepsAhead(range, gate, done, (extent - done) / ahead, ahead, std::min(ahead, together));
       done += (extent - done) / ahead * ahead;
     }

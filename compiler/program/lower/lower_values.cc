@@ -114,8 +114,8 @@ ValueId Lowering::Compute(const UOp* node) {
 Instruction Lowering::AluOf(const UOp* node) {
   OB_CHECK(IsAlu(node->op));
   Instruction alu{.code = Code::kAlu, .op = node->op, .dtype = node->dtype};
-  if (node->op == Op::kExp2 && !node->arg.empty())
-    alu.imm = {static_cast<int64_t>(Rounding::kByUnit), node->arg[0] - 1, 0};
+  if (node->op == Op::kExp2 && Exp2Of(node).by_unit())
+    alu.imm = {static_cast<int64_t>(Rounding::kByUnit), Exp2Of(node).has_subnormals() ? 1 : 0, 0};
   return alu;
 }
 

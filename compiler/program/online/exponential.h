@@ -44,8 +44,8 @@ absl::flat_hash_map<const UOp*, UnitExponential> LoadedExponentialsOf(
 
 // Returns, where there are such exponentials, the quotients of what is computed from scores by
 // another LOAD of that kind, the sum that the forward kernel stored: each is a product with the
-// divisor's inverse, which the unit computes. Not those that an exponent of `loaded` is made of: the
-// maximum is of the rounded quotients.
+// divisor's inverse, which the unit computes. Not those that an exponent of `loaded` is made of:
+// the maximum is of the rounded quotients.
 absl::flat_hash_set<const UOp*> LoadedQuotientsOf(
     const codegen::LoopNest& kernel, int range,
     const absl::flat_hash_map<const UOp*, UnitExponential>& loaded);
