@@ -175,6 +175,38 @@ TEST(CoreUnpaid, WhatIsRepeated_AfterACapCutItOff_IsCharged) {
   EXPECT_EQ(w.core.BillOf(id).ms, 12'000);
 }
 
+// The bound on what is free is of time, and a bill counts the time of each device.
+TEST(CoreUnpaid, WhatIsRepeated_OnSeveralDevices_IsFreeForAsLongAsOnOne) {
+  World w(Recoverable());
+  WorkerJoined joined{WorkerId{1}, "w#", std::vector<DeviceSlot>(2), "node1", {}};
+  joined.serves_groups = joined.has_collectives = joined.groups_recover = true;
+  w.Tell(joined);
+  const SessionId id{0, 1};
+  ClientOpen open{ConnId{1}, kTenant, 2, id, Token{1, 1}, WallTime{}};
+  w.Tell(open);
+  const auto attach = [&] {
+    for (const uint32_t rank : {0u, 1u}) w.Tell(ExecutorAttached{id, WallTime{}, rank});
+    ASSERT_NE(w.Get<Live>(), nullptr);
+  };
+  const auto work = [&](int seconds, uint64_t done_seq) {
+    for (int i = 0; i < 5 * seconds; ++i) {
+      w.now_ns += kSecondNs / 5;
+      w.Tell(WorkerHeartbeat{WorkerId{1}, {id}});
+      w.Tell(SessionProgress{id, true, done_seq});
+      w.Tell(Tick{});
+    }
+  };
+  attach();
+  work(20, 10'000);
+  ASSERT_EQ(w.core.BillOf(id).ms, 2 * 20'000);
+  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true});
+  attach();
+  work(49, 5);
+  EXPECT_EQ(w.core.BillOf(id).ms, 2 * 20'000) << "twice 20 s and 10 s are free";
+  work(11, 5);
+  EXPECT_NEAR(static_cast<double>(w.core.BillOf(id).ms), 2 * 30'000.0, 2 * 200.0);
+}
+
 // What was put away before it was saved is repeated for our sake.
 TEST(CoreUnpaid, WhatIsRepeated_AfterItsMemoryWasNeeded_IsFree) {
   UnpaidWorld w(/*exclusive=*/true);
