@@ -183,7 +183,8 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
       Since(now_, session.client_left) <= options_.stopped_grace_ns &&
       (session.state == State::kParked || session.state == State::kStored);
   if (is_left && waits_for_money) {
-    if (session.state == State::kParked) PutAway(session, out);  // it costs no memory from now on
+    if (session.state == State::kParked)  // it costs no memory from now on
+      PutAway(session, /*ours=*/false, out);
   } else if (is_left) {
     End(session.id, absl::CancelledError("the client did not reconnect"), SessionRowState::kClosed,
         session.metered ? LeaseEnd::kAbandoned : LeaseEnd::kIdle, out);

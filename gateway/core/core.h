@@ -357,7 +357,7 @@ class GatewayCore {
   void Wake(Session& session, Out& out);
   void CheckDisk(Session& session, Out& out);
   void Store(Session& session, bool ours, Out& out);
-  void PutAway(Session& session, Out& out);
+  void PutAway(Session& session, bool ours, Out& out);
   void AskForSnapshot(Session& session, Out& out);
   std::vector<Session*> InTheWay(WorkerId worker, const std::vector<uint32_t>& taken,
                                  const Session* placed);

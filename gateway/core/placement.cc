@@ -112,7 +112,7 @@ void GatewayCore::Park(Session& session, Out& out) {
     AskForSnapshot(session, out);
     if (!IsReadyToGo(session)) return;  // the next tick comes here again
     ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
-    PutAway(session, out);
+    PutAway(session, /*ours=*/false, out);
     return PlaceQueue(out);
   }
   ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
@@ -157,10 +157,11 @@ void GatewayCore::Store(Session& session, bool ours, Out& out) {
   PutRow(session, SessionRowState::kDetached, out);
 }
 
-// Of a parked session: another needs its memory (G13), or disk_after_ns has passed (CheckDisk).
-void GatewayCore::PutAway(Session& session, Out& out) {
+// Of a session without a device. `ours`: another needs its memory (G13). Where its client has left,
+// or sleeps, or nobody pays, whoever sees to it that no snapshot comes in time pays for the rest.
+void GatewayCore::PutAway(Session& session, bool ours, Out& out) {
   const bool is_saved = session.is_saved();
-  Store(session, /*ours=*/true, out);
+  Store(session, ours, out);
   out.push_back(Stored{session.id, session.tenant, is_saved});
 }
 
@@ -212,7 +213,7 @@ bool GatewayCore::MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& take
   if (!can_go) return false;
   for (Session* session : in_the_way) {
     if (session->recoverable)
-      PutAway(*session, out);
+      PutAway(*session, /*ours=*/true, out);
     else
       EndOne(session->id, absl::ResourceExhaustedError("its memory was needed"),
              SessionRowState::kClosed, LeaseEnd::kIdle, out);

@@ -207,8 +207,9 @@ TEST(CoreUnpaid, WhatIsRepeated_OnSeveralDevices_IsFreeForAsLongAsOnOne) {
   EXPECT_NEAR(static_cast<double>(w.core.BillOf(id).ms), 2 * 30'000.0, 2 * 200.0);
 }
 
-// What was put away before it was saved is repeated for our sake.
-TEST(CoreUnpaid, WhatIsRepeated_AfterItsMemoryWasNeeded_IsFree) {
+// State that takes longer to upload than its client is waited for: it was put away for nobody's
+// sake, and all that its client sent next under the old numbers was free.
+TEST(CoreUnpaid, WhatIsRepeated_AfterItsClientLeftItUnsaved_IsCharged) {
   UnpaidWorld w(/*exclusive=*/true);
   const SessionId id = w.OpenFunded(1);
   w.Beats(5, id, false, 100);
@@ -220,6 +221,48 @@ TEST(CoreUnpaid, WhatIsRepeated_AfterItsMemoryWasNeeded_IsFree) {
   w.Answer(w.Asked());
   w.Tell(ExecutorAttached{id, WallTime{}});
   w.Beats(5, id, true, 50);
+  EXPECT_EQ(w.core.BillOf(id).ms, before_ms + 5000);
+}
+
+// It was put away for another's sake.
+TEST(CoreUnpaid, WhatIsRepeated_AfterItsMemoryWasNeeded_IsFree) {
+  UnpaidWorld w;
+  w.Tell(WorkerJoined{.worker = WorkerId{2},
+                      .name = "v#",
+                      .devices = {DeviceSlot{.device_class = "large", .memory_bytes = 1000}},
+                      .worker_identity = "node2",
+                      .snapshots_when_asked = true});
+  const auto open = [&](uint64_t conn) {
+    ClientOpen event{ConnId{conn}, kTenant, 1, SessionId{0, conn}, Token{1, conn}, WallTime{}};
+    event.device_class = "large";
+    w.Tell(event);
+    return event.session;
+  };
+  const auto beats = [&](double seconds, const SessionId& id, bool busy, uint64_t done_seq) {
+    for (double t = 0.1; t < seconds; t += 0.2) {
+      w.Tell(WorkerHeartbeat{WorkerId{2}, {id}, {900}});
+      w.Beat(id, busy, done_seq);
+    }
+  };
+  const SessionId id = open(1);
+  w.Answer(w.Asked());
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  beats(5, id, false, 100);
+  w.Tell(ClientGone{ConnId{1}});
+  beats(12, id, false, 100);  // no snapshot comes
+  ASSERT_EQ(w.core.devices_busy(), 0u);
+  open(2);
+  beats(6, id, false, 100);
+  ASSERT_EQ(w.core.devices_busy(), 1u) << "the other has its memory";
+  w.Tell(ClientClosed{ConnId{2}, absl::OkStatus()});
+  const int64_t before_ms = w.core.BillOf(id).ms;
+  ClientResume resume{ConnId{3}, kTenant, Token{1, 1}, {}};
+  resume.device_class = "large";
+  w.Tell(resume);
+  w.Answer(w.Asked());
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  beats(5, id, true, 50);
   EXPECT_EQ(w.core.BillOf(id).ms, before_ms);
 }
 
