@@ -303,6 +303,8 @@ std::string GatewayCore::CheckInvariants() const {
     if (s.metered && meter_.MsOf({id, s.grant}) > s.funds.funded_ms * s.slots_held())
       return "G12: " + id.Hex();
     if (s.takeover.has_value() && !s.metered) return "G20: " + id.Hex();
+    if (s.metered && IsSome(s.conn) && s.funds.key_id != s.key_id)
+      return "G20: on another key's cap than its client's: " + id.Hex();
     takeovers += s.takeover.has_value();
     const bool has_conn = IsSome(s.conn);
     if (in({State::kLive, State::kQueued}) && !has_conn) return "G4: no connection: " + id.Hex();

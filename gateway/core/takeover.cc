@@ -31,8 +31,10 @@ bool GatewayCore::WaitsToPay(Session& session, const Entry& wants, Out& out) {
   const auto [conn, key_id, max_cost] = std::visit(
       [](const auto& event) { return std::tuple(event.conn, event.key_id, event.max_cost); },
       wants);
-  if (!session.metered || session.funds.key_id == key_id) return false;
+  if (!session.metered) return false;
+  // Also one with the key that it has: of all that want the session the last one counts.
   EndTakeover(session, absl::AbortedError("another client entered the session"), out);
+  if (session.funds.key_id == key_id) return false;
   // More of the current lease may be asked for meanwhile: all answers have numbers of their own.
   session.takeover = Takeover{wants, {session.id, session.grant + 1}, ++session.funds.number, now_};
   takeovers_[conn] = session.id;
@@ -77,14 +79,18 @@ void GatewayCore::TakeoverAnswered(Session& session, const HoldAnswer& answer, O
         session, answer.why.ok() ? absl::InternalError("the ledger held nothing") : answer.why,
         out);
   }
+  // What may refuse its client does so before the old lease ends.
+  if (draining_ || refused_.contains(session.tenant)) {
+    const Takeover gone = *DropTakeover(session, out);
+    return std::visit([&](const auto& event) { Handle(event, out); }, gone.wants);
+  }
   const Takeover paid = *std::exchange(session.takeover, std::nullopt);
   takeovers_.erase(ConnOf(paid.wants));
   const bool replayed = session.replaying;
   if (replayed) EndReplay(session, out);
   EndMeter(session, session.slots_held(), /*lost=*/false, LeaseEnd::kResumed, out);
-  session.key_id = std::visit([](const auto& event) { return event.key_id; }, paid.wants);
   session.funds = {.lease = paid.lease,
-                   .key_id = session.key_id,
+                   .key_id = std::visit([](const auto& event) { return event.key_id; }, paid.wants),
                    .prices = std::vector<MicroUsd>(session.slots_held(), PricesFor(session).run),
                    .number = session.funds.number,
                    .any = true,

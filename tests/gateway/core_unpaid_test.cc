@@ -386,6 +386,42 @@ TEST(CoreUnpaid, ATakeover_EndsWithWhoeverWanted) {
   EXPECT_EQ(w.core.BillOf(w.id).ms, 7000);
 }
 
+// One with the key that the session has enters at once, and comes last all the same: what waited
+// would have moved the device to its cap, and left this one at work on it.
+TEST(CoreUnpaid, ATakeover_EndsWithAClientOfTheSessionsOwnKey) {
+  for (const bool by_name : {false, true}) {
+    KeysWorld w;
+    if (by_name)
+      w.Attach(2, "second");
+    else
+      w.Tell(ClientResume{ConnId{2}, kTenant, Token{1, 1}, {}, "second"});
+    const TakeHold second = w.Asked();
+    w.Attach(3, "first");
+    ASSERT_NE(w.Get<Live>(), nullptr);
+    EXPECT_EQ(w.Get<Live>()->conn, ConnId{3});
+    ASSERT_NE(w.EndOf(2), nullptr);
+    EXPECT_TRUE(absl::IsAborted(w.EndOf(2)->why));
+    EXPECT_TRUE(w.IsGivenBack({w.id, 2}));
+    w.Answer(second);
+    EXPECT_EQ(w.EndOf(3), nullptr);
+    w.Beats(40, w.id, true, 2);
+    EXPECT_EQ(w.Asked().request.key_id, "first");
+  }
+}
+
+// What refuses whoever waited comes before the lease of the other one ends.
+TEST(CoreUnpaid, ATakeover_OfAGatewayThatStops_LeavesTheSessionAsItIs) {
+  KeysWorld w;
+  w.Attach(2, "second");
+  w.core.Drain();
+  w.Answer(w.Asked());
+  ASSERT_NE(w.EndOf(2), nullptr);
+  EXPECT_TRUE(absl::IsUnavailable(w.EndOf(2)->why));
+  EXPECT_TRUE(w.IsGivenBack({w.id, 2}));
+  EXPECT_EQ(w.Get<EndLease>(), nullptr);
+  EXPECT_EQ(w.EndOf(1), nullptr);
+}
+
 // Its executor is lost meanwhile: whoever wanted it has it from there on.
 TEST(CoreUnpaid, ATakeover_OfASessionThatLosesItsDevice_BeginsWithTheNextOne) {
   KeysWorld w;
