@@ -45,7 +45,8 @@ bool GatewayCore::WaitsToPay(Session& session, const Entry& wants, Out& out) {
                           .key_id = key_id,
                           .prices_per_hour = prices,
                           .to_ms = std::min(options_.hold_ms, kLeaseMsMax),
-                          .session_cap = max_cost.has_value() ? max_cost : session.max_cost}});
+                          .session_cap = max_cost.has_value() ? max_cost : session.max_cost,
+                          .is_tentative = true}});
   return true;
 }
 
@@ -84,6 +85,7 @@ void GatewayCore::TakeoverAnswered(Session& session, const HoldAnswer& answer, O
     const Takeover gone = *DropTakeover(session, out);
     return std::visit([&](const auto& event) { Handle(event, out); }, gone.wants);
   }
+  const SessionId id = session.id;
   const Takeover paid = *std::exchange(session.takeover, std::nullopt);
   takeovers_.erase(ConnOf(paid.wants));
   const bool replayed = session.replaying;
@@ -100,6 +102,12 @@ void GatewayCore::TakeoverAnswered(Session& session, const HoldAnswer& answer, O
   StartLease(session, out);
   if (replayed) BeginReplay(session, out);
   std::visit([&](const auto& event) { Handle(event, out); }, paid.wants);
+  // Its client is in: what it said of the session's cost counts from now on.
+  const bool has_cap =
+      std::visit([](const auto& event) { return event.max_cost.has_value(); }, paid.wants);
+  if (Session* const entered = Find(id); has_cap && entered != nullptr && entered->metered &&
+                                         !entered->funds.asked)
+    AskHold(*entered, entered->funds.funded_ms, out);
 }
 
 // The lease that it was to follow has ended: its client enters what the session is now.

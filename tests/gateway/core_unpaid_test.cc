@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "telemetry/metric.h"
@@ -280,9 +281,10 @@ struct KeysWorld : UnpaidWorld {
     Beats(5, id, true, 1);
     history.clear();
   }
-  void Attach(uint64_t conn, const char* key) {
+  void Attach(uint64_t conn, const char* key, std::optional<MicroUsd> max_cost = std::nullopt) {
     ClientAttach attach{ConnId{conn}, kTenant, "n", Token{1, conn}, WallTime{}};
     attach.key_id = key;
+    attach.max_cost = max_cost;
     Tell(attach);
   }
   const EndClient* EndOf(uint64_t conn) const {
@@ -342,6 +344,33 @@ TEST(CoreUnpaid, AKeyThatCannotPay_TakesNothingOver) {
   w.Beats(40, w.id, true, 2);
   EXPECT_EQ(w.Asked().request.key_id, "first");
   EXPECT_EQ(w.core.BillOf(w.id).ms, 45'000);
+}
+
+// A cap that came with a client which is refused, or leaves, is not the session's.
+TEST(CoreUnpaid, ACapOfTheSession_CountsOnceItsClientIsIn) {
+  for (const bool leaves : {false, true}) {
+    KeysWorld w;
+    w.Attach(2, "second", MicroUsd{10'000});
+    const TakeHold asked = w.Asked();
+    EXPECT_EQ(asked.request.session_cap, MicroUsd{10'000});
+    EXPECT_TRUE(asked.request.is_tentative);
+    if (leaves)
+      w.Tell(ClientGone{ConnId{2}});
+    else
+      w.Answer(asked, 0, absl::ResourceExhaustedError("the cap"));
+    w.Beats(40, w.id, true, 2);
+    EXPECT_NE(w.Asked().number, asked.number);
+    EXPECT_EQ(w.Asked().request.session_cap, std::nullopt);
+    EXPECT_FALSE(w.Asked().request.is_tentative);
+    w.Answer(w.Asked());
+    w.Attach(3, "second", MicroUsd{20'000});
+    const TakeHold third = w.Asked();
+    w.Answer(third);
+    EXPECT_NE(w.Asked().number, third.number) << "it is written at once";
+    EXPECT_EQ(w.Asked().request.session_cap, MicroUsd{20'000});
+    EXPECT_FALSE(w.Asked().request.is_tentative);
+    EXPECT_EQ(w.Asked().request.to_ms, kHoldMs);
+  }
 }
 
 TEST(CoreUnpaid, WithTheSameKey_ASessionIsTakenOverAtOnce) {
