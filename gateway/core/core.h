@@ -305,7 +305,7 @@ class GatewayCore {
   // ---- names, and state that goes from session to session (attach_and_fork.cc)
   Session* Named(TenantId tenant, const std::string& text);
   void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
-  bool StillStops(Session& session, Out& out);
+  absl::Status MayGoOn(const SessionId& session, Out& out);  // may end the session
   absl::Status CheckName(TenantId tenant, const std::string& name) const;
   static absl::Status CheckShape(const Session& session, uint32_t devices,
                                  const std::vector<uint32_t>& mesh, const std::string& spread);
@@ -428,6 +428,7 @@ class GatewayCore {
   // The first that the worker has.
   static uint32_t FirstRankOn(const Session& session, WorkerId worker);
   static absl::Status WorkerLost(const std::string& how);
+  static absl::Status MemoryNeeded();
 
   const CoreOptions options_;
   MonoTime now_, ticked_;

@@ -19,6 +19,10 @@ absl::Status GatewayCore::WorkerLost(const std::string& how) {
                    "from is not billed"));
 }
 
+absl::Status GatewayCore::MemoryNeeded() {
+  return absl::ResourceExhaustedError("its memory was needed");
+}
+
 // ---- a device ----------------------------------------------------------------------------------
 
 // A parked session keeps its seat, and with it whether the executor is attached.
@@ -215,8 +219,7 @@ bool GatewayCore::MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& take
     if (session->recoverable)
       PutAway(*session, /*ours=*/true, out);
     else
-      EndOne(session->id, absl::ResourceExhaustedError("its memory was needed"),
-             SessionRowState::kClosed, LeaseEnd::kIdle, out);
+      EndOne(session->id, MemoryNeeded(), SessionRowState::kClosed, LeaseEnd::kIdle, out);
   }
   return true;
 }

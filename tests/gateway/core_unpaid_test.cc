@@ -267,6 +267,45 @@ TEST(CoreUnpaid, WhatIsRepeated_AfterItsMemoryWasNeeded_IsFree) {
   EXPECT_EQ(w.core.BillOf(id).ms, before_ms);
 }
 
+// It is parked at once, and has no snapshots: whoever waits may get its memory before it does.
+TEST(CoreUnpaid, AStoppedSession_ThatMakesRoomAsItsClientComesBack_IsNoMore) {
+  World w;
+  w.asks_money = true;
+  w.Tell(WorkerJoined{.worker = WorkerId{1},
+                      .name = "w#",
+                      .devices = {DeviceSlot{.memory_bytes = 1000}},
+                      .worker_identity = "node1"});
+  const auto asked = [&] { return w.Get<TakeHold>() != nullptr ? *w.Get<TakeHold>() : TakeHold{}; };
+  const SessionId id = w.Open(1);
+  w.Tell(HoldAnswered{id, asked().number, {2000, absl::ResourceExhaustedError("the cap")}});
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  w.Open(2);  // waits
+  for (int i = 0; i < 9; ++i) {
+    w.now_ns += kSecondNs / 5;
+    w.Tell(WorkerHeartbeat{WorkerId{1}, {id}, {900}});
+    w.Tell(SessionProgress{id, true, 5});
+    w.Tell(Tick{});
+  }
+  ASSERT_NE(std::find_if(w.history.begin(), w.history.end(),
+                         [](const Action& a) {
+                           const auto* end = std::get_if<EndClient>(&a);
+                           return end != nullptr && end->conn == ConnId{1};
+                         }),
+            w.history.end());
+  ASSERT_TRUE(w.core.Has(id)) << "its steps are in flight";
+  w.Tell(SessionProgress{id, false, 6});
+  w.Resume(3, 1);
+  EXPECT_FALSE(w.core.Has(id));
+  const EndClient* told = nullptr;
+  for (const Action& action : w.actions)
+    if (const auto* end = std::get_if<EndClient>(&action)) told = end;
+  ASSERT_NE(told, nullptr);
+  EXPECT_EQ(told->conn, ConnId{3});
+  EXPECT_TRUE(absl::IsResourceExhausted(told->why)) << told->why;
+  EXPECT_FALSE(told->is_kept);
+}
+
 // ---- a device on another key's cap --------------------------------------------------------------
 
 struct KeysWorld : UnpaidWorld {
