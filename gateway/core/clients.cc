@@ -212,8 +212,11 @@ void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const 
   session.wall = wall;
   conns_[conn] = session.id;
   switch (session.state) {
-    case State::kLive:
-    case State::kDetached: return GoLive(session, out);
+    case State::kDetached:
+      // It may have started without a client, who begins to repeat only now.
+      if (!session.replaying) BeginReplay(session, out);
+      return GoLive(session, out);
+    case State::kLive: return GoLive(session, out);
     case State::kStarting:
       // The ledger keeps the key of a hold: another key needs a hold of its own.
       if (session.funds.any && session.funds.key_id != session.key_id) {

@@ -156,6 +156,25 @@ TEST(CoreUnpaid, WhatIsRepeated_IsFreeAfterAFaultOfOurs_AndNotAfterOnesOwn) {
   EXPECT_EQ(CostOfRepeating({.why = late, .crashed = false, .once_more = true, .seq = 101}), 5000);
 }
 
+// Its client was away while it started: what it repeats is free from the first moment.
+TEST(CoreUnpaid, WhatIsRepeated_ByAClientThatWasAway_IsFreeAtOnce) {
+  UnpaidWorld w;
+  const SessionId id = w.OpenFunded(1);
+  w.Beats(20, id, true, 100);
+  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true});
+  w.Tell(ClientGone{ConnId{1}});
+  w.Resume(2, 1);
+  w.Tell(ClientGone{ConnId{2}});
+  w.Answer(w.Asked());
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  w.Beats(2, id, false, 0);
+  const int64_t before_ms = w.core.BillOf(id).ms;
+  w.Resume(3, 1);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  w.Beats(5, id, true, 50);
+  EXPECT_EQ(w.core.BillOf(id).ms, before_ms);
+}
+
 // A thousand small items, and one that outlasts what is held: under the numbers of the small ones
 // all that its client sent next was free.
 TEST(CoreUnpaid, WhatIsRepeated_AfterACapCutItOff_IsCharged) {
