@@ -290,7 +290,7 @@ void GatewayCore::LeaveClient(Session& session, Out& out) {
     case State::kLive: GoDetached(session, out); break;
     case State::kQueued:
       LeaveQueue(session.id);
-      session.starts_for_us = false;
+      session.start_is_our_fault = false;
       session.state = State::kStored;
       PutRow(session, SessionRowState::kDetached, out);
       break;

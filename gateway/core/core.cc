@@ -199,8 +199,8 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
              in_state > options_.start_ns +
                             (session.devices_wanted - 1) * options_.start_more_ns) {
     Replace(session, "it started no executor in time", /*ours=*/true, out);
-  } else if (session.state == State::kStarting && session.attached() && !has_client && idle) {
-    Park(session, out);
+  } else if (session.state == State::kStarting && session.attached() && !has_client) {
+    CheckUnclaimed(session, idle, out);
   } else if (session.state == State::kDetached && !session.busy && idle) {
     Park(session, out);
   } else if (session.state == State::kOrphaned && now_ > session.orphan_until) {
@@ -213,6 +213,18 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   } else if (session.state == State::kParked && !queued) {
     CheckDisk(session, out);
   }
+}
+
+// What has started, and waits for its client. One that works meanwhile, or cannot be parked, would
+// have its device for nothing for as long as that stays away. May end the session.
+void GatewayCore::CheckUnclaimed(Session& session, bool idle, Out& out) {
+  const SessionId id = session.id;
+  const bool is_over = Since(now_, session.attached_at) > options_.idle_ns;
+  if (idle) Park(session, out);
+  Session* const stays = Find(id);
+  if (stays == nullptr || stays->state != State::kStarting || !is_over) return;
+  stays->start_is_our_fault = false;
+  GoLiveIfReady(*stays, out);
 }
 
 void GatewayCore::Handle(const StopAll&, Out& out) {

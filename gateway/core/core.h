@@ -219,8 +219,10 @@ class GatewayCore {
     std::optional<QueuePlace> told;  // of the queue, and when
     MonoTime told_at;
     bool displaced = false;  // its executor was lost, or its worker stopped: it goes first
-    // It starts, or is to, after a fault of ours: until its client is there it pays for nothing.
-    bool starts_for_us = false;
+    // It starts, or is to, after a fault of ours (the operator's): its client may not know yet, and
+    // for idle_ns from when it has started it pays for nothing.
+    bool start_is_our_fault = false;
+    MonoTime attached_at;  // the last of its executors
     MonoTime hope_at;  // when the fleet last had what it waits for
     bool is_reached = true;  // its work has reached the executors of this placement
     std::vector<MonoTime> moved;      // when its executor was replaced
@@ -371,8 +373,8 @@ class GatewayCore {
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);
   void Orphan(Session& session, const std::string& how, Out& out);
   bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);
-  // `ours`, here and below: false where the session's own work, or its account, has caused it. What
-  // is repeated is free only where it is.
+  // `ours`, here and below: the operator's fault, or for another's sake. False where the session's
+  // own work, its client or its account has caused it. What is repeated is free only where it is.
   void Replace(Session& session, const std::string& how, bool ours, Out& out);
   // Its worker stops soon, and its snapshot is kept: no loss.
   void HandOver(Session& session, Out& out);
@@ -383,6 +385,7 @@ class GatewayCore {
   bool MayTryAgain(Session& session, const ExecutorGone& event);
   bool IsExclusive(const Session& session) const;
   void CheckDeadlines(Session& session, Out& out);
+  void CheckUnclaimed(Session& session, bool idle, Out& out);
   void PutRow(const Session& session, SessionRowState state, Out& out);
   // ---- money (funds.cc)
   void BeginHold(Session& session, Out& out);

@@ -51,11 +51,12 @@ void GatewayCore::StartWith(Session& session, std::vector<Slots> places) {
 }
 
 // With an executor, and money for it. Its client may have left meanwhile: it pays as one does whose
-// client leaves a moment later, or it would keep the device for nothing.
+// client leaves a moment later, or it would keep the device for nothing. After a fault of ours it
+// has some time to come back first (CheckUnclaimed).
 void GatewayCore::GoLiveIfReady(Session& session, Out& out) {
   if (session.state != State::kStarting || !session.attached() || !IsFunded(session)) return;
   const bool has_client = IsSome(session.conn);
-  if (!has_client && session.starts_for_us) return;
+  if (!has_client && session.start_is_our_fault) return;
   StartLease(session, out);
   if (!has_client) return GoDetached(session, out);
   BeginReplay(session, out);
@@ -75,7 +76,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
     session.has_parts = workers_.at(session.seats.front().worker).has_collectives;
   session.state = State::kLive;
   session.is_reached = true;
-  session.starts_for_us = false;
+  session.start_is_our_fault = false;
   session.snapshot_asked.reset();
   session.since = session.idle_since = now_;
   session.sleep_told = false;
@@ -121,7 +122,7 @@ void GatewayCore::Park(Session& session, Out& out) {
   }
   ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
   session.state = State::kParked;
-  session.starts_for_us = false;
+  session.start_is_our_fault = false;
   AskForSnapshot(session, out);
   PlaceQueue(out);
 }
@@ -155,7 +156,7 @@ void GatewayCore::Store(Session& session, bool ours, Out& out) {
   GoBackToSnapshot(session, ours);
   session.memory_bytes = 0;
   session.snapshot_asked.reset();
-  session.starts_for_us = false;
+  session.start_is_our_fault = false;
   session.since = now_;
   session.state = State::kStored;
   PutRow(session, SessionRowState::kDetached, out);
@@ -292,7 +293,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   if (fits && (session->held_device || worker.exclusive)) {
     StartWith(*session, {{id, held.devices}});
     session->done_known = false;
-    session->starts_for_us = true;
+    session->start_is_our_fault = true;
     BeginHold(*session, out);
     return true;
   }
@@ -346,7 +347,7 @@ void GatewayCore::Leave(Session& session, LeaseEnd lease_end, bool ours, Out& ou
   session.snapshot_asked.reset();
   session.busy = false;
   session.displaced = session.epoch > 0 && IsSome(session.conn) && !session.sleeping;
-  session.starts_for_us = ours && session.displaced;
+  session.start_is_our_fault = ours && session.displaced;
   GoBackToSnapshot(session, ours);
   out.push_back(DropExecutor{session.id});
   session.since = now_;

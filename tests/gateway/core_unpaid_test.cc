@@ -15,14 +15,15 @@ namespace {
 using test::kTenant;
 using test::World;
 
-CoreOptions Recoverable() {
+CoreOptions Recoverable(bool recovers = true) {
   CoreOptions options;
-  options.snapshot_ns = 30 * kSecondNs;
+  options.snapshot_ns = recovers ? 30 * kSecondNs : 0;
   return options;
 }
 
 struct UnpaidWorld : World {
-  explicit UnpaidWorld(bool exclusive = false) : World(Recoverable()) {
+  explicit UnpaidWorld(bool exclusive = false, bool recovers = true)
+      : World(Recoverable(recovers)) {
     WorkerJoined joined{WorkerId{1}, "w#", std::vector<DeviceSlot>(1), "node1", {}};
     joined.exclusive = exclusive;
     joined.snapshots_when_asked = true;
@@ -129,6 +130,37 @@ TEST(CoreUnpaid, AClientThatLeavesWhileItsSessionStarts_WithoutMoney_KeepsNoDevi
   EXPECT_TRUE(w.core.Has(id));
 }
 
+// An executor that outlived its worker's connection, and starts for a client that has yet to hear:
+// ten seconds are free, whether it has work, or is a process that cannot leave its device.
+TEST(CoreUnpaid, AnExecutorThatIsAdopted_AndNobodyComesFor_IsFreeForTenSeconds) {
+  for (const bool exclusive : {false, true}) {
+    UnpaidWorld w(exclusive, /*recovers=*/!exclusive);
+    const SessionId id = w.OpenFunded(1);
+    w.Beats(3, id, true, 1);
+    w.Tell(WorkerGone{WorkerId{1}});
+    w.Tell(ClientGone{ConnId{1}});
+    const int64_t before_ms = w.core.BillOf(id).ms;
+    WorkerJoined again{WorkerId{2}, "w#", std::vector<DeviceSlot>(1), "node1", {{id, {0}}}};
+    again.exclusive = exclusive;
+    again.snapshots_when_asked = true;
+    w.Tell(again);
+    w.Answer(w.Asked());
+    w.Tell(ExecutorAttached{id, WallTime{}});
+    const auto beats = [&](double seconds) {
+      for (double t = 0.1; t < seconds; t += 0.2) {
+        w.Tell(WorkerHeartbeat{WorkerId{2}, {id}});
+        w.Beat(id, /*busy=*/!exclusive, 2);
+      }
+    };
+    beats(9.8);
+    EXPECT_EQ(w.core.BillOf(id).ms, before_ms) << exclusive;
+    beats(20.2);
+    ASSERT_EQ(w.core.devices_busy(), 1u);
+    EXPECT_NEAR(static_cast<double>(w.core.BillOf(id).ms - before_ms), 20'000.0, 600.0)
+        << exclusive;
+  }
+}
+
 // ---- work that is repeated ----------------------------------------------------------------------
 
 // A session that has done 100 items, of which no snapshot holds any, and whose executor ends.
@@ -161,8 +193,8 @@ TEST(CoreUnpaid, WhatIsRepeated_ByAClientThatWasAway_IsFreeAtOnce) {
   UnpaidWorld w;
   const SessionId id = w.OpenFunded(1);
   w.Beats(20, id, true, 100);
-  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true});
   w.Tell(ClientGone{ConnId{1}});
+  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true});
   w.Resume(2, 1);
   w.Tell(ClientGone{ConnId{2}});
   w.Answer(w.Asked());
