@@ -152,6 +152,7 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   for (const auto& [id, session] : sessions_) ids.push_back(id);
   for (const SessionId& id : ids) {
     if (Session* session = Find(id); session != nullptr) CheckDeadlines(*session, out);
+    if (Session* session = Find(id); session != nullptr) TakeOverIfReady(*session, out);
     if (Session* session = Find(id); session != nullptr) CheckFunds(*session, out);
     if (Session* session = Find(id); session != nullptr) CheckUse(*session, out);
   }

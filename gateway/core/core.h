@@ -105,6 +105,7 @@ class GatewayCore {
     LeaseId lease;        // the one that is to begin
     uint64_t number = 0;  // of its TakeHold
     MonoTime since;
+    std::optional<HoldAnswer> paid = {};  // enough is held, and the current lease has to be older
   };
 
   enum class State { kQueued, kStarting, kLive, kDetached, kParked, kOrphaned, kStored };
@@ -402,6 +403,7 @@ class GatewayCore {
   bool DropTakeover(ConnId conn, Out& out);
   void EndTakeover(Session& session, absl::Status why, Out& out);
   void TakeoverAnswered(Session& session, const HoldAnswer& answer, Out& out);
+  void TakeOverIfReady(Session& session, Out& out);  // may end the session
   void HandleAgain(Out& out);
   void BeginReplay(Session& session, Out& out);
   void CheckReplay(Session& session, Out& out);

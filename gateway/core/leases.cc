@@ -26,6 +26,7 @@ telemetry::LeaseEndLabel LabelOf(LeaseEnd end) {
     case LeaseEnd::kRunsAgain:
     case LeaseEnd::kPutAway:
     case LeaseEnd::kResumed:
+    case LeaseEnd::kTakenOver:
     case LeaseEnd::kWorkerDrained: return Label::kOther;
   }
   return Label::kOther;

@@ -368,7 +368,7 @@ struct KeysWorld : UnpaidWorld {
     Answer(Asked());
     Tell(ExecutorAttached{id, WallTime{}});
     EXPECT_NE(Get<Live>(), nullptr);
-    Beats(5, id, true, 1);
+    Beats(11, id, true, 1);
     history.clear();
   }
   void Attach(uint64_t conn, const char* key, std::optional<MicroUsd> max_cost = std::nullopt) {
@@ -404,7 +404,7 @@ TEST(CoreUnpaid, ASessionThatAnotherKeyTakesOver_IsThatKeysFromThenOn) {
     EXPECT_EQ(asked.request.key_id, "second");
     EXPECT_EQ(asked.request.lease, (LeaseId{w.id, 2}));
     w.Beats(1, w.id, true, 2);  // at the first one's expense
-    EXPECT_EQ(w.core.BillOf(w.id).ms, 6000);
+    EXPECT_EQ(w.core.BillOf(w.id).ms, 12'000);
     w.Answer(asked);
     ASSERT_NE(w.Get<Live>(), nullptr);
     EXPECT_EQ(w.Get<Live>()->conn, ConnId{2});
@@ -415,7 +415,7 @@ TEST(CoreUnpaid, ASessionThatAnotherKeyTakesOver_IsThatKeysFromThenOn) {
     EXPECT_EQ(w.Get<BeginLease>()->key_id, "second");
     EXPECT_EQ(w.Get<BeginLease>()->lease.grant, 2u);
     w.Beats(40, w.id, true, 3);
-    EXPECT_EQ(w.core.BillOf(w.id).ms, 46'000);
+    EXPECT_EQ(w.core.BillOf(w.id).ms, 52'000);
     EXPECT_EQ(w.Asked().request.key_id, "second") << "more is held on it";
     EXPECT_EQ(w.Asked().request.lease.grant, 2u);
   }
@@ -433,7 +433,7 @@ TEST(CoreUnpaid, AKeyThatCannotPay_TakesNothingOver) {
   EXPECT_EQ(w.EndOf(1), nullptr) << "who pays goes on";
   w.Beats(40, w.id, true, 2);
   EXPECT_EQ(w.Asked().request.key_id, "first");
-  EXPECT_EQ(w.core.BillOf(w.id).ms, 45'000);
+  EXPECT_EQ(w.core.BillOf(w.id).ms, 51'000);
 }
 
 // A cap that came with a client which is refused, or leaves, is not the session's.
@@ -502,7 +502,7 @@ TEST(CoreUnpaid, ATakeover_EndsWithWhoeverWanted) {
   EXPECT_NE(w.EndOf(4), nullptr);
   EXPECT_TRUE(w.core.Has(w.id)) << "it was not its session yet";
   w.Beats(2, w.id, true, 2);
-  EXPECT_EQ(w.core.BillOf(w.id).ms, 7000);
+  EXPECT_EQ(w.core.BillOf(w.id).ms, 13'000);
 }
 
 // One with the key that the session has enters at once, and comes last all the same: what waited
@@ -539,6 +539,37 @@ TEST(CoreUnpaid, ATakeover_OfAGatewayThatStops_LeavesTheSessionAsItIs) {
   EXPECT_TRUE(w.IsGivenBack({w.id, 2}));
   EXPECT_EQ(w.Get<EndLease>(), nullptr);
   EXPECT_EQ(w.EndOf(1), nullptr);
+}
+
+// A lease is free until its row is on disk: two keys that take turns have that moment only now and
+// then, and never one lease after another that cost nothing.
+TEST(CoreUnpaid, TwoKeysThatTakeTurns_HaveADeviceForTenSecondsEach) {
+  KeysWorld w;
+  w.asks_disk = true;
+  w.Attach(2, "second");
+  w.Answer(w.Asked());
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  w.Attach(3, "first");
+  w.Answer(w.Asked());
+  EXPECT_EQ(w.Get<Live>(), nullptr);
+  w.Beats(12, w.id, true, 2);
+  EXPECT_EQ(w.EndOf(2), nullptr) << "not while its lease is not written";
+  w.Tell(LeaseWritten{{w.id, 2}});
+  w.Tell(Tick{});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{3});
+  w.Tell(LeaseWritten{{w.id, 3}});
+  w.Attach(4, "second");
+  w.Answer(w.Asked());
+  for (int i = 0; i < 49; ++i) {
+    w.Beat(w.id, true, 3);
+    ASSERT_EQ(w.EndOf(3), nullptr) << i;
+  }
+  w.Beat(w.id, true, 3);
+  EXPECT_NE(w.EndOf(3), nullptr);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{4});
+  EXPECT_EQ(w.core.BillOf(w.id).ms, 21'000);
 }
 
 // Its executor is lost meanwhile: whoever wanted it has it from there on.
