@@ -3,8 +3,8 @@
 //
 //   ClientResume, ClientAttach/WaitsToPay --TakeHold--> waiting, and the session goes on as it was
 //   waiting --HoldAnswered/TakeoverAnswered--> paid; or it is refused, and nothing changes
-//   paid --the current lease is old enough/TakeOverIfReady--> that lease ends, the new one begins,
-//             and the client enters as if the key had been its own
+//   paid --the current lease is old enough/TakeOverIfReady--> that lease ends, the new one
+//             begins, and the client enters as if the key had been its own
 //   waiting, paid --the session's lease ends/HandleAgain--> as if it came only now
 //   waiting, paid --its client leaves, another one wants the session, start_ns/EndTakeover--> (none)
 #include <algorithm>
