@@ -103,7 +103,7 @@ class GatewayCore {
   struct Takeover {
     Entry wants;
     LeaseId lease;        // the one that is to begin
-    uint64_t number = 0;  // of its TakeHold
+    uint64_t number = 0;  // of its TakeHold, of the session's one count (Funds)
     MonoTime since;
     std::optional<HoldAnswer> paid = {};  // enough is held, and the current lease has to be older
   };
@@ -184,7 +184,7 @@ class GatewayCore {
       LeaseId lease;
       std::string key_id;            // the key whose cap the hold counts for
       std::vector<MicroUsd> prices;  // of each device
-      uint64_t number = 0;        // of the session's last TakeHold
+      uint64_t number = 0;        // of the session's last TakeHold, a takeover's included
       bool asked = false;         // an answer is to come,
       uint64_t asked_number = 0;  // to this one; any other is of the past
       bool any = false;        // a hold may be there
