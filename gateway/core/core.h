@@ -381,6 +381,7 @@ class GatewayCore {
   void HandOver(Session& session, Out& out);
   void Leave(Session& session, LeaseEnd lease_end, bool ours, Out& out);  // the worker it is on
   void GoBackToSnapshot(Session& session, bool ours);
+  static bool RanOnOwn(const Session& session);  // its last lease of a device
   static std::vector<MonoTime>& LossesLikeThis(Session& session);
   bool MayMove(Session& session);
   bool MayTryAgain(Session& session, const ExecutorGone& event);

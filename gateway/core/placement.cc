@@ -147,6 +147,7 @@ bool GatewayCore::IsReadyToGo(const Session& session) const {
 // snapshot when its client comes back, which sends again what came after that (G8). No loss, so it
 // does not count as one.
 void GatewayCore::Store(Session& session, bool ours, Out& out) {
+  ours = ours && !RanOnOwn(session);
   StopKeeping(session, /*lost=*/false, LeaseEnd::kPutAway, out);
   Touch(session);
   for (const Seat& seat : std::exchange(session.seats, {}))
@@ -330,6 +331,11 @@ void GatewayCore::Replace(Session& session, const std::string& how, bool ours, O
   Enqueue(session, out);
 }
 
+// On a machine of its account's own, which that can stop, or have say anything of what is done.
+bool GatewayCore::RanOnOwn(const Session& session) {
+  return session.price.has_value() && session.price->price_class == kOwnMachines;
+}
+
 // Whoever causes an end decides what is sent under the numbers that were done: it is not free.
 void GatewayCore::GoBackToSnapshot(Session& session, bool ours) {
   if (ours) session.replay_until = std::max(session.replay_until, session.done_seq);
@@ -337,6 +343,7 @@ void GatewayCore::GoBackToSnapshot(Session& session, bool ours) {
 }
 
 void GatewayCore::Leave(Session& session, LeaseEnd lease_end, bool ours, Out& out) {
+  ours = ours && !RanOnOwn(session);
   if (!session.seats.empty()) session.lost_slots = session.seats.back().slots;
   ReleaseDevices(session, /*lost=*/lease_end == LeaseEnd::kWorkerLost, lease_end, out);
   LeaveQueue(session.id);
