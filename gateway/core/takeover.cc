@@ -117,8 +117,8 @@ void GatewayCore::TakeOverIfReady(Session& session, Out& out) {
   // Its client is in: what it said of the session's cost counts from now on.
   const bool has_cap =
       std::visit([](const auto& event) { return event.max_cost.has_value(); }, paid.wants);
-  if (Session* const entered = Find(id); has_cap && entered != nullptr && entered->metered &&
-                                         !entered->funds.asked)
+  Session* const entered = Find(id);
+  if (has_cap && entered != nullptr && entered->metered && !entered->funds.asked)
     AskHold(*entered, entered->funds.funded_ms, out);
 }
 

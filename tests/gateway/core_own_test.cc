@@ -68,8 +68,7 @@ TEST(CoreOwn, WhatIsRepeatedOnARentedDevice_SinceOnesOwnWasLost_IsCharged) {
   const auto work = [&](uint64_t worker, int seconds, uint64_t done_seq) {
     for (int i = 0; i < 5 * seconds; ++i) {
       w.now_ns += kSecondNs / 5;
-      for (const uint64_t joined : {kOwn, kRented})
-        w.Tell(WorkerHeartbeat{WorkerId{joined}, {}});
+      for (const uint64_t joined : {kOwn, kRented}) w.Tell(WorkerHeartbeat{WorkerId{joined}, {}});
       w.Tell(WorkerHeartbeat{WorkerId{worker}, {id}});
       w.Tell(SessionProgress{id, true, done_seq});
       w.Tell(Tick{});
