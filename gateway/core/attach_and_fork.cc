@@ -94,8 +94,9 @@ void GatewayCore::Handle(const ClientAttach& event, Out& out) {
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
     return refuse(refused->second, telemetry::Refusal::kLedger);
   if (WaitsToPay(*session, event, out)) return;
-  if (StillStops(*session, out))
-    return refuse(session->stopped, telemetry::Refusal::kCredit, /*is_kept=*/true);
+  const SessionId id = session->id;
+  if (absl::Status why = MayGoOn(id, out); !why.ok())
+    return refuse(std::move(why), telemetry::Refusal::kCredit, /*is_kept=*/Find(id) != nullptr);
   if (event.max_cost.has_value()) session->max_cost = event.max_cost;
   session->queue_ns = event.queue_ns;
   session->key_id = event.key_id;

@@ -161,33 +161,39 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
     return refuse(refused->second, telemetry::Refusal::kLedger);
   if (WaitsToPay(*session, event, out)) return;
+  const SessionId id = session->id;
+  if (absl::Status why = MayGoOn(id, out); !why.ok()) {
+    telemetry::CountRefused(telemetry::Refusal::kCredit);
+    out.push_back(
+        EndClient{.conn = event.conn, .why = std::move(why), .is_kept = Find(id) != nullptr});
+    return;
+  }
   if (event.max_cost.has_value()) session->max_cost = event.max_cost;
   session->queue_ns = event.queue_ns;
   session->device_class = event.device_class;
   session->memory_wanted = event.memory_bytes;
   session->key_id = event.key_id;
-  if (StillStops(*session, out)) {
-    telemetry::CountRefused(telemetry::Refusal::kCredit);
-    out.push_back(EndClient{.conn = event.conn, .why = session->stopped, .is_kept = true});
-    return;
-  }
   Reconnect(*session, event.conn, event.wall, "the session was resumed elsewhere", out);
 }
 
 // Of a session that stopped for want of money, and whose client is back. Without steps in flight it
 // is parked, and asks for money as it begins again. Where it cannot be parked yet, it goes on with
-// what is held, and asks at once; with nothing left of that, it has to stop first.
-bool GatewayCore::StillStops(Session& session, Out& out) {
-  const auto stops = [&] { return !session.stopped.ok() && session.state == State::kDetached; };
-  if (!stops()) return false;
-  if (!session.busy) {
-    session.denied = false;  // its client is here with a key that stands: Park is not to end it
-    Park(session, out);
-    if (!stops()) return false;
+// what is held, and asks at once; with nothing left of that, it has to stop first. What is parked
+// may have to go at once, to make room for who waits; then the session is no more.
+absl::Status GatewayCore::MayGoOn(const SessionId& id, Out& out) {
+  Session* session = Find(id);
+  const auto stops = [&] { return !session->stopped.ok() && session->state == State::kDetached; };
+  if (!stops()) return absl::OkStatus();
+  if (!session->busy) {
+    session->denied = false;  // its client is here with a key that stands: Park is not to end it
+    Park(*session, out);
+    session = Find(id);
+    if (session == nullptr) return MemoryNeeded();
+    if (!stops()) return absl::OkStatus();
   }
-  if (FundsLeftNs(session) <= 0) return true;
-  session.funds.why = absl::OkStatus();
-  return false;
+  if (FundsLeftNs(*session) <= 0) return session->stopped;
+  session->funds.why = absl::OkStatus();
+  return absl::OkStatus();
 }
 
 // A client takes the session over from whoever has it.
@@ -206,8 +212,11 @@ void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const 
   session.wall = wall;
   conns_[conn] = session.id;
   switch (session.state) {
-    case State::kLive:
-    case State::kDetached: return GoLive(session, out);
+    case State::kDetached:
+      // It may have started without a client, who begins to repeat only now.
+      if (!session.replaying) BeginReplay(session, out);
+      return GoLive(session, out);
+    case State::kLive: return GoLive(session, out);
     case State::kStarting:
       // The ledger keeps the key of a hold: another key needs a hold of its own.
       if (session.funds.any && session.funds.key_id != session.key_id) {
@@ -281,7 +290,7 @@ void GatewayCore::LeaveClient(Session& session, Out& out) {
     case State::kLive: GoDetached(session, out); break;
     case State::kQueued:
       LeaveQueue(session.id);
-      session.starts_for_us = false;
+      session.start_is_our_fault = false;
       session.state = State::kStored;
       PutRow(session, SessionRowState::kDetached, out);
       break;

@@ -152,6 +152,7 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   for (const auto& [id, session] : sessions_) ids.push_back(id);
   for (const SessionId& id : ids) {
     if (Session* session = Find(id); session != nullptr) CheckDeadlines(*session, out);
+    if (Session* session = Find(id); session != nullptr) TakeOverIfReady(*session, out);
     if (Session* session = Find(id); session != nullptr) CheckFunds(*session, out);
     if (Session* session = Find(id); session != nullptr) CheckUse(*session, out);
   }
@@ -183,7 +184,8 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
       Since(now_, session.client_left) <= options_.stopped_grace_ns &&
       (session.state == State::kParked || session.state == State::kStored);
   if (is_left && waits_for_money) {
-    if (session.state == State::kParked) PutAway(session, out);  // it costs no memory from now on
+    if (session.state == State::kParked)  // it costs no memory from now on
+      PutAway(session, /*ours=*/false, out);
   } else if (is_left) {
     End(session.id, absl::CancelledError("the client did not reconnect"), SessionRowState::kClosed,
         session.metered ? LeaseEnd::kAbandoned : LeaseEnd::kIdle, out);
@@ -198,8 +200,8 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
              in_state > options_.start_ns +
                             (session.devices_wanted - 1) * options_.start_more_ns) {
     Replace(session, "it started no executor in time", /*ours=*/true, out);
-  } else if (session.state == State::kStarting && session.attached() && !has_client && idle) {
-    Park(session, out);
+  } else if (session.state == State::kStarting && session.attached() && !has_client) {
+    CheckUnclaimed(session, idle, out);
   } else if (session.state == State::kDetached && !session.busy && idle) {
     Park(session, out);
   } else if (session.state == State::kOrphaned && now_ > session.orphan_until) {
@@ -212,6 +214,18 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   } else if (session.state == State::kParked && !queued) {
     CheckDisk(session, out);
   }
+}
+
+// What has started, and waits for its client. One that works meanwhile, or cannot be parked, would
+// have its device for nothing for as long as that stays away. May end the session.
+void GatewayCore::CheckUnclaimed(Session& session, bool idle, Out& out) {
+  const SessionId id = session.id;
+  const bool is_over = Since(now_, session.attached_at) > options_.idle_ns;
+  if (idle) Park(session, out);
+  Session* const stays = Find(id);
+  if (stays == nullptr || stays->state != State::kStarting || !is_over) return;
+  stays->start_is_our_fault = false;
+  GoLiveIfReady(*stays, out);
 }
 
 void GatewayCore::Handle(const StopAll&, Out& out) {
@@ -302,6 +316,8 @@ std::string GatewayCore::CheckInvariants() const {
     if (s.metered && meter_.MsOf({id, s.grant}) > s.funds.funded_ms * s.slots_held())
       return "G12: " + id.Hex();
     if (s.takeover.has_value() && !s.metered) return "G20: " + id.Hex();
+    if (s.metered && IsSome(s.conn) && s.funds.key_id != s.key_id)
+      return "G20: on another key's cap than its client's: " + id.Hex();
     takeovers += s.takeover.has_value();
     const bool has_conn = IsSome(s.conn);
     if (in({State::kLive, State::kQueued}) && !has_conn) return "G4: no connection: " + id.Hex();

@@ -103,8 +103,9 @@ class GatewayCore {
   struct Takeover {
     Entry wants;
     LeaseId lease;        // the one that is to begin
-    uint64_t number = 0;  // of its TakeHold
+    uint64_t number = 0;  // of its TakeHold, of the session's one count (Funds)
     MonoTime since;
+    std::optional<HoldAnswer> paid = {};  // enough is held, and the current lease has to be older
   };
 
   enum class State { kQueued, kStarting, kLive, kDetached, kParked, kOrphaned, kStored };
@@ -183,7 +184,7 @@ class GatewayCore {
       LeaseId lease;
       std::string key_id;            // the key whose cap the hold counts for
       std::vector<MicroUsd> prices;  // of each device
-      uint64_t number = 0;        // of the session's last TakeHold
+      uint64_t number = 0;        // of the session's last TakeHold, a takeover's included
       bool asked = false;         // an answer is to come,
       uint64_t asked_number = 0;  // to this one; any other is of the past
       bool any = false;        // a hold may be there
@@ -219,8 +220,10 @@ class GatewayCore {
     std::optional<QueuePlace> told;  // of the queue, and when
     MonoTime told_at;
     bool displaced = false;  // its executor was lost, or its worker stopped: it goes first
-    // It starts, or is to, after a fault of ours: until its client is there it pays for nothing.
-    bool starts_for_us = false;
+    // It starts, or is to, after a fault of ours (the operator's): its client may not know yet, and
+    // for idle_ns from when it has started it pays for nothing.
+    bool start_is_our_fault = false;
+    MonoTime attached_at;  // the last of its executors
     MonoTime hope_at;  // when the fleet last had what it waits for
     bool is_reached = true;  // its work has reached the executors of this placement
     std::vector<MonoTime> moved;      // when its executor was replaced
@@ -305,7 +308,7 @@ class GatewayCore {
   // ---- names, and state that goes from session to session (attach_and_fork.cc)
   Session* Named(TenantId tenant, const std::string& text);
   void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
-  bool StillStops(Session& session, Out& out);
+  absl::Status MayGoOn(const SessionId& session, Out& out);  // may end the session
   absl::Status CheckName(TenantId tenant, const std::string& name) const;
   static absl::Status CheckShape(const Session& session, uint32_t devices,
                                  const std::vector<uint32_t>& mesh, const std::string& spread);
@@ -357,7 +360,7 @@ class GatewayCore {
   void Wake(Session& session, Out& out);
   void CheckDisk(Session& session, Out& out);
   void Store(Session& session, bool ours, Out& out);
-  void PutAway(Session& session, Out& out);
+  void PutAway(Session& session, bool ours, Out& out);
   void AskForSnapshot(Session& session, Out& out);
   std::vector<Session*> InTheWay(WorkerId worker, const std::vector<uint32_t>& taken,
                                  const Session* placed);
@@ -371,18 +374,20 @@ class GatewayCore {
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);
   void Orphan(Session& session, const std::string& how, Out& out);
   bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);
-  // `ours`, here and below: false where the session's own work, or its account, has caused it. What
-  // is repeated is free only where it is.
+  // `ours`, here and below: the operator's fault, or for another's sake. False where the session's
+  // own work, its client or its account has caused it. What is repeated is free only where it is.
   void Replace(Session& session, const std::string& how, bool ours, Out& out);
   // Its worker stops soon, and its snapshot is kept: no loss.
   void HandOver(Session& session, Out& out);
   void Leave(Session& session, LeaseEnd lease_end, bool ours, Out& out);  // the worker it is on
   void GoBackToSnapshot(Session& session, bool ours);
+  static bool RanOnOwn(const Session& session);  // its last lease of a device
   static std::vector<MonoTime>& LossesLikeThis(Session& session);
   bool MayMove(Session& session);
   bool MayTryAgain(Session& session, const ExecutorGone& event);
   bool IsExclusive(const Session& session) const;
   void CheckDeadlines(Session& session, Out& out);
+  void CheckUnclaimed(Session& session, bool idle, Out& out);
   void PutRow(const Session& session, SessionRowState state, Out& out);
   // ---- money (funds.cc)
   void BeginHold(Session& session, Out& out);
@@ -399,6 +404,7 @@ class GatewayCore {
   bool DropTakeover(ConnId conn, Out& out);
   void EndTakeover(Session& session, absl::Status why, Out& out);
   void TakeoverAnswered(Session& session, const HoldAnswer& answer, Out& out);
+  void TakeOverIfReady(Session& session, Out& out);  // may end the session
   void HandleAgain(Out& out);
   void BeginReplay(Session& session, Out& out);
   void CheckReplay(Session& session, Out& out);
@@ -428,6 +434,7 @@ class GatewayCore {
   // The first that the worker has.
   static uint32_t FirstRankOn(const Session& session, WorkerId worker);
   static absl::Status WorkerLost(const std::string& how);
+  static absl::Status MemoryNeeded();
 
   const CoreOptions options_;
   MonoTime now_, ticked_;

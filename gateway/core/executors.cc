@@ -121,7 +121,7 @@ void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
   const Session::Place place = *session.PlaceOf(event.rank);
   session.seats[place.seat].attached[place.index] = true;
   session.wall = event.wall;
-  session.idle_since = now_;
+  session.idle_since = session.attached_at = now_;
   GoLiveIfReady(session, out);
   if (session.state == State::kParked && session.snapshot_asked.has_value()) {
     session.snapshot_asked.reset();  // there was nobody to ask

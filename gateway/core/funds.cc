@@ -230,7 +230,9 @@ void GatewayCore::BeginReplay(Session& session, Out& out) {
 void GatewayCore::CheckReplay(Session& session, Out& out) {
   if (session.replay_until == 0) return;
   if (session.busy) session.replay_busy = now_;
-  const int64_t since_snapshot_ms = BillOf(session.id).ms - session.ms_at_snapshot;
+  // A bill counts the time of each device, replayed_ns that of the session.
+  const int64_t since_snapshot_ms =
+      (BillOf(session.id).ms - session.ms_at_snapshot) / session.devices_wanted;
   const int64_t most_ns = 2 * std::max<int64_t>(0, since_snapshot_ms) * kNsPerMs + kReplaySlackNs;
   const int64_t free_ns =
       session.replayed_ns + (session.replaying ? now_.ns - session.replay_since.ns : 0);

@@ -26,6 +26,7 @@ telemetry::LeaseEndLabel LabelOf(LeaseEnd end) {
     case LeaseEnd::kRunsAgain:
     case LeaseEnd::kPutAway:
     case LeaseEnd::kResumed:
+    case LeaseEnd::kTakenOver:
     case LeaseEnd::kWorkerDrained: return Label::kOther;
   }
   return Label::kOther;
@@ -64,7 +65,9 @@ void GatewayCore::GrantPaused(Session& session, UseState use, uint32_t devices, 
   const bool is_at_default = use == UseState::kStored &&
                              session.price->price_class == kOwnMachines &&
                              default_class_.has_value();
-  out.push_back(BeginLease{lease, session.tenant, devices, worker, use, session.key_id,
+  // Its hold is there, or is asked for next.
+  const std::string& key_id = session.funds.any ? session.funds.key_id : session.key_id;
+  out.push_back(BeginLease{lease, session.tenant, devices, worker, use, key_id,
                            is_at_default ? default_class_->price_class : session.price->price_class,
                            session.seats, now_});
 }

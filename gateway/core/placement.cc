@@ -19,6 +19,10 @@ absl::Status GatewayCore::WorkerLost(const std::string& how) {
                    "from is not billed"));
 }
 
+absl::Status GatewayCore::MemoryNeeded() {
+  return absl::ResourceExhaustedError("its memory was needed");
+}
+
 // ---- a device ----------------------------------------------------------------------------------
 
 // A parked session keeps its seat, and with it whether the executor is attached.
@@ -47,11 +51,12 @@ void GatewayCore::StartWith(Session& session, std::vector<Slots> places) {
 }
 
 // With an executor, and money for it. Its client may have left meanwhile: it pays as one does whose
-// client leaves a moment later, or it would keep the device for nothing.
+// client leaves a moment later, or it would keep the device for nothing. After a fault of ours it
+// has some time to come back first (CheckUnclaimed).
 void GatewayCore::GoLiveIfReady(Session& session, Out& out) {
   if (session.state != State::kStarting || !session.attached() || !IsFunded(session)) return;
   const bool has_client = IsSome(session.conn);
-  if (!has_client && session.starts_for_us) return;
+  if (!has_client && session.start_is_our_fault) return;
   StartLease(session, out);
   if (!has_client) return GoDetached(session, out);
   BeginReplay(session, out);
@@ -71,7 +76,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
     session.has_parts = workers_.at(session.seats.front().worker).has_collectives;
   session.state = State::kLive;
   session.is_reached = true;
-  session.starts_for_us = false;
+  session.start_is_our_fault = false;
   session.snapshot_asked.reset();
   session.since = session.idle_since = now_;
   session.sleep_told = false;
@@ -112,12 +117,12 @@ void GatewayCore::Park(Session& session, Out& out) {
     AskForSnapshot(session, out);
     if (!IsReadyToGo(session)) return;  // the next tick comes here again
     ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
-    PutAway(session, out);
+    PutAway(session, /*ours=*/false, out);
     return PlaceQueue(out);
   }
   ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
   session.state = State::kParked;
-  session.starts_for_us = false;
+  session.start_is_our_fault = false;
   AskForSnapshot(session, out);
   PlaceQueue(out);
 }
@@ -142,6 +147,7 @@ bool GatewayCore::IsReadyToGo(const Session& session) const {
 // snapshot when its client comes back, which sends again what came after that (G8). No loss, so it
 // does not count as one.
 void GatewayCore::Store(Session& session, bool ours, Out& out) {
+  ours = ours && !RanOnOwn(session);
   StopKeeping(session, /*lost=*/false, LeaseEnd::kPutAway, out);
   Touch(session);
   for (const Seat& seat : std::exchange(session.seats, {}))
@@ -151,16 +157,17 @@ void GatewayCore::Store(Session& session, bool ours, Out& out) {
   GoBackToSnapshot(session, ours);
   session.memory_bytes = 0;
   session.snapshot_asked.reset();
-  session.starts_for_us = false;
+  session.start_is_our_fault = false;
   session.since = now_;
   session.state = State::kStored;
   PutRow(session, SessionRowState::kDetached, out);
 }
 
-// Of a parked session: another needs its memory (G13), or disk_after_ns has passed (CheckDisk).
-void GatewayCore::PutAway(Session& session, Out& out) {
+// Of a session without a device. `ours`: another needs its memory (G13). Where its client has left,
+// or sleeps, or nobody pays, whoever sees to it that no snapshot comes in time pays for the rest.
+void GatewayCore::PutAway(Session& session, bool ours, Out& out) {
   const bool is_saved = session.is_saved();
-  Store(session, /*ours=*/true, out);
+  Store(session, ours, out);
   out.push_back(Stored{session.id, session.tenant, is_saved});
 }
 
@@ -212,10 +219,9 @@ bool GatewayCore::MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& take
   if (!can_go) return false;
   for (Session* session : in_the_way) {
     if (session->recoverable)
-      PutAway(*session, out);
+      PutAway(*session, /*ours=*/true, out);
     else
-      EndOne(session->id, absl::ResourceExhaustedError("its memory was needed"),
-             SessionRowState::kClosed, LeaseEnd::kIdle, out);
+      EndOne(session->id, MemoryNeeded(), SessionRowState::kClosed, LeaseEnd::kIdle, out);
   }
   return true;
 }
@@ -288,7 +294,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   if (fits && (session->held_device || worker.exclusive)) {
     StartWith(*session, {{id, held.devices}});
     session->done_known = false;
-    session->starts_for_us = true;
+    session->start_is_our_fault = true;
     BeginHold(*session, out);
     return true;
   }
@@ -325,6 +331,11 @@ void GatewayCore::Replace(Session& session, const std::string& how, bool ours, O
   Enqueue(session, out);
 }
 
+// On a machine of its account's own, which that can stop, or have say anything of what is done.
+bool GatewayCore::RanOnOwn(const Session& session) {
+  return session.price.has_value() && session.price->price_class == kOwnMachines;
+}
+
 // Whoever causes an end decides what is sent under the numbers that were done: it is not free.
 void GatewayCore::GoBackToSnapshot(Session& session, bool ours) {
   if (ours) session.replay_until = std::max(session.replay_until, session.done_seq);
@@ -332,6 +343,7 @@ void GatewayCore::GoBackToSnapshot(Session& session, bool ours) {
 }
 
 void GatewayCore::Leave(Session& session, LeaseEnd lease_end, bool ours, Out& out) {
+  ours = ours && !RanOnOwn(session);
   if (!session.seats.empty()) session.lost_slots = session.seats.back().slots;
   ReleaseDevices(session, /*lost=*/lease_end == LeaseEnd::kWorkerLost, lease_end, out);
   LeaveQueue(session.id);
@@ -342,7 +354,7 @@ void GatewayCore::Leave(Session& session, LeaseEnd lease_end, bool ours, Out& ou
   session.snapshot_asked.reset();
   session.busy = false;
   session.displaced = session.epoch > 0 && IsSome(session.conn) && !session.sleeping;
-  session.starts_for_us = ours && session.displaced;
+  session.start_is_our_fault = ours && session.displaced;
   GoBackToSnapshot(session, ours);
   out.push_back(DropExecutor{session.id});
   session.since = now_;

@@ -50,7 +50,7 @@ void GatewayCore::Sleep(Session& session, Out& out) {
   const MicroUsd asleep{each.value * session.devices_wanted};
   out.push_back(SleepBegins{session.conn, session.id, idle_s, asleep});
   if (exclusive) {
-    PutAway(session, out);
+    PutAway(session, /*ours=*/false, out);
   } else {
     PutRow(session, SessionRowState::kDetached, out);
     AskForSnapshot(session, out);
@@ -76,7 +76,7 @@ void GatewayCore::Wake(Session& session, Out& out) {
 void GatewayCore::CheckDisk(Session& session, Out& out) {
   if (!session.recoverable || now_.ns - session.since.ns <= options_.disk_after_ns) return;
   AskForSnapshot(session, out);
-  if (session.is_saved()) PutAway(session, out);
+  if (session.is_saved()) PutAway(session, /*ours=*/false, out);
 }
 
 }  // namespace outboard::gateway

@@ -19,6 +19,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -217,8 +218,11 @@ class CoreDriver {
                     std::function<void(absl::Status)> done, uint32_t rank = 0);
   // The executors that it has, or is to have; 0: no such session.
   uint32_t ExecutorsOf(SessionId session) const;
-  // True while a Save waits for its answer: its client's key may write names.
-  bool AwaitsSaved(SessionId session) const;
+  // True while a Save under this name waits for its answer: its client's key may write names.
+  bool AwaitsSaved(SessionId session, std::string_view name) const;
+  // False: what its client waits for is not known, since it is not there, or has yet to be told
+  // that it is connected.
+  bool HasOpenClient(SessionId session) const;
 
   // ---- shutdown
   void Drain();

@@ -69,10 +69,16 @@ uint32_t CoreDriver::ExecutorsOf(SessionId id) const {
   return session != nullptr && session->relay != nullptr ? session->relay->ranks() : 0;
 }
 
-bool CoreDriver::AwaitsSaved(SessionId id) const {
+bool CoreDriver::AwaitsSaved(SessionId id, std::string_view name) const {
   std::lock_guard lock(mutex_);
   const Session* const session = Find(id);
-  return session != nullptr && session->relay != nullptr && session->relay->awaits_saved();
+  return session != nullptr && session->relay != nullptr && session->relay->awaits_saved(name);
+}
+
+bool CoreDriver::HasOpenClient(SessionId id) const {
+  std::lock_guard lock(mutex_);
+  const Session* const session = Find(id);
+  return session != nullptr && session->relay != nullptr && session->relay->has_open_client();
 }
 
 void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root, uint64_t seq,

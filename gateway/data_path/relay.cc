@@ -185,6 +185,16 @@ bool Relay::awaits_saved() const {
   return !saves_.empty();
 }
 
+bool Relay::awaits_saved(std::string_view name) const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(saves_, [&](const auto& save) { return save.second == name; });
+}
+
+bool Relay::has_open_client() const {
+  std::lock_guard lock(mutex_);
+  return client_ != nullptr && opened_;
+}
+
 bool Relay::is_opening() const {
   std::lock_guard lock(mutex_);
   return client_ != nullptr && !opened_;

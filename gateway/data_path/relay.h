@@ -20,8 +20,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -107,6 +107,8 @@ class Relay {
                       const proto::LedgerHead* head = nullptr);
   bool busy() const { return sent_seq_ > done_seq_; }
   bool awaits_saved() const;  // the answer of a Save
+  bool awaits_saved(std::string_view name) const;
+  bool has_open_client() const;  // a client is connected, and has had the answer to its Open
   bool is_opening() const;    // the client has not had the answer to its Open
   bool has_opened() const;    // it has had, in the epoch of the last Connect
   bool is_streaming() const;  // the executor waits until its client has taken what was sent
@@ -213,7 +215,7 @@ class Relay {
   std::optional<uint64_t> device_us_;   // that were counted; none: it is not known yet
   uint64_t believed_from_us_ = 0;       // the device time that was known at believed_since_
   MonoTime believed_since_;
-  std::set<uint64_t> saves_;  // items whose answer has not come
+  std::map<uint64_t, std::string> saves_;  // names, by items whose answer has not come
   bool opened_ = false;  // the executor has answered this epoch's Open
   std::optional<telemetry::WorkerOffence> offence_;
   bool replays_ = false;  // the executor is new and has not been sent the kernel uses

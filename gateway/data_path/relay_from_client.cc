@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/ir/limits.h"
+#include "gateway/blobs/limits.h"
 #include "gateway/data_path/relay.h"
 #include "telemetry/counters.h"
 #include "wire/limits.h"
@@ -177,7 +178,8 @@ void Relay::RewriteForRanks(proto::ClientFrame& frame) {
 void Relay::NoteSaves(const proto::ClientFrame& frame) {
   for (const proto::ClientItem& item : frame.items()) {
     if (!item.has_save()) continue;
-    saves_.insert(item.seq());
+    // One that is longer is no name: the store refuses it.
+    saves_[item.seq()] = item.save().name().substr(0, kStoreNameBytesMax + 1);
     if (saves_.size() > kSavesAwaitedMax) saves_.erase(saves_.begin());
   }
 }

@@ -48,7 +48,10 @@ struct HoldRequest {
   std::string key_id;                        // empty: no key
   std::vector<MicroUsd> prices_per_hour;     // of each device
   int64_t to_ms = 0;                         // of the lease: so much of it is to be paid for
-  std::optional<MicroUsd> session_cap = {};  // what the session may cost in all
+  std::optional<MicroUsd> session_cap = {};  // what the session may cost in all, from now on
+  // The cap bounds this hold alone, and the session keeps the one that it has: whoever asks for the
+  // hold has yet to enter the session.
+  bool is_tentative = false;
 };
 
 struct HoldAnswer {

@@ -125,11 +125,33 @@ void LimitByCap(const SpendBudget& budget, std::string_view what, std::string_vi
   });
 }
 
+// What a session has cost and holds, of one that had no cap so far.
+constexpr char kHeldBySession[] =
+    "(SELECT COALESCE(SUM(amount), 0) FROM ledger_hold WHERE session = ?4)";
+constexpr char kSpentBySession[] =
+    "COALESCE((SELECT session_amount FROM ledger_use WHERE session = ?4 ORDER BY entry DESC LIMIT "
+    "1), 0)";
+
+absl::StatusOr<SpendBudget> CountSession(Database& db, const SessionId& session) {
+  OB_ASSIGN_OR_RETURN(Statement query,
+                      db.Prepare(absl::StrCat("SELECT ", kHeldBySession, ", ", kSpentBySession)));
+  OB_ASSIGN_OR_RETURN(const bool found, query.BindBlob(4, session.Bytes()).Step());
+  OB_CHECK(found);
+  return SpendBudget{.spent = MicroUsd{query.Int(1)}, .held = MicroUsd{query.Int(0)}};
+}
+
 absl::StatusOr<Room> RoomFor(Database& db, const HoldRequest& request, const Held& held,
                              MicroUsd default_limit) {
   Room room;
-  OB_ASSIGN_OR_RETURN(const SpendBudget session,
+  OB_ASSIGN_OR_RETURN(SpendBudget session,
                       ReadBudget(db, BudgetScope::kSession, request.lease.session.Hex()));
+  if (request.is_tentative && request.session_cap.has_value()) {
+    // Without a cap so far there may be no row that counts.
+    if (!session.cap.has_value()) {
+      OB_ASSIGN_OR_RETURN(session, CountSession(db, request.lease.session));
+    }
+    session.cap = request.session_cap;
+  }
   LimitByCap(session, "this session", "CLOUD_MAX_COST", room);
   if (!held.key_id.empty()) {
     OB_ASSIGN_OR_RETURN(const SpendBudget key, ReadBudget(db, BudgetScope::kKey, held.key_id));
@@ -224,15 +246,14 @@ absl::StatusOr<HoldAnswer> HoldIn(Database& db, const HoldRequest& request, Micr
     return absl::FailedPreconditionError(
         "what the session's devices cost in a minute is beyond what the books can hold");
   OB_RETURN_IF_ERROR(EnsureBudget(db, BudgetScope::kAccount, NameOf(request.tenant)));
-  if (request.session_cap.has_value()) {
+  if (request.session_cap.has_value() && !request.is_tentative) {
     // The cap may come after the session's first hold: it counts what was spent and held before.
     OB_ASSIGN_OR_RETURN(
         Statement cap,
-        db.Prepare("INSERT INTO ledger_budget(scope, name, cap, held, spent) VALUES(?1, ?2, ?3, "
-                   "(SELECT COALESCE(SUM(amount), 0) FROM ledger_hold WHERE session = ?4), "
-                   "COALESCE((SELECT session_amount FROM ledger_use WHERE session = ?4 "
-                   "ORDER BY entry DESC LIMIT 1), 0)) "
-                   "ON CONFLICT DO UPDATE SET cap = excluded.cap"));
+        db.Prepare(absl::StrCat(
+            "INSERT INTO ledger_budget(scope, name, cap, held, spent) VALUES(?1, ?2, ?3, ",
+            kHeldBySession, ", ", kSpentBySession,
+            ") ON CONFLICT DO UPDATE SET cap = excluded.cap")));
     OB_RETURN_IF_ERROR(cap.Bind(1, Number(BudgetScope::kSession))
                            .BindText(2, request.lease.session.Hex())
                            .Bind(3, request.session_cap->value)

@@ -457,7 +457,6 @@ absl::Status VerifyHeld(Database& db, BudgetScope scope, const char* sql) {
   return absl::OkStatus();
 }
 
-// L10.
 // L10: the key whose cap counts is the lease's. Leases are rows of gateway/accounts in the same
 // file; one without them, or from before they had keys, says nothing.
 absl::Status VerifyKeysOfHolds(Database& db) {
@@ -475,6 +474,7 @@ absl::Status VerifyKeysOfHolds(Database& db) {
                : absl::OkStatus();
 }
 
+// L10.
 absl::Status VerifyHolds(Database& db) {
   OB_ASSIGN_OR_RETURN(
       Statement holds,

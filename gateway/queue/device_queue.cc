@@ -189,7 +189,10 @@ std::optional<std::vector<DeviceGrant>> DeviceQueue::FitOwner(
     return std::nullopt;
   }
   const Waiting& waiting = owner->second->waiting.at(owner->first);
-  if (IsPassed(waiting, passed)) return std::nullopt;
+  if (IsPassed(waiting, passed)) {  // what fits, and cannot be placed yet, is not a grant
+    if (reserved_.has_value()) reserved_->fits = false;
+    return std::nullopt;
+  }
   auto grants = Fit(owner->first, waiting, pools);
   if (reserved_.has_value()) reserved_->fits = grants.has_value();
   return grants;

@@ -162,7 +162,8 @@ class DeviceQueue {
     std::vector<DeviceRequest> members;
   };
   std::map<std::pair<TenantId, std::string>, Gathering> gathering_;
-  // That of pools, while it lasts. `fits`: its owner was the last that Next granted.
+  // That of pools, while it lasts. `fits`: its owner was the last that Next granted, and
+  // has not been passed over since.
   struct Reserved {
     TenantId account;
     bool is_own = false;

@@ -417,12 +417,16 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
                                    proto::KeepReply*, const Call::Done& done) {
     const std::optional<wire::Hash> manifest = wire::HashFromBytes(request->manifest_root());
     if (!manifest) return done(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
-    // It writes a name: where no client asked for that which may, the machine's own key must.
+    // It writes a name: where no client that may asked for this one, the machine's own key must.
     const bool writes_name = request->what() == proto::KeepRequest::CHECKPOINT;
-    if (keys_ != nullptr && writes_name && !driver_->AwaitsSaved(*caller.session))
-      if (absl::Status denied = CheckScope(admitted.identity.rights.scopes, KeyScope::kStore);
-          !denied.ok())
-        return done(std::move(denied));
+    if (keys_ != nullptr && writes_name &&
+        !driver_->AwaitsSaved(*caller.session, request->name())) {
+      absl::Status denied = CheckScope(admitted.identity.rights.scopes, KeyScope::kStore);
+      // A client that comes back, or that an earlier gateway had, asks again once it is there.
+      if (!denied.ok() && !driver_->HasOpenClient(*caller.session))
+        denied = absl::UnavailableError("Keep: the session's client is not there to ask for it");
+      if (!denied.ok()) return done(std::move(denied));
+    }
     const TenantId tenant = admitted.identity.tenant;
     queues_->pool.Post(AccountOf(admitted), [=, this] {
       KeepFor(tenant, caller, *manifest, *request, done);

@@ -57,6 +57,37 @@ TEST(CoreOwn, OnesOwnFirst_ThenRented) {
   EXPECT_EQ(w.Placed(), std::nullopt);
 }
 
+// Whoever has the machine can stop it, and has its executor say what is done: minutes there, for
+// nothing, were twice as many on a rented device for nothing.
+TEST(CoreOwn, WhatIsRepeatedOnARentedDevice_SinceOnesOwnWasLost_IsCharged) {
+  CoreOptions options;
+  options.snapshot_ns = 30 * kSecondNs;
+  OwnWorld w(options);
+  w.JoinOwn();
+  const SessionId id = w.OpenLive(1);
+  const auto work = [&](uint64_t worker, int seconds, uint64_t done_seq) {
+    for (int i = 0; i < 5 * seconds; ++i) {
+      w.now_ns += kSecondNs / 5;
+      for (const uint64_t joined : {kOwn, kRented}) w.Tell(WorkerHeartbeat{WorkerId{joined}, {}});
+      w.Tell(WorkerHeartbeat{WorkerId{worker}, {id}});
+      w.Tell(SessionProgress{id, true, done_seq});
+      w.Tell(Tick{});
+    }
+  };
+  work(kOwn, 20, 1'000'000);
+  w.JoinRented();
+  w.Tell(WorkerGone{WorkerId{kOwn}});
+  w.After(3);
+  ASSERT_EQ(w.core.WorkerOf(id), WorkerId{kRented});
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  const int64_t before = w.core.BillOf(id).amount.value;
+  const int64_t before_ms = w.core.BillOf(id).ms;
+  work(kRented, 10, 5);
+  EXPECT_EQ(w.core.BillOf(id).ms - before_ms, 10'000);
+  EXPECT_GT(w.core.BillOf(id).amount.value, before);
+}
+
 TEST(CoreOwn, ItCostsNothing_AndARentedOneItsPrice) {
   OwnWorld w;
   w.JoinRented();

@@ -60,5 +60,26 @@ TEST(DeviceQueue, AReservationThatIsGivenUp_IsNotHadAnewAtOnce) {
   EXPECT_TRUE(shop.pools.reserved_by().has_value());
 }
 
+// Its devices are there, and cannot be taken yet: to withdraw then is to give up all the same.
+TEST(DeviceQueue, AReservationThatIsGivenUpWhileItsPlaceIsNotReady_IsNotHadAnewAtOnce) {
+  Shop shop({Pool(1, 8)});
+  shop.Open(1, kCara);
+  shop.Start();
+  shop.Open(2, kAnna, {.devices = 8});
+  shop.Start();
+  ASSERT_TRUE(shop.pools.reserved_by().has_value());
+  for (int s = 0; s < 100; ++s) shop.Pass(1);
+  shop.Leave(1);
+  const std::vector<DeviceGrant> grants = shop.queue.Next(shop.pools, {});
+  ASSERT_EQ(grants.size(), 1u);
+  EXPECT_TRUE(shop.queue.Next(shop.pools, {grants.front().session}).empty());
+  shop.queue.Remove(Session(2), shop.pools);
+  shop.Open(3, kCara);
+  shop.Start();
+  shop.Open(4, kAnna, {.devices = 8});
+  shop.Start();
+  EXPECT_FALSE(shop.pools.reserved_by().has_value());
+}
+
 }  // namespace
 }  // namespace outboard::gateway

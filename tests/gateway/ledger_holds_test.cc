@@ -143,6 +143,41 @@ TEST_F(LedgerHoldsTest, ACapThatComesDuringALease_CountsWhatWasBefore) {
   EXPECT_TRUE(ledger->Verify().ok());
 }
 
+// Of a client that has yet to enter a session, and that may be refused.
+TEST_F(LedgerHoldsTest, ATentativeCap_BoundsItsHoldAlone) {
+  Credit({100 * kDollar.value});
+  for (const bool has_cap : {false, true}) {
+    const uint64_t grant = has_cap ? 3 : 1;
+    HoldRequest first = RequestFor(grant);
+    if (has_cap) first.session_cap = MicroUsd{10'000'000};
+    EXPECT_EQ(Hold(first).funded_ms, kMinuteMs);
+    ASSERT_TRUE(Use(grant, 0, 15'000).ok());  // a quarter of a dollar
+    HoldRequest next = RequestFor(grant + 1);
+    next.lease.session = first.lease.session;
+    next.lease.grant = 99;
+    next.is_tentative = true;
+    next.session_cap = MicroUsd{10'000};
+    EXPECT_EQ(Hold(next).funded_ms, 0);
+    EXPECT_TRUE(absl::IsResourceExhausted(Hold(next).why));
+    EXPECT_NE(Hold(next).why.message().find("this session"), std::string::npos);
+    next.session_cap = MicroUsd{1'500'000};  // a dollar of it is charged or held
+    EXPECT_EQ(Hold(next).funded_ms, 30'000);
+    ASSERT_TRUE(ledger->EndHold(next.lease).ok());
+    first.session_cap = std::nullopt;
+    first.to_ms = 3 * kMinuteMs;
+    EXPECT_EQ(Hold(first).funded_ms, 3 * kMinuteMs) << "as if nobody had asked";
+    ASSERT_TRUE(ledger->EndHold(first.lease).ok());
+    const auto kept = ledger->BudgetOf(BudgetScope::kSession, first.lease.session.Hex());
+    ASSERT_TRUE(kept.ok()) << kept.status();
+    EXPECT_EQ(kept->cap.has_value(), has_cap);
+    if (has_cap) {
+      EXPECT_EQ(kept->cap->value, 10'000'000);
+    }
+  }
+  EXPECT_EQ(Account().held.value, 0);
+  EXPECT_TRUE(ledger->Verify().ok());
+}
+
 TEST_F(LedgerHoldsTest, ACreditLimitIsTheAccountsOwn_OrTheGateways) {
   EXPECT_EQ(Hold(RequestFor(1), MicroUsd{100'000}).funded_ms, 6000);
   ASSERT_TRUE(ledger->SetCreditLimit(TenantId{1}, MicroUsd{600'000}).ok());

@@ -81,10 +81,12 @@ TEST_F(RelayTest, ASaveOfTheClientBefore_IsNotAwaited) {
   frame.set_epoch(1);
   proto::ClientItem& item = *frame.add_items();
   item.set_seq(1);
-  item.mutable_save();
+  item.mutable_save()->set_name("runs/1");
   bool pause = false;
   ASSERT_TRUE(relay_.FromClient(&first_, std::move(frame), pause).ok());
   EXPECT_TRUE(relay_.awaits_saved());
+  EXPECT_TRUE(relay_.awaits_saved("runs/1"));
+  EXPECT_FALSE(relay_.awaits_saved("runs/2")) << "nobody has asked for that name";
   Connect(second_, 2);
   EXPECT_FALSE(relay_.awaits_saved());
 }

@@ -85,15 +85,17 @@ class Books {
   }
 
   // ---- what the gateway decides, when it does
-  void LeaseBegins(const gateway::LeaseId& lease, const std::string& worker) {
-    leases_[lease] = {.worker = worker, .began = world_->now()};
+  void LeaseBegins(const gateway::LeaseRow& row) {
+    leases_[row.lease] = {
+        .worker = row.worker, .has_device = HoldsDevice(row.use), .began = world_->now()};
   }
   void LeaseEnds(const gateway::LeaseId& lease, gateway::LeaseEnd why) {
-    if (why == gateway::LeaseEnd::kNoCredit) cut_off_.insert(lease.session);
     const auto at = leases_.find(lease);
     if (at == leases_.end()) return world_->Broken("a lease ends that has not begun");
     Lease& ended = at->second;
     ended.over = true;
+    // The end of state alone cuts no step off.
+    if (why == gateway::LeaseEnd::kNoCredit && ended.has_device) cut_off_.insert(lease.session);
     // M5: the time between is not known where the worker was not heard from until the end.
     if (why == gateway::LeaseEnd::kWorkerLost || why == gateway::LeaseEnd::kExecutorLost) return;
     const int64_t free_ms = ended.replayed_ns / kMs;
@@ -217,6 +219,7 @@ class Books {
   };
   struct Lease {
     std::string worker;
+    bool has_device = false;
     int64_t began = 0, charged_ms = 0, replayed_ns = 0;
     bool over = false;
   };

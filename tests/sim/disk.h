@@ -101,7 +101,7 @@ class SimulatedWrites final : public gateway::WriteQueue {
   }
   void Grant(gateway::LeaseRow row) override {
     if (!IsOver()) {
-      disk_->books.LeaseBegins(row.lease, row.worker);
+      disk_->books.LeaseBegins(row);
       disk_->receipts.LeaseBegins(row, turn_);
     }
     AddWrite([disk = disk_, row = std::move(row)] {

@@ -1,0 +1,265 @@
+// A session that holds a device, and a client with another key that enters it: G20, and who pays.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "tests/gateway/unpaid_world.h"
+
+namespace outboard::gateway {
+namespace {
+
+using test::kTenant;
+using test::UnpaidWorld;
+
+struct KeysWorld : UnpaidWorld {
+  KeysWorld() {
+    ClientOpen open{ConnId{1}, kTenant, 1, id, Token{1, 1}, WallTime{}};
+    open.key_id = "first";
+    open.name = "n";
+    Tell(open);
+    Answer(Asked());
+    Tell(ExecutorAttached{id, WallTime{}});
+    EXPECT_NE(Get<Live>(), nullptr);
+    Beats(11, id, true, 1);
+    history.clear();
+  }
+  void Attach(uint64_t conn, const char* key, std::optional<MicroUsd> max_cost = std::nullopt) {
+    ClientAttach attach{ConnId{conn}, kTenant, "n", Token{1, conn}, WallTime{}};
+    attach.key_id = key;
+    attach.max_cost = max_cost;
+    Tell(attach);
+  }
+  const EndClient* EndOf(uint64_t conn) const {
+    for (const Action& action : actions)
+      if (const auto* end = std::get_if<EndClient>(&action); end && end->conn == ConnId{conn})
+        return end;
+    return nullptr;
+  }
+  bool IsGivenBack(const LeaseId& lease) const {
+    return std::any_of(actions.begin(), actions.end(), [&](const Action& action) {
+      const auto* end = std::get_if<EndHold>(&action);
+      return end != nullptr && end->lease == lease;
+    });
+  }
+  const SessionId id{0, 1};
+};
+
+TEST(CoreTakeover, ASessionThatAnotherKeyTakesOver_IsThatKeysFromThenOn) {
+  for (const bool is_left : {false, true}) {
+    KeysWorld w;
+    if (is_left) w.Tell(ClientGone{ConnId{1}});
+    w.Attach(2, "second");
+    EXPECT_EQ(w.Get<Live>(), nullptr) << "not before its key pays";
+    EXPECT_EQ(w.EndOf(1), nullptr) << "nor is the other one's taken away";
+    ASSERT_NE(w.Get<TakeHold>(), nullptr);
+    const TakeHold asked = *w.Get<TakeHold>();
+    EXPECT_EQ(asked.request.key_id, "second");
+    EXPECT_EQ(asked.request.lease, (LeaseId{w.id, 2}));
+    w.Beats(1, w.id, true, 2);  // at the first one's expense
+    EXPECT_EQ(w.core.BillOf(w.id).ms, 12'000);
+    w.Answer(asked);
+    ASSERT_NE(w.Get<Live>(), nullptr);
+    EXPECT_EQ(w.Get<Live>()->conn, ConnId{2});
+    EXPECT_EQ(w.EndOf(1) != nullptr, !is_left);
+    EXPECT_TRUE(w.IsGivenBack({w.id, 1}));
+    EXPECT_FALSE(w.IsGivenBack({w.id, 2}));
+    ASSERT_NE(w.Get<BeginLease>(), nullptr);
+    EXPECT_EQ(w.Get<BeginLease>()->key_id, "second");
+    EXPECT_EQ(w.Get<BeginLease>()->lease.grant, 2u);
+    w.Beats(40, w.id, true, 3);
+    EXPECT_EQ(w.core.BillOf(w.id).ms, 52'000);
+    EXPECT_EQ(w.Asked().request.key_id, "second") << "more is held on it";
+    EXPECT_EQ(w.Asked().request.lease.grant, 2u);
+  }
+}
+
+TEST(CoreTakeover, AKeyThatCannotPay_TakesNothingOver) {
+  KeysWorld w;
+  w.Attach(2, "second");
+  const absl::Status cap = absl::ResourceExhaustedError("the cap of this key is reached");
+  w.Answer(w.Asked(), 0, cap);
+  ASSERT_NE(w.EndOf(2), nullptr);
+  EXPECT_EQ(w.EndOf(2)->why, cap);
+  EXPECT_TRUE(w.EndOf(2)->is_kept);
+  EXPECT_TRUE(w.IsGivenBack({w.id, 2}));
+  EXPECT_EQ(w.EndOf(1), nullptr) << "who pays goes on";
+  w.Beats(40, w.id, true, 2);
+  EXPECT_EQ(w.Asked().request.key_id, "first");
+  EXPECT_EQ(w.core.BillOf(w.id).ms, 51'000);
+}
+
+// A cap that came with a client which is refused, or leaves, is not the session's.
+TEST(CoreTakeover, ACapOfTheSession_CountsOnceItsClientIsIn) {
+  for (const bool leaves : {false, true}) {
+    KeysWorld w;
+    w.Attach(2, "second", MicroUsd{10'000});
+    const TakeHold asked = w.Asked();
+    EXPECT_EQ(asked.request.session_cap, MicroUsd{10'000});
+    EXPECT_TRUE(asked.request.is_tentative);
+    if (leaves)
+      w.Tell(ClientGone{ConnId{2}});
+    else
+      w.Answer(asked, 0, absl::ResourceExhaustedError("the cap"));
+    w.Beats(40, w.id, true, 2);
+    EXPECT_NE(w.Asked().number, asked.number);
+    EXPECT_EQ(w.Asked().request.session_cap, std::nullopt);
+    EXPECT_FALSE(w.Asked().request.is_tentative);
+    w.Answer(w.Asked());
+    w.Attach(3, "second", MicroUsd{20'000});
+    const TakeHold third = w.Asked();
+    w.Answer(third);
+    EXPECT_NE(w.Asked().number, third.number) << "it is written at once";
+    EXPECT_EQ(w.Asked().request.session_cap, MicroUsd{20'000});
+    EXPECT_FALSE(w.Asked().request.is_tentative);
+    EXPECT_EQ(w.Asked().request.to_ms, kHoldMs);
+  }
+}
+
+TEST(CoreTakeover, WithTheSameKey_ASessionIsTakenOverAtOnce) {
+  KeysWorld w;
+  w.Attach(2, "first");
+  EXPECT_EQ(w.Get<TakeHold>(), nullptr);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{2});
+}
+
+// As of a client with the session's token and another key.
+TEST(CoreTakeover, AResumeWithAnotherKey_IsPaidForByIt) {
+  KeysWorld w;
+  w.Tell(ClientGone{ConnId{1}});
+  w.Tell(ClientResume{ConnId{2}, kTenant, Token{1, 1}, {}, "second"});
+  EXPECT_EQ(w.Get<Live>(), nullptr);
+  w.Answer(w.Asked());
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<BeginLease>()->key_id, "second");
+}
+
+TEST(CoreTakeover, ATakeover_EndsWithWhoeverWanted) {
+  KeysWorld w;
+  w.Attach(2, "second");
+  const TakeHold gone = w.Asked();
+  w.Tell(ClientGone{ConnId{2}});
+  EXPECT_TRUE(w.IsGivenBack({w.id, 2}));
+  w.Answer(gone);
+  EXPECT_TRUE(w.actions.empty()) << "it is of the past";
+  // Of two that want it the last one counts.
+  w.Attach(3, "second");
+  const TakeHold third = w.Asked();
+  w.Attach(4, "fourth");
+  ASSERT_NE(w.EndOf(3), nullptr);
+  EXPECT_TRUE(absl::IsAborted(w.EndOf(3)->why));
+  w.Answer(third);
+  EXPECT_EQ(w.Get<Live>(), nullptr);
+  w.Tell(ClientClosed{ConnId{4}, absl::OkStatus()});
+  EXPECT_NE(w.EndOf(4), nullptr);
+  EXPECT_TRUE(w.core.Has(w.id)) << "it was not its session yet";
+  w.Beats(2, w.id, true, 2);
+  EXPECT_EQ(w.core.BillOf(w.id).ms, 13'000);
+}
+
+// One with the key that the session has enters at once, and comes last all the same: what waited
+// would have moved the device to its cap, and left this one at work on it.
+TEST(CoreTakeover, ATakeover_EndsWithAClientOfTheSessionsOwnKey) {
+  for (const bool by_name : {false, true}) {
+    KeysWorld w;
+    if (by_name)
+      w.Attach(2, "second");
+    else
+      w.Tell(ClientResume{ConnId{2}, kTenant, Token{1, 1}, {}, "second"});
+    const TakeHold second = w.Asked();
+    w.Attach(3, "first");
+    ASSERT_NE(w.Get<Live>(), nullptr);
+    EXPECT_EQ(w.Get<Live>()->conn, ConnId{3});
+    ASSERT_NE(w.EndOf(2), nullptr);
+    EXPECT_TRUE(absl::IsAborted(w.EndOf(2)->why));
+    EXPECT_TRUE(w.IsGivenBack({w.id, 2}));
+    w.Answer(second);
+    EXPECT_EQ(w.EndOf(3), nullptr);
+    w.Beats(40, w.id, true, 2);
+    EXPECT_EQ(w.Asked().request.key_id, "first");
+  }
+}
+
+// What refuses whoever waited comes before the lease of the other one ends.
+TEST(CoreTakeover, ATakeover_OfAGatewayThatStops_LeavesTheSessionAsItIs) {
+  KeysWorld w;
+  w.Attach(2, "second");
+  w.core.Drain();
+  w.Answer(w.Asked());
+  ASSERT_NE(w.EndOf(2), nullptr);
+  EXPECT_TRUE(absl::IsUnavailable(w.EndOf(2)->why));
+  EXPECT_TRUE(w.IsGivenBack({w.id, 2}));
+  EXPECT_EQ(w.Get<EndLease>(), nullptr);
+  EXPECT_EQ(w.EndOf(1), nullptr);
+}
+
+// A lease is free until its row is on disk: two keys that take turns have that moment only now and
+// then, and never one lease after another that cost nothing.
+TEST(CoreTakeover, TwoKeysThatTakeTurns_HaveADeviceForTenSecondsEach) {
+  KeysWorld w;
+  w.asks_disk = true;
+  w.Attach(2, "second");
+  w.Answer(w.Asked());
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  w.Attach(3, "first");
+  w.Answer(w.Asked());
+  EXPECT_EQ(w.Get<Live>(), nullptr);
+  w.Beats(12, w.id, true, 2);
+  EXPECT_EQ(w.EndOf(2), nullptr) << "not while its lease is not written";
+  w.Tell(LeaseWritten{{w.id, 2}});
+  w.Tell(Tick{});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{3});
+  w.Tell(LeaseWritten{{w.id, 3}});
+  w.Attach(4, "second");
+  w.Answer(w.Asked());
+  for (int i = 0; i < 49; ++i) {
+    w.Beat(w.id, true, 3);
+    ASSERT_EQ(w.EndOf(3), nullptr) << i;
+  }
+  w.Beat(w.id, true, 3);
+  EXPECT_NE(w.EndOf(3), nullptr);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{4});
+  EXPECT_EQ(w.core.BillOf(w.id).ms, 21'000);
+}
+
+// Its executor is lost meanwhile: whoever wanted it has it from there on.
+TEST(CoreTakeover, ATakeover_OfASessionThatLosesItsDevice_BeginsWithTheNextOne) {
+  KeysWorld w;
+  w.Attach(2, "second");
+  const TakeHold before = w.Asked();
+  w.Tell(ExecutorGone{w.id, absl::UnavailableError("signal 9"), true});
+  EXPECT_TRUE(w.IsGivenBack({w.id, 2}));
+  EXPECT_NE(w.EndOf(1), nullptr);
+  EXPECT_NE(w.Asked().number, before.number);
+  EXPECT_EQ(w.Asked().request.key_id, "second");
+  w.Answer(w.Asked());
+  w.Tell(ExecutorAttached{w.id, WallTime{}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{2});
+  // And of one that ends it hears.
+  w.Attach(3, "third");
+  w.Tell(ClientClosed{ConnId{2}, absl::OkStatus()});
+  ASSERT_NE(w.EndOf(3), nullptr);
+  EXPECT_TRUE(absl::IsNotFound(w.EndOf(3)->why));
+}
+
+// A ledger that does not answer keeps nobody waiting for ever.
+TEST(CoreTakeover, G7ATakeover_HasAnEnd) {
+  KeysWorld w;
+  w.Attach(2, "second");
+  bool told = false;
+  for (int i = 0; i < 160 && !told; ++i) {
+    w.Beat(w.id, true, 2);
+    told = w.EndOf(2) != nullptr;
+  }
+  ASSERT_TRUE(told);
+  EXPECT_TRUE(absl::IsUnavailable(w.EndOf(2)->why));
+  EXPECT_TRUE(w.core.Has(w.id));
+}
+
+}  // namespace
+}  // namespace outboard::gateway
