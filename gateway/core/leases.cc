@@ -35,6 +35,8 @@ telemetry::LeaseEndLabel LabelOf(LeaseEnd end) {
 }  // namespace
 
 void GatewayCore::StartLease(Session& session, Out& out) {
+  // Time on a machine of one's own costs nothing, and gives none for nothing elsewhere.
+  if (RanOnOwn(session)) session.ms_at_snapshot = session.past.ms;
   session.price = PricesFor(session);
   GrantPaused(session, UseState::kRun, session.slots_held(), out);
   session.metered = true;

@@ -163,7 +163,7 @@ void GatewayCore::Store(Session& session, bool ours, Out& out) {
   PutRow(session, SessionRowState::kDetached, out);
 }
 
-// Of a session without a device. `ours`: another needs its memory (G13). Where its client has left,
+// Of a session without a device. `ours`: another account needs its memory (G13). Where its client has left,
 // or sleeps, or nobody pays, whoever sees to it that no snapshot comes in time pays for the rest.
 void GatewayCore::PutAway(Session& session, bool ours, Out& out) {
   const bool is_saved = session.is_saved();
@@ -217,9 +217,17 @@ bool GatewayCore::MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& take
     can_go &= !session->recoverable || IsReadyToGo(*session);
   }
   if (!can_go) return false;
+  // An account that needs the memory of its own sessions has none of their time for nothing.
+  const auto is_for_another = [&](TenantId tenant) {
+    if (placed != nullptr) return placed->tenant != tenant;
+    const std::vector<Slot>& slots = workers_.at(worker).slots;
+    return std::any_of(slots.begin(), slots.end(), [&](const Slot& slot) {
+      return slot.holder.has_value() && sessions_.at(*slot.holder).tenant != tenant;
+    });
+  };
   for (Session* session : in_the_way) {
     if (session->recoverable)
-      PutAway(*session, /*ours=*/true, out);
+      PutAway(*session, /*ours=*/is_for_another(session->tenant), out);
     else
       EndOne(session->id, MemoryNeeded(), SessionRowState::kClosed, LeaseEnd::kIdle, out);
   }

@@ -105,11 +105,13 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
     generation_ = runs_->BeginGeneration();
   }
   opened_ = false;
-  saves_.clear();  // of the client before; what this one repeats is noted again
   start_ = start;
   DropGraph();
   trace_.Begin(open.trace());
   is_fresh_ = std::exchange(replays_, false);
+  // Of a client before this one, or of an executor that knows nothing of them. One that comes back
+  // does not repeat what its executor has taken up.
+  if (open.is_new_client() || is_fresh_) saves_.clear();
   if (answers_ != nullptr) {
     asks_.Begin(start.snapshot_ms, clock_().ns / 1'000'000);
     asks_.Durable(start.snapshot_seq);

@@ -235,15 +235,17 @@ TEST(CoreUnpaid, WhatIsRepeated_AfterItsClientLeftItUnsaved_IsCharged) {
 }
 
 // It was put away for another's sake.
-TEST(CoreUnpaid, WhatIsRepeated_AfterItsMemoryWasNeeded_IsFree) {
+// Returns what is charged for 5 s of repetition after a session, which its client had left, was put
+// away for one of `other`.
+int64_t ChargedAfterMemoryWasNeededBy(TenantId other) {
   UnpaidWorld w;
   w.Tell(WorkerJoined{.worker = WorkerId{2},
                       .name = "v#",
                       .devices = {DeviceSlot{.device_class = "large", .memory_bytes = 1000}},
                       .worker_identity = "node2",
                       .snapshots_when_asked = true});
-  const auto open = [&](uint64_t conn) {
-    ClientOpen event{ConnId{conn}, kTenant, 1, SessionId{0, conn}, Token{1, conn}, WallTime{}};
+  const auto open = [&](uint64_t conn, TenantId tenant) {
+    ClientOpen event{ConnId{conn}, tenant, 1, SessionId{0, conn}, Token{1, conn}, WallTime{}};
     event.device_class = "large";
     w.Tell(event);
     return event.session;
@@ -254,16 +256,16 @@ TEST(CoreUnpaid, WhatIsRepeated_AfterItsMemoryWasNeeded_IsFree) {
       w.Beat(id, busy, done_seq);
     }
   };
-  const SessionId id = open(1);
+  const SessionId id = open(1, kTenant);
   w.Answer(w.Asked());
   w.Tell(ExecutorAttached{id, WallTime{}});
   beats(5, id, false, 100);
   w.Tell(ClientGone{ConnId{1}});
   beats(12, id, false, 100);  // no snapshot comes
-  ASSERT_EQ(w.core.devices_busy(), 0u);
-  open(2);
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  open(2, other);
   beats(6, id, false, 100);
-  ASSERT_EQ(w.core.devices_busy(), 1u) << "the other has its memory";
+  EXPECT_EQ(w.core.devices_busy(), 1u) << "the other has its memory";
   w.Tell(ClientClosed{ConnId{2}, absl::OkStatus()});
   const int64_t before_ms = w.core.BillOf(id).ms;
   ClientResume resume{ConnId{3}, kTenant, Token{1, 1}, {}};
@@ -271,9 +273,18 @@ TEST(CoreUnpaid, WhatIsRepeated_AfterItsMemoryWasNeeded_IsFree) {
   w.Tell(resume);
   w.Answer(w.Asked());
   w.Tell(ExecutorAttached{id, WallTime{}});
-  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_NE(w.Get<Live>(), nullptr);
   beats(5, id, true, 50);
-  EXPECT_EQ(w.core.BillOf(id).ms, before_ms);
+  return w.core.BillOf(id).ms - before_ms;
+}
+
+TEST(CoreUnpaid, WhatIsRepeated_AfterAnotherNeededItsMemory_IsFree) {
+  EXPECT_EQ(ChargedAfterMemoryWasNeededBy(TenantId{8}), 0);
+}
+
+// Nobody has time for nothing who opens a session of their own to be in the way of another.
+TEST(CoreUnpaid, WhatIsRepeated_AfterItsOwnAccountNeededItsMemory_IsCharged) {
+  EXPECT_GE(ChargedAfterMemoryWasNeededBy(kTenant), 4500);
 }
 
 // It is parked at once, and has no snapshots: whoever waits may get its memory before it does.

@@ -31,8 +31,10 @@ class RelayTest : public ::testing::Test {
  protected:
   RelayTest() { relay_.SetExecutor(&executor_); }
 
-  void Connect(ClientStream& client, uint64_t epoch) {
-    relay_.Connect(&client, {.epoch = epoch}, {});
+  void Connect(ClientStream& client, uint64_t epoch, bool is_new = false) {
+    proto::Open open;
+    open.set_is_new_client(is_new);
+    relay_.Connect(&client, {.epoch = epoch}, open);
   }
 
   // Bytes [begin, end) of the graph.
@@ -87,7 +89,10 @@ TEST_F(RelayTest, ASaveOfTheClientBefore_IsNotAwaited) {
   EXPECT_TRUE(relay_.awaits_saved());
   EXPECT_TRUE(relay_.awaits_saved("runs/1"));
   EXPECT_FALSE(relay_.awaits_saved("runs/2")) << "nobody has asked for that name";
+  // It comes back on another stream: what its executor has taken up it does not send again.
   Connect(second_, 2);
+  EXPECT_TRUE(relay_.awaits_saved("runs/1"));
+  Connect(first_, 3, /*is_new=*/true);
   EXPECT_FALSE(relay_.awaits_saved());
 }
 
