@@ -249,7 +249,11 @@ TEST(OnlineMma, RegistersOfWhatIsChosen) {
             const auto assembled = AssembleKernel(ptxas, compiled->object, arch);
             ASSERT_TRUE(assembled.ok()) << assembled.status();
             // Heads of 128 of f32 need a few registers more than there are, in some of the kernels.
-            const int64_t spilled_max = dtype == DType::kF32 && width == 128 ? 64 : 0;
+            // One of bf16 looks up a row's guard on sm_80, for half of a causal mask's times.
+            const bool wide = width == 128;
+            const int64_t spilled_max = wide && dtype == DType::kF32 ? 64
+                                        : wide && causal && arch == kArches[0] ? 16
+                                                                               : 0;
             EXPECT_LE(assembled->stack_bytes + assembled->spill_bytes, spilled_max)
                 << arch << " " << Name(dtype) << " width " << width << " causal " << causal;
             EXPECT_FALSE(assembled->serialised);
