@@ -45,8 +45,8 @@
 //   STORE      (INDEX, f32 value) 1      each element becomes the sum of the values of all points
 //                                        that name it (kernel/row_sums.h); the kernel reads nothing
 //                                        that it stores
-//   REDUCE_LOOP (value, RANGE...) op     the value folded over its ranges, which are of kind
-//                                        kReduce
+//   REDUCE_LOOP (value, RANGE...) op     the value folded over its ranges, of kind kReduce
+//   EXP2       (f32) 1 or 2              by an NVIDIA GPU's unit: 0 below 2^-126, or (2) subnormal
 #pragma once
 
 #include <cstdint>

@@ -163,8 +163,9 @@ void GatewayCore::Store(Session& session, bool ours, Out& out) {
   PutRow(session, SessionRowState::kDetached, out);
 }
 
-// Of a session without a device. `ours`: another account needs its memory (G13). Where its client has left,
-// or sleeps, or nobody pays, whoever sees to it that no snapshot comes in time pays for the rest.
+// Of a session without a device. `ours`: another account needs its memory (G13). Where its client
+// has left, or sleeps, or nobody pays, whoever sees to it that no snapshot comes in time pays for
+// the rest.
 void GatewayCore::PutAway(Session& session, bool ours, Out& out) {
   const bool is_saved = session.is_saved();
   Store(session, ours, out);

@@ -6,7 +6,8 @@
 //   paid --the current lease is old enough/TakeOverIfReady--> that lease ends, the new one
 //             begins, and the client enters as if the key had been its own
 //   waiting, paid --the session's lease ends/HandleAgain--> as if it came only now
-//   waiting, paid --its client leaves, another one wants the session, start_ns/EndTakeover--> (none)
+//   waiting, paid --its client leaves, another one wants the session, start_ns/EndTakeover-->
+//             (none)
 #include <algorithm>
 #include <optional>
 #include <tuple>
