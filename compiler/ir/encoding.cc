@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -180,23 +181,6 @@ absl::StatusOr<EncodedGraph> EncodeGraph(const UOp* root) {
   return encoded;
 }
 
-namespace {
-
-// While it lives, checks of nodes have limits::kWalkStepsMax steps.
-class WithinBudget {
- public:
-  explicit WithinBudget(Graph& graph) : graph_(graph), before_(graph.walk_budget) {
-    graph.walk_budget = limits::kWalkStepsMax;
-  }
-  ~WithinBudget() { graph_.walk_budget = before_; }
-
- private:
-  Graph& graph_;
-  const int64_t before_;
-};
-
-}  // namespace
-
 absl::StatusOr<const UOp*> DecodeGraph(Graph& graph, std::string_view bytes, Level level) {
   if (static_cast<int64_t>(bytes.size()) > limits::kGraphBytesMax)
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -219,7 +203,10 @@ absl::StatusOr<const UOp*> DecodeGraph(Graph& graph, std::string_view bytes, Lev
   if (column[0].size() != count || column[1].size() != count)
     return Malformed("columns differ in length");
 
-  const WithinBudget limited(graph);
+  const absl::Cleanup restore = [&graph, before = graph.walk_budget] {
+    graph.walk_budget = before;
+  };
+  graph.walk_budget = limits::kWalkStepsMax;
   Reader source_counts(column[2]), sources(column[3]), arg_counts(column[4]), args(column[5]);
   std::vector<const UOp*> nodes;
   nodes.reserve(count);  // at most the bytes seen: one op byte a node

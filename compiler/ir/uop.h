@@ -116,8 +116,8 @@ class Graph {
 
   int64_t node_count() const;
 
-  // Steps that checks of nodes may still walk. As good as without end, but while nodes of others
-  // are made (limits::kWalkStepsMax, DecodeGraph).
+  // Steps that checks of new nodes may still walk. Unlimited, except while DecodeGraph makes nodes
+  // that somebody else has sent (limits::kWalkStepsMax).
   int64_t walk_budget;
 
  private:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "compiler/divide_up.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/optimize/cost.h"
@@ -193,6 +194,14 @@ void LayOutWeights(const std::vector<std::vector<Place>>& kernels, Layouts& layo
   layouts.insert(found.begin(), found.end());
 }
 
+// What is materialised and may lie in any way: no results, and nothing that rows are added to.
+absl::flat_hash_set<const UOp*> TemporariesOf(const UOp* sink, const Choice& choice) {
+  absl::flat_hash_set<const UOp*> temporaries(choice.kept.begin(), choice.kept.end());
+  for (const UOp* result : sink->src) temporaries.erase(result);
+  for (const UOp* scattered : choice.scattered) temporaries.erase(scattered);
+  return temporaries;
+}
+
 // Whether the kernel sums products of two values.
 bool MultipliesMatrices(const LoweredKernel& kernel) {
   for (const UOp* node : PostOrder(kernel.ast)) {
@@ -215,12 +224,10 @@ std::vector<int64_t> Inverse(const std::vector<int64_t>& order) {
 
 Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
                       const std::vector<LoweredKernel>& kernels, const Target& target) {
-  absl::flat_hash_set<const UOp*> temporaries(choice.kept.begin(), choice.kept.end());
-  absl::flat_hash_set<const UOp*> read = temporaries;
+  const absl::flat_hash_set<const UOp*> temporaries = TemporariesOf(sink, choice);
+  absl::flat_hash_set<const UOp*> read(choice.kept.begin(), choice.kept.end());
   for (const UOp* node : PostOrder(sink))
     if (node->op == Op::kParam) read.insert(node);
-  for (const UOp* result : sink->src) temporaries.erase(result);
-  for (const UOp* scattered : choice.scattered) temporaries.erase(scattered);
 
   std::vector<std::vector<Place>> places;
   absl::flat_hash_map<const UOp*, Axes> windowed;
@@ -261,9 +268,7 @@ RowPitches ChoosePitches(const UOp* sink, const Choice& choice,
   constexpr int64_t kRowBytesMin = 1024;  // at most an eighth more memory
   RowPitches pitches;
   if (target.kind != TargetKind::kCuda) return pitches;
-  absl::flat_hash_set<const UOp*> temporaries(choice.kept.begin(), choice.kept.end());
-  for (const UOp* result : sink->src) temporaries.erase(result);
-  for (const UOp* scattered : choice.scattered) temporaries.erase(scattered);
+  const absl::flat_hash_set<const UOp*> temporaries = TemporariesOf(sink, choice);
   for (const LoweredKernel& kernel : kernels) {
     if (!MultipliesMatrices(kernel)) continue;
     for (const UOp* value : kernel.buffers) {
@@ -273,7 +278,7 @@ RowPitches ChoosePitches(const UOp* sink, const Choice& choice,
       const int64_t width = ByteWidth(value->dtype), row = value->shape[last].value() * width;
       const bool one_row = value->shape[last].value() == PaddedSize(value->shape);
       if (one_row || row < kRowBytesMin || row % kTogetherBytes == 0) continue;
-      pitches[value] = (row + kLineBytes - 1) / kLineBytes * kLineBytes / width;
+      pitches[value] = DivideUp(row, kLineBytes) * kLineBytes / width;
     }
   }
   return pitches;

@@ -467,13 +467,14 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const 
     const int64_t parts = has_few_results ? (results_wanted + results - 1) / results
                                           : PartsForCache(now, target);
     Cut cut = parts > 1 ? FindCut(now, parts) : Cut{};
-    if (gpu && cut.parts == 1 && product == nullptr) {
+    if (gpu && cut.parts == 1 && product != nullptr) {
+      cut = CutForTiles(now, product, target);
+    } else if (gpu && cut.parts == 1) {
+      cut = CutForBlocks(now, target, together.CountOf(node));
+      if (cut.parts == 1) continue;
       // What is added at places that data say has parts of its own (gather/scatter.h).
       OB_ASSIGN_OR_RETURN(const int64_t places, ScatterPlaces(graph, now));
       if (places > 0) continue;
-      cut = CutForBlocks(now, target, together.CountOf(node));
-    } else if (gpu && cut.parts == 1) {
-      cut = CutForTiles(now, product, target);
     }
     if (cut.parts == 1) continue;
     const bool of_product = product != nullptr || (!has_few_results && parts > 1);

@@ -143,7 +143,7 @@ absl::Status Planner::PlanCall(FramePlan& frame, int at, AxisSet tensor_axes, in
     if (depth >= kNestedCallsMax)
       arguments.back() = WholeSharding(frame.frame->nodes[source]->rank());
   }
-  std::shared_ptr<const std::vector<Sharding>> results;
+  TupleShardings results;
   const FramePlan* body = nullptr;
   if (depth < kNestedCallsMax) {
     std::pair key(function, std::move(arguments));
@@ -157,14 +157,12 @@ absl::Status Planner::PlanCall(FramePlan& frame, int at, AxisSet tensor_axes, in
                      depth + 1));
       bodies_.emplace(std::move(key), body);
     }
-    // As long as the plans. Thousands of values that each call copied would cost their product.
-    results = std::shared_ptr<const std::vector<Sharding>>(std::shared_ptr<void>(),
-                                                           &body->results);
+    // Not a copy for each call of a body with thousands of values; frames_ owns them.
+    results = TupleShardings(std::shared_ptr<void>(), &body->results);
   } else {
-    std::shared_ptr<const std::vector<Sharding>>& whole = whole_[function];
+    TupleShardings& whole = whole_[function];
     if (whole == nullptr) {
       std::vector<Sharding> values;
-
       const UOp* value = function->src[0];
       while (value->op == Op::kCall) value = value->src[0]->src[0];
       if (value->op != Op::kTuple) {

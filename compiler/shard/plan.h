@@ -68,12 +68,15 @@ class GraphNodes {
   absl::flat_hash_map<const UOp*, std::unique_ptr<const FrameNodes>> frames_;
 };
 
+// Where each value of a tuple lies. Many nodes may have the same one.
+using TupleShardings = std::shared_ptr<const std::vector<Sharding>>;
+
 // The plan of the graph itself, or of the body of a FUNCTION for some shardings of its arguments.
 struct FramePlan {
   const FrameNodes* frame = nullptr;
   std::vector<NodePlan> plans;  // by place, as all of these
-  // Of tuple-valued nodes: of each value. Those of calls are the body's own.
-  absl::flat_hash_map<int, std::shared_ptr<const std::vector<Sharding>>> tuples;
+  // By place, of tuple-valued nodes. A call has its body's.
+  absl::flat_hash_map<int, TupleShardings> tuples;
   absl::flat_hash_map<int, const FramePlan*> bodies;  // of CALLs; nullptr: it runs whole
   std::vector<Sharding> params;                       // of a body: by slot
   std::vector<Sharding> results;                      // of the root's values
@@ -139,7 +142,7 @@ class Planner {
   std::vector<std::unique_ptr<FramePlan>> frames_;
   absl::flat_hash_map<std::pair<const UOp*, std::vector<Sharding>>, const FramePlan*> bodies_;
   // By FUNCTION: the values of calls that run whole.
-  absl::flat_hash_map<const UOp*, std::shared_ptr<const std::vector<Sharding>>> whole_;
+  absl::flat_hash_map<const UOp*, TupleShardings> whole_;
   std::vector<Wanted> wanted_;  // by place, of the pass at hand
   int64_t planned_nodes_ = 0;
 };

@@ -56,7 +56,8 @@ bool GatewayCore::WaitsToPay(Session& session, const Entry& wants, Out& out) {
   return true;
 }
 
-// Takes it out, with what was held for it. Nobody is told.
+// Cancels the session's waiting takeover, if there is one, and releases its hold. Its client is not
+// told.
 std::optional<GatewayCore::Takeover> GatewayCore::DropTakeover(Session& session, Out& out) {
   std::optional<Takeover> gone = std::exchange(session.takeover, std::nullopt);
   if (!gone.has_value()) return gone;

@@ -159,7 +159,8 @@ class CoreDriver {
   void ClientBroke(ConnId conn);
   void ClientActs(ConnId conn);  // it sent work while its session slept
 
-  // The sessions of an account, and the end of one: by its name or id. Returns what it has cost.
+  // ListSessions: all sessions of an account. StopSession ends one, given by its name or id, and
+  // returns its final bill.
   // Errors: NOT_FOUND  the account has no such session
   std::vector<GatewayCore::Listed> ListSessions(TenantId tenant) const;
   absl::StatusOr<std::pair<SessionId, Bill>> StopSession(TenantId tenant,

@@ -109,7 +109,7 @@ TEST(HostileGraphs, ManyHintsOnOneValue_AreRefused) {
   EXPECT_TRUE(absl::StrContains(refused.status().message(), "hints on top of each other"));
 }
 
-// What makes its own graph has no budget; one that is decoded has, each time anew.
+// A program that builds its own graph has no limit of steps. Each decoding of a graph has one.
 TEST(HostileGraphs, WalksAreCounted_WhereAGraphIsDecoded) {
   Graph g;
   const UOp* const x = Param(g, 0, DType::kF32, Shape{Dim(4)});

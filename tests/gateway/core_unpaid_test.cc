@@ -217,8 +217,8 @@ TEST(CoreUnpaid, WhatIsRepeated_OnSeveralDevices_IsFreeForAsLongAsOnOne) {
   EXPECT_NEAR(static_cast<double>(w.core.BillOf(id).ms), 2 * 30'000.0, 2 * 400.0);
 }
 
-// State that takes longer to upload than its client is waited for: it was put away for nobody's
-// sake, and all that its client sent next under the old numbers was free.
+// The client leaves before its state is saved, and no other session needs the device's memory. The
+// work that it repeats afterwards is charged.
 TEST(CoreUnpaid, WhatIsRepeated_AfterItsClientLeftItUnsaved_IsCharged) {
   UnpaidWorld w(/*exclusive=*/true);
   const SessionId id = w.OpenFunded(1);

@@ -5,9 +5,11 @@
 
 namespace outboard {
 
+static constexpr int kStepsMax = 64;  // "a few nodes": a walk of all would cost their square
+
 bool ComparesAnIota(const UOp* node) {
   std::vector<std::pair<const UOp*, bool>> open = {{node, false}};
-  for (int steps = 0; !open.empty() && steps < 64; ++steps) {
+  for (int steps = 0; !open.empty() && steps < kStepsMax; ++steps) {
     const auto [at, compared] = open.back();
     open.pop_back();
     if (compared && at->op == Op::kIota) return true;
@@ -25,10 +27,11 @@ bool ReadsRows(const UOp* product) {
 }
 
 bool IsGather(const UOp* reduce) {
-  constexpr int kStepsMax = 64;
   const UOp* x = reduce->src[0];
-  for (int steps = 0; x->own_sources() == 1; x = x->src[0])
-    if (x->op == Op::kReduce || x->op == Op::kCall || ++steps > kStepsMax) return false;
+  for (int steps = 0; steps < kStepsMax && x->own_sources() == 1; ++steps) {
+    if (x->op == Op::kReduce || x->op == Op::kCall) return false;
+    x = x->src[0];
+  }
   return (x->op == Op::kMul || x->op == Op::kWhere) && ReadsRows(x);
 }
 

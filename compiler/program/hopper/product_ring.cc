@@ -115,7 +115,7 @@ TilePlace ProductRing::PlaceOf(ValueId tile_number) {
   if (last != 0) {
     const ValueId is_last = b_.Alu(Op::kCmpEq, DType::kBool, {number, b_.Int(tiles_m_ / group)});
     row = b_.Alu(Op::kWhere, DType::kI64, {is_last, b_.Modulo(in_group, last), row});
-    // The last group has no more tiles than its columns: MODULO says it to who proves ranges.
+    // MODULO changes nothing: the last group has no tiles beyond its columns. The prover needs it.
     const ValueId of_last = b_.Modulo(b_.Divide(in_group, last), tiles_n_);
     column = b_.Alu(Op::kWhere, DType::kI64, {is_last, of_last, column});
   }

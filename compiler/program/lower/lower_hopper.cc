@@ -246,7 +246,6 @@ class HopperLowering {
   // are sums or products of bf16 in it, of which an instruction has two.
   std::vector<const UOp*> InPairs(const UOp* value) const {
     const RangeSet columns = Columns();
-    absl::flat_hash_map<const UOp*, bool> is_in_pairs;
     std::vector<const UOp*> nodes, stack = {value};
     bool pays = false;
     const auto is_arithmetic = [&](const UOp* node) {
