@@ -75,6 +75,7 @@ TEST(GraphTest, WideAndDeepGraphsTakeLinearTime) {
 
 TEST(GraphTest, FunctionBodiesAreWalkedABoundedNumberOfTimes) {
   Graph g;
+  g.walk_budget = limits::kWalkStepsMax;  // as while a graph is decoded
   const UOp* const p = Param(g, 0, kF32, {});
   const UOp* body = p;
   for (int i = 0; i < 100'000; ++i) body = Alu(g, Op::kNeg, body);
