@@ -1,6 +1,8 @@
 // Opts: the optimisation decisions for a kernel, as data. A list of them, applied in order
-// (apply.h), makes a loop plan; the empty list means plain loops. They affect speed only, except
-// that they fix the order of a float reduction's terms (nothing at run time does).
+// (apply.h), makes a loop plan; the empty list means plain loops. MMA and WGMMA, and on GPUs ONLINE,
+// stand alone and make no loop plan: they name the tile in which matrix units compute the kernel.
+// Opts affect speed only, except that they fix the order of a float reduction's terms (nothing at
+// run time does).
 //
 // An axis is a loop of the kernel: output range i is axis i; after these come the ranges of the
 // first reduction group, of the second and so on, as LoopNest::groups lists them. Names are
@@ -84,7 +86,8 @@
 
 namespace outboard::codegen {
 
-// As listed above.
+// In the order of `kNames` in opt.cc, which differs from the list above. apply.cc compares: what
+// stands before kCpuMatrixUnit (TC) must come before a TC in a list.
 enum class OptKind {
   kFlatten,
   kVector,

@@ -1,5 +1,5 @@
 // How wide the accesses are that kernels for a GPU make to their buffers: 16 bytes a thread where
-// the extents allow it, of all types (docs/decisions/070-threads.md), by the text of the kernels,
+// the extents allow it, of all types (docs/decisions/070-opts-for-gpus.md), by the text of the kernels,
 // by what they compute on the PTX machine, and by the sectors that it counts.
 #include <gtest/gtest.h>
 

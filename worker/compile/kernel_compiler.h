@@ -1,7 +1,7 @@
 // Where an engine gets objects for kernels. In an executor: from its supervisor, over a socket
 // (worker/kernels/kernel_client.h), which looks into the cache of objects (object_cache.h) and asks
-// a compile process (compile_process.h). In tests and benchmarks: the compiler in this process
-// (in_process_compiler.h).
+// a compile process (compile_process.h). In that process, and in tests and benchmarks: the compiler
+// in the same process (in_process_compiler.h).
 #pragma once
 
 #include <optional>

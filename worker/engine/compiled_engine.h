@@ -1,5 +1,5 @@
-// The compiling engine: graph -> schedule -> kernels -> objects -> calls. Execution plans are
-// cached by graph id and set of donated inputs, independent of the bindings of VARs; loaded kernels
+// The compiling engine: graph -> schedule -> kernels -> compiled kernels (an object, PTX or OpenCL
+// C) -> launches. Execution plans are cached by graph id and set of donated inputs, independent of the bindings of VARs; loaded kernels
 // by kernel id, so that graphs share equal kernels.
 #pragma once
 

@@ -72,6 +72,7 @@ absl::Status CheckRun(const RunRequest& request) {
   absl::Status status = CheckIndices("donate", request.donate, request.inputs.size());
   status.Update(CheckIndices("fetch", request.fetch, request.outputs.size()));
   status.Update(CheckRepeat(request));
+  // Written by KeptHandles, which knows the names of the handles.
   for (const Rekept& rekept : request.rekept)
     if (rekept.output >= request.outputs.size())
       status.Update(absl::InvalidArgumentError(
