@@ -6,7 +6,7 @@
 // is one. The PTX renderer alone has a form for more
 // (compiler/render/ptx/parameters.cc).
 //
-// A second argument, 1, allows TF32 (AllowsTf32 in compiler/ir/accessors.h).
+// A second argument allows TF32 (SinkArg and AllowsTf32 in compiler/ir/accessors.h).
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,6 @@ constexpr int64_t ParameterBytes(int64_t copies, int64_t slots, int64_t maps) {
          kVarsAndAlignment;
 }
 
-inline constexpr int64_t kTf32Allowed = 1;
-
 inline int64_t CopiesOf(const UOp* sink) { return sink->arg.empty() ? 1 : sink->int_value(); }
 
 // What one of so many copies is planned for: its share of the device, since all run at once.
@@ -43,16 +41,13 @@ inline Target ShareOf(Target target, int64_t copies) {
 
 // The kernel `sink` in so many copies; 1: as it is alone.
 inline const UOp* WithCopies(Graph& graph, const UOp* sink, int64_t copies) {
-  std::vector<int64_t> arg;
-  if (copies > 1 || AllowsTf32(sink)) arg.push_back(copies);
-  if (AllowsTf32(sink)) arg.push_back(kTf32Allowed);
-  return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src, arg);
+  return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src, SinkArg(copies, AllowsTf32(sink)));
 }
 
 // The same kernel, alone, whose products may be of TF32.
 inline const UOp* WithTf32(Graph& graph, const UOp* sink) {
   constexpr int64_t kOneCopy = 1;
-  return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src, {kOneCopy, kTf32Allowed});
+  return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src, SinkArg(kOneCopy, true));
 }
 
 }  // namespace outboard

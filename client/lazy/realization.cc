@@ -128,10 +128,9 @@ int64_t Realization::ValueOf(const RangedVariable& ranged) const {
 }
 
 const UOp* Realization::MakeSink() {
-  constexpr int64_t kOneCopy = 1, kTf32Allowed = 1;  // as compiler/copies.h reads them
-  std::vector<int64_t> arg;
-  if (ThreadState::Get().allow_tf32) arg = {kOneCopy, kTf32Allowed};
-  absl::StatusOr<const UOp*> sink = lazy_graph_->graph().Make(Op::kSink, DType::kVoid, roots_, arg);
+  constexpr int64_t kOneCopy = 1;
+  absl::StatusOr<const UOp*> sink = lazy_graph_->graph().Make(
+      Op::kSink, DType::kVoid, roots_, SinkArg(kOneCopy, ThreadState::Get().allow_tf32));
   ThrowIfError(sink.status(), at_);
   return *sink;
 }

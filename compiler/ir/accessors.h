@@ -13,6 +13,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "base/check.h"
@@ -216,6 +217,12 @@ inline bool IsRank(const UOp* node) {
 
 // Returns whether operands of products of f32 that are summed may be rounded to TF32.
 inline bool AllowsTf32(const UOp* sink) { return sink->op == Op::kSink && sink->arg.size() > 1; }
+// Returns the argument of a SINK: how many copies of a kernel one launch computes
+// (compiler/copies.h), and whether TF32 is allowed. A graph is one copy; empty: one, and it is not.
+inline std::vector<int64_t> SinkArg(int64_t copies, bool allows_tf32) {
+  if (allows_tf32) return {copies, 1};
+  return copies > 1 ? std::vector<int64_t>{copies} : std::vector<int64_t>();
+}
 
 // ---- kernels ------------------------------------------------------------------------------------
 

@@ -3,12 +3,12 @@
 #include <chrono>
 
 #include "base/check.h"
+#include "worker/engine/idle_search.h"
+#include "worker/engine/launcher.h"
+#include "worker/engine/plan_run.h"
 #include "worker/engine/plans/execution_plan.h"
 #include "worker/engine/plans/group_plans.h"
-#include "worker/engine/idle_search.h"
 #include "worker/engine/plans/kernels_in_use.h"
-#include "worker/engine/launcher.h"
-#include "worker/engine/plan_execution.h"
 #include "worker/engine/plans/plan_maker.h"
 #include "worker/engine/repeat.h"
 
@@ -38,7 +38,7 @@ class CompiledEngine final : public Engine {
     OB_ASSIGN_OR_RETURN(const std::vector<Binding> bound, WithRank(bindings));
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bound));
     OB_ASSIGN_OR_RETURN(ExecutionPlan* const plan, PlanFor(id, {sink, inputs, bound, donated}));
-    return Finish(ExecutePlan(plan, sink, std::move(inputs), bound));
+    return Finish(RunPlan(plan, sink, std::move(inputs), bound));
   }
 
   // Checked, and the plan looked up, once for all repetitions.
@@ -54,7 +54,7 @@ class CompiledEngine final : public Engine {
     return Finish(ExecuteAll(
         *this, sink, std::move(inputs), all, repeat,
         [&](std::vector<DeviceArrayPtr> now, std::span<const Binding> bound) {
-          return ExecutePlan(plan, sink, std::move(now), bound);
+          return RunPlan(plan, sink, std::move(now), bound);
         },
         on_repetition));
   }
@@ -78,11 +78,10 @@ class CompiledEngine final : public Engine {
     const PlanKey key(id, wanted.donated);
     if (group() != nullptr) return AgreedPlanFor(key, wanted);
     if (ExecutionPlan* const known = plans_.Find(key); known != nullptr) return known;
-    OB_ASSIGN_OR_RETURN(std::unique_ptr<ExecutionPlan> plan,
-                        maker_.Make({.sink = wanted.sink,
-                                     .donated = wanted.donated,
-                                     .tuned = true,
-                                     .trace = trace_}));
+    OB_ASSIGN_OR_RETURN(
+        std::unique_ptr<ExecutionPlan> plan,
+        maker_.Make(
+            {.sink = wanted.sink, .donated = wanted.donated, .tuned = true, .trace = trace_}));
     ++stats_.plans_made;
     return plans_.Add(key, std::move(plan));
   }
@@ -95,11 +94,10 @@ class CompiledEngine final : public Engine {
   }
 
   // Requires inputs and bindings that fit.
-  absl::StatusOr<std::vector<DeviceArrayPtr>> ExecutePlan(ExecutionPlan* plan, const UOp* sink,
-                                                          std::vector<DeviceArrayPtr> inputs,
-                                                          std::span<const Binding> bindings) {
-    return PlanExecution(this, &launcher_, trace_, &make_room_, plan, sink, std::move(inputs),
-                         bindings)
+  absl::StatusOr<std::vector<DeviceArrayPtr>> RunPlan(ExecutionPlan* plan, const UOp* sink,
+                                                      std::vector<DeviceArrayPtr> inputs,
+                                                      std::span<const Binding> bindings) {
+    return PlanRun(this, &launcher_, trace_, &make_room_, plan, sink, std::move(inputs), bindings)
         .Execute();
   }
 

@@ -1,4 +1,4 @@
-#include "worker/engine/plan_execution.h"
+#include "worker/engine/plan_run.h"
 
 #include <chrono>
 
@@ -14,7 +14,7 @@ namespace outboard::worker {
 
 using BufferKind = schedule::ScheduledBuffer::Kind;
 
-absl::StatusOr<std::vector<DeviceArrayPtr>> PlanExecution::Execute() {
+absl::StatusOr<std::vector<DeviceArrayPtr>> PlanRun::Execute() {
   OB_RETURN_IF_ERROR(Prepare());
   const auto start = std::chrono::steady_clock::now();
   if (launcher_.LaunchesTogether(plan_, trace_)) {
@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> PlanExecution::Execute() {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-absl::Status PlanExecution::Prepare() {
+absl::Status PlanRun::Prepare() {
   const uint64_t begin_ns = trace_ != nullptr ? trace_->Now() : 0;
   std::vector<runtime::DeviceAddress> inputs;
   inputs.reserve(inputs_.size());
@@ -45,7 +45,7 @@ absl::Status PlanExecution::Prepare() {
   return absl::OkStatus();
 }
 
-absl::Status PlanExecution::MakeOutputs(std::vector<std::vector<int64_t>> dims_of) {
+absl::Status PlanRun::MakeOutputs(std::vector<std::vector<int64_t>> dims_of) {
   for (size_t i = 0; i < sink_->src.size(); ++i) {
     absl::StatusOr<std::shared_ptr<DeviceArray>> array =
         NewOutput(sink_->src[i]->dtype, std::move(dims_of[i]), plan_.schedule.over[i]);
@@ -55,36 +55,35 @@ absl::Status PlanExecution::MakeOutputs(std::vector<std::vector<int64_t>> dims_o
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<DeviceArray>> PlanExecution::NewOutput(DType dtype,
-                                                                      std::vector<int64_t> dims,
-                                                                      int over) {
+absl::StatusOr<std::shared_ptr<DeviceArray>> PlanRun::NewOutput(DType dtype,
+                                                                std::vector<int64_t> dims,
+                                                                int over) {
   if (IsOverwritten(inputs_, over)) {
     // Made by NewArray: the const is the pointer's alone.
     DeviceArray& given = const_cast<DeviceArray&>(*inputs_[over]);
     return std::make_shared<DeviceArray>(
         DeviceArray{dtype, std::move(dims), std::move(given.buffer)});
   }
-  OB_ASSIGN_OR_RETURN(std::shared_ptr<DeviceArray> array,
-                      engine_.NewArray(dtype, std::move(dims)));
+  OB_ASSIGN_OR_RETURN(std::shared_ptr<DeviceArray> array, engine_.NewArray(dtype, std::move(dims)));
   if (over != schedule::kNoInput)
     OB_RETURN_IF_ERROR(
         device().Copy(array->address(), inputs_[over]->address(), inputs_[over]->bytes()));
   return array;
 }
 
-absl::Status PlanExecution::MakeArena() {
+absl::Status PlanRun::MakeArena() {
   absl::StatusOr<runtime::DeviceBuffer> arena = device().Allocate(plan_.schedule.arena_bytes);
   if (!arena.ok()) {
-    const absl::Status status(arena.status().code(),
-                              absl::StrCat("the step's temporary values together: ",
-                                           arena.status().message()));
+    const absl::Status status(
+        arena.status().code(),
+        absl::StrCat("the step's temporary values together: ", arena.status().message()));
     return AboutResult(status, sink_, plan_.largest_temporary);
   }
   arena_.emplace(*std::move(arena));
   return absl::OkStatus();
 }
 
-absl::Status PlanExecution::PlaceBuffers(const std::vector<runtime::DeviceAddress>& inputs) {
+absl::Status PlanRun::PlaceBuffers(const std::vector<runtime::DeviceAddress>& inputs) {
   std::vector<runtime::DeviceAddress>& memory = arguments_.memory;
   memory.reserve(plan_.schedule.buffers.size());
   for (const schedule::ScheduledBuffer& buffer : plan_.schedule.buffers) {
@@ -102,7 +101,7 @@ absl::Status PlanExecution::PlaceBuffers(const std::vector<runtime::DeviceAddres
   return absl::OkStatus();
 }
 
-absl::StatusOr<runtime::DeviceAddress> PlanExecution::PlacePadded(
+absl::StatusOr<runtime::DeviceAddress> PlanRun::PlacePadded(
     const schedule::ScheduledBuffer& buffer) {
   OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer copy, device().Allocate(buffer.bytes()));
   const runtime::DeviceAddress address = padded_.emplace_back(std::move(copy)).address();
@@ -114,7 +113,7 @@ absl::StatusOr<runtime::DeviceAddress> PlanExecution::PlacePadded(
   return address;
 }
 
-void PlanExecution::SetVars() {
+void PlanRun::SetVars() {
   if (bindings_.empty()) return;
   arguments_.vars.resize(limits::kRankSlot + 1);
   for (const Binding& binding : bindings_)
@@ -122,7 +121,7 @@ void PlanExecution::SetVars() {
       arguments_.vars[binding.slot] = binding.value;
 }
 
-absl::Status PlanExecution::CopyPaddedOutputs() {
+absl::Status PlanRun::CopyPaddedOutputs() {
   for (size_t i = 0; i < plan_.schedule.buffers.size(); ++i) {
     const schedule::ScheduledBuffer& buffer = plan_.schedule.buffers[i];
     if (buffer.padded_dims.empty() || buffer.kind != BufferKind::kOutput) continue;
@@ -135,7 +134,7 @@ absl::Status PlanExecution::CopyPaddedOutputs() {
 
 // ---- steps --------------------------------------------------------------------------------------
 
-absl::Status PlanExecution::LaunchTogether() {
+absl::Status PlanRun::LaunchTogether() {
   const absl::Status status = launcher_.LaunchAll(plan_, arguments_);
   if (status.ok()) return status;
   const std::optional<size_t> at = runtime::LaunchOf(status);
@@ -144,15 +143,14 @@ absl::Status PlanExecution::LaunchTogether() {
 }
 
 // After an error no other rank touches this one's memory.
-absl::Status PlanExecution::ExecuteSteps() {
+absl::Status PlanRun::ExecuteSteps() {
   Transfers transfers(engine_.group(), &device(), &plan_.schedule, &arguments_.memory);
   for (const schedule::ScheduledStep& step : plan_.schedule.steps)
     OB_RETURN_IF_ERROR(engine_.EndGroupIfFailed(ExecuteStep(step, transfers)));
   return absl::OkStatus();
 }
 
-absl::Status PlanExecution::ExecuteStep(const schedule::ScheduledStep& step,
-                                        Transfers& transfers) {
+absl::Status PlanRun::ExecuteStep(const schedule::ScheduledStep& step, Transfers& transfers) {
   switch (step.kind) {
     case schedule::ScheduledStep::Kind::kKernel:
       return AboutResult(launcher_.LaunchOne(plan_, step.index, arguments_, trace_), sink_,

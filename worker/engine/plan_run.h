@@ -17,20 +17,20 @@
 #include "compiler/ir/uop.h"
 #include "runtime/device.h"
 #include "worker/engine/engine.h"
-#include "worker/engine/plans/execution_plan.h"
 #include "worker/engine/launcher.h"
+#include "worker/engine/plans/execution_plan.h"
 #include "worker/engine/trace.h"
 #include "worker/engine/transfers.h"
 
 namespace outboard::worker {
 
-class PlanExecution {
+class PlanRun {
  public:
   // The plan is that of `sink`, to which `inputs` and `bindings` fit (CheckInputs). `trace` may be
   // nullptr. `make_room` as Engine::SetMakeRoom has it. All pointers and `bindings` outlive this.
-  PlanExecution(Engine* engine, Launcher* launcher, ExecutorTrace* trace,
-                const std::function<void()>* make_room, ExecutionPlan* plan, const UOp* sink,
-                std::vector<DeviceArrayPtr> inputs, std::span<const Binding> bindings)
+  PlanRun(Engine* engine, Launcher* launcher, ExecutorTrace* trace,
+          const std::function<void()>* make_room, ExecutionPlan* plan, const UOp* sink,
+          std::vector<DeviceArrayPtr> inputs, std::span<const Binding> bindings)
       : engine_(*engine),
         launcher_(*launcher),
         trace_(trace),
