@@ -71,10 +71,9 @@ absl::Status CheckMemory(const program::Program& program) {
 
 // By a GPU's matrix units; none if the kernel is to be computed without. What somebody asks for is
 // done, or refused; our own choice may turn out not to fit.
-absl::StatusOr<std::optional<program::Program>> ExpandProduct(const codegen::LoopNest& kernel,
-                                                              const Target& target,
-                                                              const CompileOptions& options,
-                                                              Expanded& out) {
+absl::StatusOr<std::optional<program::Program>> ExpandByMatrixUnits(
+    const codegen::LoopNest& kernel, const Target& target, const CompileOptions& options,
+    Expanded& out) {
   if (!options.opts.has_value() && options.no_opt) return std::nullopt;
   const bool asked = options.opts.has_value();
   const std::vector<codegen::Opt>* const opts = asked ? &*options.opts : nullptr;
@@ -108,8 +107,8 @@ absl::StatusOr<std::optional<program::Program>> ExpandProduct(const codegen::Loo
 }
 
 // Sets the program and what is known of the plan.
-absl::Status ExpandByPlan(codegen::LoopNest kernel, const std::vector<codegen::Opt>& opts,
-                         const Target& target, const CompileOptions& options, Expanded& out) {
+absl::Status ExpandByLoopPlan(codegen::LoopNest kernel, const std::vector<codegen::Opt>& opts,
+                              const Target& target, const CompileOptions& options, Expanded& out) {
   OB_ASSIGN_OR_RETURN(const codegen::PlannedKernel planned,
                       codegen::ApplyOpts(std::move(kernel), opts, target));
   OB_ASSIGN_OR_RETURN(out.program, program::ExpandPlan(planned.kernel, planned.plan));
@@ -139,7 +138,7 @@ absl::StatusOr<Expanded> MakeProgram(const UOp* sink, const CompileOptions& opti
   if (target.kind == TargetKind::kOpenCl && options.opts.has_value() && !options.opts->empty())
     return absl::UnimplementedError("kernel: no Opts on OpenCL devices");
   OB_ASSIGN_OR_RETURN(std::optional<program::Program> product,
-                      ExpandProduct(kernel, target, options, out));
+                      ExpandByMatrixUnits(kernel, target, options, out));
   if (!product && codegen::HasRowSums(guarded)) {
     if (!options.opts.has_value() && !options.no_opt)
       out.given_up.push_back("sums of rows beside those of a product: no such plan");
@@ -153,10 +152,10 @@ absl::StatusOr<Expanded> MakeProgram(const UOp* sink, const CompileOptions& opti
   if (product) {
     out.program = *std::move(product);
   } else if (target.block_threads == 1) {
-    OB_RETURN_IF_ERROR(ExpandByPlan(std::move(kernel), opts, target, options, out));
+    OB_RETURN_IF_ERROR(ExpandByLoopPlan(std::move(kernel), opts, target, options, out));
   } else {
     absl::Status planned = absl::OkStatus();
-    if (!opts.empty()) planned = ExpandByPlan(std::move(kernel), opts, target, options, out);
+    if (!opts.empty()) planned = ExpandByLoopPlan(std::move(kernel), opts, target, options, out);
     if (!planned.ok()) {
       // What somebody asks for is done, or refused; our own choice may turn out not to fit.
       if (options.opts.has_value()) return planned;

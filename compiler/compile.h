@@ -28,9 +28,14 @@ struct CompileOptions {
   // the device compiles itself, and no Opts are supported yet; where it is kCuda, PTX
   // (Form::kPtx); where it is kAmd, an object that no device loads (Form::kElfAmdgpu).
   Target target = HostTarget();
-  bool no_opt = false;  // plain scalar loops, one element at a time
+  // Without Opts, and on processors without LLVM's passes, too: NOOPT=1. See `opts`.
+  bool no_opt = false;
   bool dump = false;    // print plan, program and LLVM IR or text to stderr (DEBUG >= 5)
-  // The Opts to apply; nullopt: those that the heuristic chooses.
+  // What is applied, and what becomes of a list that does not fit:
+  //   nullopt             the heuristic's choice, or a tile of matrix units; if it does not fit,
+  //                       plainer ones (CompiledKernel::given_up names it)
+  //   nullopt, no_opt     nothing: plain loops, on GPUs one value a thread
+  //   a list              that list; if it does not fit, an error. The empty list is plain loops
   std::optional<std::vector<codegen::Opt>> opts = std::nullopt;
   // Blocks along a grid's first axis, beyond which GPUs' grids have rows; nullopt: what devices
   // have. Tests divide grids of fewer.

@@ -1,8 +1,11 @@
 // Writes the PTX of every distinct kernel of some programs to a folder, one file each, so that two
 // versions of the renderer can be compared by what NVIDIA's assembler makes of their texts:
 //   gpu_kernel_texts FOLDER ARCH PROGRAM ...
-// Programs: gpt2_f32, gpt2_bf16 (a training step of GPT-2 124M, 8 x 1,024), mnist, golden, matrix.
+// Programs: gpt2_f32, gpt2_bf16 (a training step of GPT-2 124M, 8 x 1,024), mnist, golden, matrix, and
+// those of tests/compiler/schedule_programs.cc. With DEBUG=5 each kernel is printed to stderr on its
+// way: its nodes, its Opts or tile, its program and its text.
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -50,7 +53,8 @@ std::vector<GpuProgram> Named(const std::string& name) {
 
 void Write(const std::string& folder, const std::string& arch, const std::string& name) {
   const Target target = CudaTarget(arch, kMultiprocessors);
-  Compiler compiler({.target = target});
+  const char* const debug = std::getenv("DEBUG");
+  Compiler compiler({.target = target, .dump = debug != nullptr && std::atoi(debug) >= 5});
   absl::flat_hash_set<GraphId> known;
   int written = 0;
   for (const GpuProgram& program : Named(name)) {
