@@ -78,6 +78,16 @@ std::string DescribeArch(const Target& target) {
   return absl::StrCat(text, target.fp64 ? "" : " no fp64", target.fp16 ? " fp16" : "");
 }
 
+bool IsListed(std::string_view features, char sign, std::string_view feature) {
+  for (size_t at = 0; (at = features.find(feature, at)) != std::string_view::npos; ++at) {
+    const size_t end = at + feature.size();
+    if (at > 0 && features[at - 1] == sign && (at == 1 || features[at - 2] == ',') &&
+        (end == features.size() || features[end] == ','))
+      return true;
+  }
+  return false;
+}
+
 Target MakeTestTarget() {
   Target target;
   target.name = "test target";
@@ -91,15 +101,8 @@ Target MakeTestTarget() {
 
 }  // namespace
 
-bool Target::Has(std::string_view feature) const {
-  for (size_t at = 0; (at = features.find(feature, at)) != std::string::npos; ++at) {
-    const size_t end = at + feature.size();
-    if (at > 0 && features[at - 1] == '+' && (at == 1 || features[at - 2] == ',') &&
-        (end == features.size() || features[end] == ','))
-      return true;
-  }
-  return false;
-}
+bool Target::Has(std::string_view feature) const { return IsListed(features, '+', feature); }
+bool Target::Lacks(std::string_view feature) const { return IsListed(features, '-', feature); }
 
 std::string Target::Fingerprint() const {
   std::string text =

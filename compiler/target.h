@@ -74,7 +74,9 @@ struct Target {
   std::string name;      // for people: "AMD EPYC 9B45"; no decision depends on it
   std::string model;     // vendor, family and model: "AuthenticAMD 26-2"; empty where none is meant
   std::string arch;      // LLVM's name of the processor: "znver5"; of a GPU: "sm_90a"
-  std::string features;  // LLVM's "+a,-b"; empty: those that `arch` has
+  // LLVM's "+a,-b"; empty: those that `arch` has. Of a GPU "-ptx84" where its driver does not know
+  // PTX 8.4, in which products of 8-bit floats by mma.sync came.
+  std::string features;
   int threads = 1;       // for compilers and tuning keys; kernels do not depend on it
   int vector_bytes = 64;
   int vector_registers = 32;
@@ -112,8 +114,9 @@ struct Target {
   bool fp16 = false;
   CostTable costs;
 
-  // Returns whether `features` contains "+" followed by this name.
+  // Return whether `features` contains "+", or "-", followed by this name.
   bool Has(std::string_view feature) const;
+  bool Lacks(std::string_view feature) const;
 
   // One line that is equal for two targets exactly if times measured on one are meaningful on the
   // other, and equal kernels get equal Opts. Tuning keys name a target by it, so it is the same in

@@ -107,6 +107,7 @@ struct DeviceProperties {
   int64_t memory_bytes = 0;       // of the device; 0: the host's, or not known
   int64_t cache_bytes = 0;        // of the cache that all of a GPU shares; 0: not known
   int compute_capability = 0;     // of CUDA: 10 * major + minor; 0: another device
+  int cuda_version = 0;  // that the driver offers: 1000 * major + 10 * minor; 0: another device
   bool records_launches = false;  // LaunchAll costs less than its launches one by one
 };
 

@@ -58,6 +58,7 @@ runtime::DeviceProperties PropertiesOf(const DriverContext& context, int64_t mem
   properties.compute_capability =
       10 * context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
       context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  properties.cuda_version = context.api().version;
   properties.fp64 = true;  // of every device that the driver still knows
   properties.fp16 = properties.compute_capability >= 53;
   properties.records_launches = true;

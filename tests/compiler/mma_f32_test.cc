@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "base/check.h"
 #include "tests/compiler/mma_check.h"
 #include "tests/compiler/ptx_assembler.h"
@@ -385,6 +386,27 @@ TEST(MmaSmall, AreAssembled_AndRefusedWhereThereAreNone) {
     EXPECT_EQ(*stack_bytes, 0) << arch;
   }
   if (ptxas.empty()) GTEST_SKIP() << "no ptxas in PATH or OUTBOARD_PTXAS: not assembled";
+}
+
+TEST(MmaSmall, OfADriverThatDoesNotKnowThem_AreComputedWithout) {
+  Graph g;
+  const UOp* const sink =
+      KernelOf(g, {.m = 512, .n = 512, .k = 512, .b_turned = true, .dtype = DType::kF8E4M3});
+  Target target = CudaTarget("sm_89", kMultiprocessors);
+  target.features = "-ptx84";
+  const auto compiled = CompileKernel(sink, {.target = target});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_FALSE(UsesMatrixUnits(compiled->object));
+  EXPECT_TRUE(compiled->object.starts_with(".version 7.8"));
+  ASSERT_EQ(compiled->given_up.size(), 1u);
+  EXPECT_TRUE(absl::StrContains(compiled->given_up[0], "PTX 8.4")) << compiled->given_up[0];
+  // By warpgroups they are older.
+  target = CudaTarget("sm_90a", kMultiprocessors);
+  target.features = "-ptx84";
+  const auto by_groups = CompileKernel(sink, {.target = target});
+  ASSERT_TRUE(by_groups.ok()) << by_groups.status();
+  EXPECT_TRUE(absl::StrContains(by_groups->object, "wgmma.mma_async"));
+  EXPECT_TRUE(by_groups->given_up.empty());
 }
 
 // ---- choices

@@ -147,6 +147,12 @@ TEST(DeviceTarget, CudaDevice_HasTheNewestCodeThatRunsOnIt) {
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, target);
   }
+  for (const auto& [version, lacks] : {std::pair{12'030, true}, {12'040, false}, {13'000, false}}) {
+    properties.cuda_version = version;
+    const Target target = TargetOfDevice(properties);
+    EXPECT_EQ(target.Lacks("ptx84"), lacks) << version;
+    EXPECT_EQ(*TargetOfRequest(ToRequest({}, target)), target) << version;
+  }
 }
 
 TEST(BoxMessages, Target_ComesBackOrIsRefused) {

@@ -37,8 +37,12 @@ const char* CudaArch(int compute_capability) {
   return compute_capability == 89 ? "sm_89" : "sm_80";
 }
 
+// The driver's first version that knows PTX 8.4.
+constexpr int kCudaOfPtx84 = 12'040;
+
 Target CudaTargetOf(const runtime::DeviceProperties& properties) {
   Target target = CudaTarget(CudaArch(properties.compute_capability), properties.compute_units);
+  if (properties.cuda_version < kCudaOfPtx84) target.features = "-ptx84";
   target.name = properties.name;
   // Times are of one model of card: another with as many multiprocessors may have other memory.
   target.model = properties.name;

@@ -26,6 +26,7 @@ constexpr Processor kProcessors[] = {
     {"sm_90a", "8.0"},
 };
 constexpr char kPtxOfSmallProducts[] = "8.4";  // mma.sync of 8-bit floats
+constexpr char kFeatureOfSmallProducts[] = "ptx84";  // of targets (compiler/target.h)
 
 bool HasSmallProducts(const program::Program& program) {
   return std::ranges::any_of(program.code, [&](const auto& i) {
@@ -62,10 +63,15 @@ class Renderer final : public GpuRenderer {
           "device ", target_.name, " has no room for ", out.tasks, " blocks of ", out.threads[0],
           " threads with ", out.shared_bytes, " bytes; a block may have ", kCudaBlockThreadsMax,
           " threads and ", shared_bytes_max, " bytes"));
+    const bool small_products = HasSmallProducts(program);
+    if (small_products && target_.Lacks(kFeatureOfSmallProducts))
+      return absl::UnimplementedError(
+          absl::StrCat("device ", target_.name, ": its driver does not know PTX ",
+                       kPtxOfSmallProducts, ", which products of 8-bit floats by mma.sync need"));
     const program::Program joined = JoinAccesses(program);
     OB_ASSIGN_OR_RETURN(const std::string kernel,
                         PtxPrinter(joined, target_, GridOf(program, columns_max_)).Run(symbol));
-    out.object = absl::StrCat(".version ", HasSmallProducts(program) ? kPtxOfSmallProducts : ptx_,
+    out.object = absl::StrCat(".version ", small_products ? kPtxOfSmallProducts : ptx_,
                               "\n.target ", target_.arch, "\n.address_size 64\n", kernel);
     return out;
   }
