@@ -8,6 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
@@ -48,29 +49,30 @@ constexpr int64_t kWalkStepsMax = int64_t{1} << 26;
 class Evaluator {
  public:
   Evaluator(const UOp* ast, std::vector<std::string*> buffers, std::span<const Binding> bindings)
-      : ast_(ast), buffers_(std::move(buffers)), bindings_(bindings) {
-    FindShared();
+      : buffers_(std::move(buffers)) {
+    Number(ast, bindings);
   }
 
   absl::Status Run() {
-    std::vector<const UOp*> ranges;
-    for (const UOp* node : PostOrder(ast_))
-      if (node->op == Op::kRange && !IsRange(node, RangeKind::kReduce)) ranges.push_back(node);
-    std::sort(ranges.begin(), ranges.end(), HasSmallerId);
+    std::vector<int> ranges;
+    for (int place = 0; place < std::ssize(nodes_); ++place)
+      if (nodes_[place].op == Op::kRange && !IsRange(nodes_[place].uop, RangeKind::kReduce))
+        ranges.push_back(place);
+    std::sort(ranges.begin(), ranges.end(),
+              [this](int x, int y) { return HasSmallerId(nodes_[x].uop, nodes_[y].uop); });
+    std::vector<Value> values(stores_.size());
     Loop(ranges, [&] {
       point_ = ++now_;
       // All values before any store: a kernel reads what was there before it.
-      std::vector<Value> values;
-      for (const UOp* store : ast_->src) values.push_back(Eval(store->src[1]));
-      for (size_t s = 0; s < values.size() && status_.ok(); ++s) {
-        const UOp& place = *ast_->src[s]->src[0];
-        if (ast_->src[s]->src.size() == 3 && !Eval(ast_->src[s]->src[2]).i) continue;
-        char* const at = Place(place);
+      for (size_t s = 0; s < stores_.size(); ++s) values[s] = Eval(stores_[s].value);
+      for (size_t s = 0; s < stores_.size() && status_.ok(); ++s) {
+        const Store& store = stores_[s];
+        if (store.gate >= 0 && !Eval(store.gate).i) continue;
+        char* const at = Place(nodes_[store.index]);
         if (at == nullptr) return;
-        if (SumsPoints(ast_->src[s])) values[s].f += sums_[at];
-        if (SumsPoints(ast_->src[s])) sums_[at] = values[s].f;
-        IsFloat(place.dtype) ? StoreFloat(place.dtype, values[s].f, at)
-                             : StoreInt(place.dtype, values[s].i, at);
+        if (store.sums) values[s].f = sums_[at] += values[s].f;
+        const DType dtype = nodes_[store.index].dtype;
+        IsFloat(dtype) ? StoreFloat(dtype, values[s].f, at) : StoreInt(dtype, values[s].i, at);
       }
     });
     return status_;
@@ -81,159 +83,201 @@ class Evaluator {
   // is another: without that, walking takes exponential time. A reduction is kept also for other
   // points: a kernel computes it once for all that it does not depend on, which matters where it
   // stores over what the reduction has read. The steps of a sequence may read what others stored.
-  struct Shared {
-    std::vector<const UOp*> counters;
-    uint64_t made = 0;  // by now_; 0: never
-    Value value;
+  struct Node {
+    const UOp* uop;
+    Op op;
+    DType dtype, of;  // `of`: of the first source
+    int src[3] = {-1, -1, -1};
+    std::vector<int> ranges;  // of a REDUCE_LOOP
+    bool is_kept = false;
+    std::vector<int> counters;  // RANGEs that it depends on
+    uint64_t made = 0;          // when `value` was, by now_; 0: never
+    Value value;                // of a RANGE its counter; of a CONST and a VAR what it always is
+    uint64_t moved = 0;         // of a RANGE: when its counter did last, by now_
+    int64_t slot = -1, elements = 0, width = 0;  // of an INDEX: where it reads or writes
+  };
+  struct Store {
+    int index, value, gate;
+    bool sums;  // over the points of one place
   };
 
-  void FindShared() {
-    absl::flat_hash_map<const UOp*, int> users;
-    absl::flat_hash_map<const UOp*, absl::flat_hash_set<const UOp*>> counters;
-    for (const UOp* node : PostOrder(ast_)) {
-      absl::flat_hash_set<const UOp*>& mine = counters[node];
-      if (node->op == Op::kRange) mine.insert(node);
-      sequences_ |= IsRange(node, RangeKind::kSequence);
-      for (const UOp* s : node->src) {
-        ++users[s];
-        mine.insert(counters.at(s).begin(), counters.at(s).end());
+  void Number(const UOp* ast, std::span<const Binding> bindings) {
+    const std::vector<const UOp*> order = PostOrder(ast);
+    absl::flat_hash_map<const UOp*, int> places;
+    std::vector<absl::flat_hash_set<int>> counters(order.size());
+    std::vector<int> users(order.size());
+    for (const UOp* uop : order) {
+      const int place = static_cast<int>(nodes_.size());
+      places[uop] = place;
+      Node node{.uop = uop,
+                .op = uop->op,
+                .dtype = uop->dtype,
+                .of = uop->src.empty() ? DType::kVoid : uop->src[0]->dtype};
+      absl::flat_hash_set<int>& mine = counters[place];
+      if (node.op == Op::kRange) mine.insert(place);
+      sequences_ |= IsRange(uop, RangeKind::kSequence);
+      for (size_t i = 0; i < uop->src.size(); ++i) {
+        const int source = places.at(uop->src[i]);
+        ++users[source];
+        mine.insert(counters[source].begin(), counters[source].end());
+        if (node.op == Op::kReduceLoop && i > 0)
+          node.ranges.push_back(source);
+        else if (node.op != Op::kSink)
+          node.src[i] = source;
       }
-      if (node->op == Op::kReduceLoop)
-        for (size_t i = 1; i < node->src.size(); ++i) mine.erase(node->src[i]);
+      for (const int range : node.ranges) mine.erase(range);
+      if (node.op == Op::kConst)
+        node.value =
+            IsFloat(uop->dtype) ? Value{uop->float_value(), 0} : Value{0, uop->int_value()};
+      if (node.op == Op::kVar) node.value = {0, BoundTo(VarOf(uop).slot(), bindings)};
+      if (node.op == Op::kIndex) {
+        const GlobalOf global(uop->src[0]);
+        node.slot = global.slot();
+        node.elements = global.elements();
+        node.width = ByteWidth(uop->dtype);
+      }
+      nodes_.push_back(std::move(node));
     }
-    for (const auto& [node, count] : users)
-      if ((count > 1 && !node->src.empty()) || node->op == Op::kReduceLoop)
-        shared_[node].counters.assign(counters.at(node).begin(), counters.at(node).end());
+    for (int place = 0; place < std::ssize(nodes_); ++place) {
+      Node& node = nodes_[place];
+      node.is_kept = (users[place] > 1 && !node.uop->src.empty()) || node.op == Op::kReduceLoop;
+      if (node.is_kept) node.counters.assign(counters[place].begin(), counters[place].end());
+    }
+    for (const UOp* store : ast->src)
+      stores_.push_back({places.at(store->src[0]), places.at(store->src[1]),
+                         store->src.size() == 3 ? places.at(store->src[2]) : -1,
+                         SumsPoints(store)});
   }
 
-  Value Eval(const UOp* node) {
-    const auto found = shared_.find(node);
-    if (found == shared_.end()) return Compute(node);
-    const auto moved = [&](const UOp* range) { return moved_[range] > found->second.made; };
-    const bool stays = node->op == Op::kReduceLoop && !sequences_;
+  static int64_t BoundTo(int64_t slot, std::span<const Binding> bindings) {
+    for (const Binding& binding : bindings)
+      if (binding.slot == slot) return binding.value;
+    OB_CHECK(false && "a VAR is bound");
+    return 0;
+  }
+
+  Value Eval(int place) {
+    Node& node = nodes_[place];
+    if (!node.is_kept || node.op == Op::kRange) return Compute(node);
+    const auto moved = [&](int range) { return nodes_[range].moved > node.made; };
+    const bool stays = node.op == Op::kReduceLoop && !sequences_;
     const uint64_t since = stays ? 1 : point_;
-    if (found->second.made < since || absl::c_any_of(found->second.counters, moved)) {
+    if (node.made < since || absl::c_any_of(node.counters, moved)) {
       const Value value = Compute(node);  // may move counters, but none of this node's
-      found->second.value = value;
-      found->second.made = ++now_;
+      node.value = value;
+      node.made = ++now_;
     }
-    return found->second.value;
+    return node.value;
   }
 
-  void Set(const UOp* range, int64_t value) {
-    counters_[range] = value;
-    moved_[range] = ++now_;
+  void Set(Node& range, int64_t value) {
+    range.value.i = value;
+    range.moved = ++now_;
   }
 
   template <typename Body>
-  void Loop(const std::vector<const UOp*>& ranges, const Body& body) {
-    for (const UOp* range : ranges) {
-      if (LengthOf(range) == 0) return;
-      Set(range, 0);
+  void Loop(const std::vector<int>& ranges, const Body& body) {
+    for (const int range : ranges) {
+      if (LengthOf(nodes_[range]) == 0) return;
+      Set(nodes_[range], 0);
     }
     while (status_.ok()) {
       body();
       size_t i = ranges.size();
-      while (i > 0 && counters_.at(ranges[i - 1]) + 1 == LengthOf(ranges[i - 1]))
-        Set(ranges[--i], 0);
+      while (i > 0 && Last(nodes_[ranges[i - 1]])) Set(nodes_[ranges[--i]], 0);
       if (i == 0) return;
-      Set(ranges[i - 1], counters_.at(ranges[i - 1]) + 1);
+      Node& range = nodes_[ranges[i - 1]];
+      Set(range, range.value.i + 1);
     }
   }
 
-  int64_t LengthOf(const UOp* range) {
-    if (range->src.empty()) return RangeOf(range).extent();
-    const int64_t end = Eval(range->src[0]).i;
-    if (end < 0 || end > RangeOf(range).extent())
-      status_ = absl::OutOfRangeError(
-          absl::StrCat("the end ", end, " of a range of ", RangeOf(range).extent()));
-    return std::clamp<int64_t>(end, 0, RangeOf(range).extent());
+  bool Last(const Node& range) { return range.value.i + 1 == LengthOf(range); }
+
+  int64_t LengthOf(const Node& range) {
+    const int64_t extent = RangeOf(range.uop).extent();
+    if (range.src[0] < 0) return extent;
+    const int64_t end = Eval(range.src[0]).i;
+    if (end < 0 || end > extent)
+      status_ = absl::OutOfRangeError(absl::StrCat("the end ", end, " of a range of ", extent));
+    return std::clamp<int64_t>(end, 0, extent);
   }
 
-  char* Place(const UOp& index) {
-    const GlobalOf global(index.src[0]);
+  char* Place(const Node& index) {
     const int64_t element = Eval(index.src[1]).i;
-    if (element < 0 || element >= global.elements()) {
-      status_ = absl::OutOfRangeError(absl::StrCat("element ", element, " of slot ", global.slot(),
-                                                   ", which has ", global.elements()));
+    if (element < 0 || element >= index.elements) {
+      status_ = absl::OutOfRangeError(absl::StrCat("element ", element, " of slot ", index.slot,
+                                                   ", which has ", index.elements));
       return nullptr;
     }
-    return buffers_[global.slot()]->data() + element * ByteWidth(index.dtype);
+    return buffers_[index.slot]->data() + element * index.width;
   }
 
-  Value Read(const UOp& index) {
+  Value Read(const Node& index) {
     const char* const at = Place(index);
     if (at == nullptr) return {};
     return IsFloat(index.dtype) ? Value{LoadFloat(index.dtype, at), 0}
                                 : Value{0, LoadInt(index.dtype, at)};
   }
 
-  Value Compute(const UOp* node) {
+  Value Compute(const Node& node) {
     if (++steps_ > kWalkStepsMax) {
       status_ = absl::ResourceExhaustedError(
           absl::StrCat("a kernel's walk takes over ", kWalkStepsMax, " steps"));
       return {};
     }
-    const DType t = node->dtype;
-    switch (node->op) {
+    switch (node.op) {
       case Op::kConst:
-        return IsFloat(t) ? Value{node->float_value(), 0} : Value{0, node->int_value()};
-      case Op::kRange: return {0, counters_.at(node)};
-      case Op::kVar:
-        for (const Binding& binding : bindings_)
-          if (binding.slot == VarOf(node).slot()) return {0, binding.value};
-        OB_CHECK(false && "a VAR is bound");
-        return {};
+      case Op::kRange:
+      case Op::kVar: return node.value;
       case Op::kLoad:
-        if (node->src.size() == 3 && !Eval(node->src[1]).i) return Eval(node->src[2]);
-        return Read(*node->src[0]);
+        if (node.src[2] >= 0 && !Eval(node.src[1]).i) return Eval(node.src[2]);
+        return Read(nodes_[node.src[0]]);
       case Op::kReduceLoop: return Fold(node);
-      case Op::kWhere: return Eval(node->src[0]).i ? Eval(node->src[1]) : Eval(node->src[2]);
-      case Op::kCast: return Convert(Eval(node->src[0]), node->src[0]->dtype, t);
+      case Op::kWhere: return Eval(node.src[0]).i ? Eval(node.src[1]) : Eval(node.src[2]);
+      case Op::kCast: return Convert(Eval(node.src[0]), node.of, node.dtype);
       case Op::kBitcast: {
         char bytes[8] = {};
-        const DType from = node->src[0]->dtype;
-        const Value v = Eval(node->src[0]);
-        IsFloat(from) ? StoreFloat(from, v.f, bytes) : StoreInt(from, v.i, bytes);
-        return IsFloat(t) ? Value{LoadFloat(t, bytes), 0} : Value{0, LoadInt(t, bytes)};
+        const Value v = Eval(node.src[0]);
+        IsFloat(node.of) ? StoreFloat(node.of, v.f, bytes) : StoreInt(node.of, v.i, bytes);
+        return IsFloat(node.dtype) ? Value{LoadFloat(node.dtype, bytes), 0}
+                                   : Value{0, LoadInt(node.dtype, bytes)};
       }
       default: break;
     }
-    const Value a = Eval(node->src[0]);
-    const Value b = node->src.size() > 1 ? Eval(node->src[1]) : Value{};
-    if (IsFloat(node->src[0]->dtype)) return FloatAlu(node, a.f, b.f);
-    return {0, WrapTo(t, IntAlu(node, a.i, b.i))};
+    const Value a = Eval(node.src[0]);
+    const Value b = node.src[1] >= 0 ? Eval(node.src[1]) : Value{};
+    if (IsFloat(node.of)) return FloatAlu(node.uop, a.f, b.f);
+    return {0, WrapTo(node.dtype, IntAlu(node.uop, a.i, b.i))};
   }
 
-  Value Fold(const UOp* node) {
-    const Op op = ReduceOf(node).op();
-    const bool is_float = IsFloat(node->dtype);
+  Value Fold(const Node& node) {
+    const Op op = ReduceOf(node.uop).op();
+    const bool is_float = IsFloat(node.dtype);
     // Sums of narrow floats are kept wider, as docs/semantics.md allows.
     Value sum = {op == Op::kMul   ? 1.0
                  : op == Op::kMax ? -std::numeric_limits<double>::infinity()
                                   : 0.0,
                  op == Op::kMul   ? 1
-                 : op == Op::kMax ? IntMin(node->dtype)
+                 : op == Op::kMax ? IntMin(node.dtype)
                                   : 0};
     // Its ranges may be those of a loop around it, which goes on where it was.
-    const std::vector<const UOp*> ranges(node->src.begin() + 1, node->src.end());
-    std::vector<int64_t> before;
-    for (const UOp* range : ranges) before.push_back(counters_[range]);
-    Loop(ranges, [&] {
-      const Value v = Eval(node->src[0]);
+    absl::InlinedVector<int64_t, 4> before;
+    for (const int range : node.ranges) before.push_back(nodes_[range].value.i);
+    Loop(node.ranges, [&] {
+      const Value v = Eval(node.src[0]);
       if (is_float)
         sum.f = op == Op::kAdd ? sum.f + v.f : op == Op::kMul ? sum.f * v.f : MaxOf(sum.f, v.f);
       else if (op == Op::kMax)
-        sum.i = Less(node->dtype, sum.i, v.i) ? v.i : sum.i;
+        sum.i = Less(node.dtype, sum.i, v.i) ? v.i : sum.i;
       else
         sum.i = WrapTo(
-            node->dtype,
+            node.dtype,
             static_cast<int64_t>(op == Op::kAdd
                                      ? static_cast<uint64_t>(sum.i) + static_cast<uint64_t>(v.i)
                                      : static_cast<uint64_t>(sum.i) * static_cast<uint64_t>(v.i)));
     });
-    for (size_t i = 0; i < ranges.size(); ++i) Set(ranges[i], before[i]);
-    if (is_float) sum.f = RoundTo(node->dtype, sum.f);
+    for (size_t i = 0; i < before.size(); ++i) Set(nodes_[node.ranges[i]], before[i]);
+    if (is_float) sum.f = RoundTo(node.dtype, sum.f);
     return sum;
   }
 
@@ -328,12 +372,9 @@ class Evaluator {
     return 0;
   }
 
-  const UOp* ast_;
   std::vector<std::string*> buffers_;
-  std::span<const Binding> bindings_;
-  absl::flat_hash_map<const UOp*, int64_t> counters_;
-  absl::flat_hash_map<const UOp*, uint64_t> moved_;  // when each counter did last, by now_
-  absl::flat_hash_map<const UOp*, Shared> shared_;
+  std::vector<Node> nodes_;  // sources first
+  std::vector<Store> stores_;
   absl::flat_hash_map<const char*, double> sums_;  // of points so far, by their place
   bool sequences_ = false;
   int64_t steps_ = 0;
