@@ -38,8 +38,9 @@
 namespace outboard::schedule {
 namespace {
 
-// Numbers the buffers of merged kernels: a PARAM is an input, a result of the SINK an output, the
-// rest temporaries, also what transfers receive.
+// From fused kernels to a schedule: drops copies, writes in place, groups launches, plans when
+// transfers are made, numbers the buffers and places temporaries. Of the buffers a PARAM is an
+// input, a result of the SINK an output, the rest temporaries, also what transfers receive.
 class Assembler {
  public:
   Assembler(const CutGraph& cut, SentBefore sent, std::vector<FusedKernel> kernels,
@@ -263,7 +264,7 @@ const UOp* WithDistinctResults(Graph& graph, const UOp* sink) {
 }
 
 // The graph before any sum is in parts.
-absl::StatusOr<CutGraph> WholeGraph(Graph& graph, const UOp* sink) {
+absl::StatusOr<CutGraph> GraphBeforeSplits(Graph& graph, const UOp* sink) {
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink));
   OB_ASSIGN_OR_RETURN(prepared, LowerCollectives(graph, prepared));
   OB_ASSIGN_OR_RETURN(CutGraph whole, CutAtTransfers(graph, prepared));
@@ -422,7 +423,7 @@ class Maker {
 
   absl::StatusOr<Schedule> Run(const UOp* sink) {
     std::optional<RecordedPass> pass(std::in_place, "prepare", Sources(), sink);
-    OB_ASSIGN_OR_RETURN(const CutGraph whole, WholeGraph(graph_, sink));
+    OB_ASSIGN_OR_RETURN(const CutGraph whole, GraphBeforeSplits(graph_, sink));
     const bool divides = score_kernels_.AreAsked() && request_.options.scores != ScorePolicy::kKeep;
     absl::flat_hash_set<const UOp*> undivided;
     // Each time another sum stays whole, at least.

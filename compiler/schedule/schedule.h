@@ -1,21 +1,28 @@
 // From a tensor graph to kernels: what is computed together, which results are materialised, and in
-// which order kernels run. One function per pass, in this order:
+// which order kernels run. One function per pass, in this order; from DivideKeys on they are
+// repeated, eight times at most, as long as the target does not compute kernels of some attention
+// well (ScheduleOptions): that attention then keeps its scores in memory, or its keys stay whole.
 //
 //   Prepare              inlines calls (prepare.h)
 //   LowerCollectives     a device-level graph's collectives become transfers and folds
 //                        (collective/lower.h)
 //   CutAtTransfers       what transfers send become results, what they receive inputs
 //                        (collective/cut.h)
+//   DivideKeys           attention of few queries is divided into parts of its keys
+//                        (keys/key_parts.h)
 //   SplitReductions      large sums with few results become two steps (split.h)
+//   WithoutCopies        what is in memory anyway is sent from there (collective/cut.h)
 //   FindScores           values never to materialise, an attention's scores (attention.h)
 //   ChooseMaterialized   which values are stored; all others are recomputed at each use
 //                        (materialize.h)
 //   LowerKernel          a materialised value becomes a loop nest, movements index arithmetic
 //                        (lower.h); LowerScatter for data-dependent offsets (gather/scatter.h)
 //   ChooseLayouts        the order of axes of temporaries in memory (layout.h); if it changes, all
-//                        kernels are lowered again
+//                        kernels are lowered again. ChoosePitches: where rows of temporaries
+//                        begin, which lowers them again, too
 //   FuseKernels          kernels over the same rows become one with several stores
 //                        (fuse_kernels.h)
+//   AllowTf32            kernels of products of f32 say so, where the graph allows it; on GPUs
 //   NumberSlotsAlike     kernels that are equal but for the numbers of their buffers become equal,
 //                        on GPUs (launches/slots.h)
 //   WriteInPlace         results are written over donated inputs (in_place.h), and of those only
@@ -53,7 +60,8 @@ struct ScheduledBuffer {
   int64_t bytes() const { return elements * ByteWidth(dtype); }
 };
 
-// What a worker's user may decide.
+// The first two are policies, which a worker's user may change. The others ask the compiler what it
+// would make of a kernel (compiler/schedule_options.h).
 struct ScheduleOptions {
   ScorePolicy scores = ScorePolicy::kByCost;
   OverwritePolicy overwrites = OverwritePolicy::kLarge;
