@@ -44,11 +44,11 @@ std::string ArgumentsOf(const Instruction& i) {
     case Code::kLdmatrix:
       if (i.imm[0] == 0) return "";
       return i.imm[0] == 1 ? " transposed" : " swizzled";
+    case Code::kIf: return i.imm[0] != 0 ? " rarely" : "";
     case Code::kLane:
     case Code::kShuffle:
     case Code::kWait:
     case Code::kMap:
-    case Code::kIf: return i.imm[0] != 0 ? " rarely" : "";
     case Code::kBarrierInit:
     case Code::kBarrierExpect:
     case Code::kBoxWait:

@@ -3,7 +3,7 @@
 //   gpu_kernel_texts FOLDER ARCH PROGRAM ...
 // Programs: gpt2_f32, gpt2_bf16 (a training step of GPT-2 124M, 8 x 1,024), mnist, golden, matrix, and
 // those of tests/compiler/schedule_programs.cc. With DEBUG=5 each kernel is printed to stderr on its
-// way: its nodes, its Opts or tile, its program and its text.
+// way: what it reads and writes, its nodes, its Opts or tile, its program and its text.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -54,7 +54,8 @@ std::vector<GpuProgram> Named(const std::string& name) {
 void Write(const std::string& folder, const std::string& arch, const std::string& name) {
   const Target target = CudaTarget(arch, kMultiprocessors);
   const char* const debug = std::getenv("DEBUG");
-  Compiler compiler({.target = target, .dump = debug != nullptr && std::atoi(debug) >= 5});
+  const bool prints = debug != nullptr && std::atoi(debug) >= 5;
+  Compiler compiler({.target = target, .dump = prints});
   absl::flat_hash_set<GraphId> known;
   int written = 0;
   for (const GpuProgram& program : Named(name)) {
@@ -67,6 +68,8 @@ void Write(const std::string& folder, const std::string& arch, const std::string
       const UOp* const kernel =
           WithCopies(graph, schedule.kernels[k].ast, schedule.kernels[k].together);
       if (!known.insert(ValueOrDie(EncodeGraph(kernel)).id).second) continue;
+      if (prints)
+        std::fprintf(stderr, "kernel %zu: %s\n", k, KernelToString(schedule, k).c_str());
       const absl::StatusOr<CompiledKernel> compiled = compiler.Compile(kernel);
       const std::string file =
           absl::StrFormat("%s/%s.%s.%s.%03d.ptx", folder, arch, name, program.name, k);

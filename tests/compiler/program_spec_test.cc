@@ -11,6 +11,23 @@
 namespace outboard::program {
 namespace {
 
+// What a person reads with DEBUG=5: an instruction's numbers are printed, each as what it is.
+TEST(ProgramPrint, NumbersAreSaid) {
+  ProgramBuilder b;
+  const ValueId four = b.Add({.code = Code::kLoad,
+                              .dtype = DType::kF32,
+                              .lanes = 4,
+                              .src = {b.Buffer(DType::kF32, 0, 8), b.Int(0)}});
+  const ValueId third =
+      b.Add({.code = Code::kLane, .dtype = DType::kF32, .src = {four}, .imm = {2, 0, 0}});
+  b.Add({.code = Code::kShuffle, .dtype = DType::kF32, .src = {third}, .imm = {16, 0, 0}});
+  b.Add({.code = Code::kWait, .imm = {1, 0, 0}});
+  const std::string text = ToString(b.Take(/*buffer_count=*/1));
+  for (const char* const line : {"LANE f32 2 %", "SHUFFLE f32 16 %", "WAIT 1\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << " is not in\n" << text;
+  EXPECT_EQ(text.find("rarely"), std::string::npos) << text;
+}
+
 struct Refusal {
   const char* rule;  // in the message
   std::function<void(ProgramBuilder&)> make;
