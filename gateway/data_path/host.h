@@ -39,7 +39,7 @@ class DriverHost {
   // The same, for a job that looks at keys: it waits for no account's work.
   virtual void PostKeys(std::function<void()> job) { Post(std::move(job)); }
   // A frame of the account's session passes that nothing must be looked up for, such as a step.
-  virtual void StepPasses(TenantId) {}
+  virtual void FramePasses(TenantId) {}
   // True if the receipt is one that a worker writes, and has that worker's signature
   // (wire/proof/receipt.h). A simulator knows what its workers signed.
   virtual bool IsSigned(const proto::Receipt& receipt);

@@ -124,7 +124,7 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
   const std::shared_ptr<Relay> relay = this->relay();
   if (!Relay::IsHeavy(frame) && (relay == nullptr || !relay->MustWrite(endpoint_, frame))) {
     if (relay == nullptr) return true;  // before Opened there is nothing to say
-    host_->StepPasses(admitted_->identity.tenant);
+    host_->FramePasses(admitted_->identity.tenant);
     return Pass(std::move(frame));
   }
   if (!endpoint_->Hold()) return false;

@@ -350,7 +350,7 @@ void Relay::OnFailed(proto::Failed& failed) {
   }
   telemetry::Count(telemetry::Metric::kStepFailures);
   if (observer_ != nullptr)
-    observer_->OnStepFailed({session_, tenant_, ""}, failed.seq(), failed.op(),
+    observer_->OnRunFailed({session_, tenant_, ""}, failed.seq(), failed.op(),
                             wire::CodeFromWire(failed.code()));
 }
 

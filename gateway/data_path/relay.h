@@ -144,11 +144,11 @@ class Relay {
   void RewriteForRanks(proto::ClientFrame& frame);  // under mutex_
   void NoteSaves(const proto::ClientFrame& frame);  // under mutex_
   absl::Status OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::ClientFrame& out);
-  struct WholeGraph {
+  struct ReceivedGraph {
     std::string bytes;
     GraphBytes::Held held;
   };
-  absl::StatusOr<std::optional<WholeGraph>> AddPiece(ClientEndpoint* client,
+  absl::StatusOr<std::optional<ReceivedGraph>> AddPiece(ClientEndpoint* client,
                                                      const proto::Graph& piece);
   void DropGraph();
   absl::Status CheckBlob(const proto::ClientItem& item, uint64_t behind_seq);

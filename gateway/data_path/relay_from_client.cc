@@ -186,7 +186,7 @@ void Relay::NoteSaves(const proto::ClientFrame& frame) {
 
 // The whole graph when `piece` was its last; nothing before. A reader may still be busy with a
 // frame when its client comes back on another stream, whose pieces these then are.
-absl::StatusOr<std::optional<Relay::WholeGraph>> Relay::AddPiece(ClientEndpoint* client,
+absl::StatusOr<std::optional<Relay::ReceivedGraph>> Relay::AddPiece(ClientEndpoint* client,
                                                                  const proto::Graph& piece) {
   if (piece.id().size() != wire::kHashBytes ||
       piece.total_bytes() > uint64_t{limits::kGraphBytesMax}) {
@@ -210,7 +210,7 @@ absl::StatusOr<std::optional<Relay::WholeGraph>> Relay::AddPiece(ClientEndpoint*
   }
   graph_bytes_ += piece.data();
   if (graph_bytes_.size() < piece.total_bytes()) return std::nullopt;
-  return WholeGraph{std::exchange(graph_bytes_, {}), std::move(graph_held_)};
+  return ReceivedGraph{std::exchange(graph_bytes_, {}), std::move(graph_held_)};
 }
 
 namespace {

@@ -17,7 +17,7 @@ class DriverLog final : public DriverObserver {
   void OnStored(const ObservedSession& session, bool is_saved) override;
   void OnEnded(const ObservedSession& session, bool lost) override;
   void OnClientEnded(const ObservedSession& session, const absl::Status& why) override;
-  void OnStepFailed(const ObservedSession& session, uint64_t seq, std::string_view op,
+  void OnRunFailed(const ObservedSession& session, uint64_t seq, std::string_view op,
                     absl::StatusCode code) override;
   void OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) override;
   void OnSameIdentity(std::string_view name, std::string_view address, std::string_view other,

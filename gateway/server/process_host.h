@@ -37,7 +37,7 @@ class ProcessHost final : public DriverHost {
     queues_->pool.Post(static_cast<uint64_t>(tenant.value), std::move(job));
   }
   void PostKeys(std::function<void()> job) override { door_->Post(std::move(job)); }
-  void StepPasses(TenantId tenant) override {
+  void FramePasses(TenantId tenant) override {
     queues_->steps.Note(tenant, StepTimes::Clock::now());
   }
 

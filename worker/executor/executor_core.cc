@@ -387,7 +387,7 @@ std::optional<Outcome> ExecutorCore::ChangeState(const proto::ClientItem& item) 
     case proto::ClientItem::kRelease: return state_.ApplyRelease(item.release());
     case proto::ClientItem::kKeep: return state_.ApplyKeep(seq, item.keep());
     case proto::ClientItem::kFetch:
-      return state_.ApplyFetch(seq, item.fetch(), WholeGraphsOf(item.fetch().whole()));
+      return state_.ApplyFetch(seq, item.fetch(), JoinGraphsOf(item.fetch().whole()));
     default: break;
   }
   return Outcome{.session_error = absl::InternalError("an item that changes no state")};
@@ -403,7 +403,7 @@ std::optional<Outcome> ExecutorCore::ApplyRun(uint64_t seq, const proto::Run& ru
     return std::nullopt;
   }
   const TraceSpan span(trace_.get(), "run");
-  return state_.ApplyRun(seq, run, *graph, WholeGraphsOf(run.whole()));
+  return state_.ApplyRun(seq, run, *graph, JoinGraphsOf(run.whole()));
 }
 
 std::optional<Outcome> ExecutorCore::ApplyPut(uint64_t seq, const proto::Put& put) {
@@ -436,9 +436,9 @@ bool ExecutorCore::GroupHasEnded() {
 }
 
 // The gateway has sent them before; what it has not sent fails.
-SessionState::WholeGraphs ExecutorCore::WholeGraphsOf(const Wholes& wholes) const {
+SessionState::JoinGraphs ExecutorCore::JoinGraphsOf(const Wholes& wholes) const {
   static const KnownGraph unknown{.status = absl::InternalError("a graph that was not sent")};
-  SessionState::WholeGraphs graphs;
+  SessionState::JoinGraphs graphs;
   for (const proto::Whole& whole : wholes) {
     const KnownGraph* const graph = graphs_.Find(whole.graph_id());
     graphs[whole.index()] = graph != nullptr ? graph : &unknown;

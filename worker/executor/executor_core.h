@@ -154,7 +154,7 @@ class ExecutorCore {
   void EndSession(const absl::Status& status);
   void ApplySave(uint64_t seq, const proto::Save& save);
   using Wholes = google::protobuf::RepeatedPtrField<proto::Whole>;
-  SessionState::WholeGraphs WholeGraphsOf(const Wholes& wholes) const;
+  SessionState::JoinGraphs JoinGraphsOf(const Wholes& wholes) const;
   void AnswerSave(SaveAnswer answer);
   // Sends an answer, and again after each reconnection until it is acknowledged.
   void SendAndRetain(uint64_t seq, Answer answer);

@@ -124,7 +124,7 @@ std::optional<int64_t> ExecutorCore::wake_ms() const {
 
 void ExecutorCore::ApplySave(uint64_t seq, const proto::Save& save) {
   auto request = std::make_shared<PersistRequest>();
-  const SessionState::WholeGraphs whole = WholeGraphsOf(save.whole());
+  const SessionState::JoinGraphs whole = JoinGraphsOf(save.whole());
   if (rank_ != 0) {  // it has its part in what rank 0 stores
     if (!whole.empty()) state_.ApplySave(seq, save, *request, whole);
     return;

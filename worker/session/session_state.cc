@@ -99,7 +99,7 @@ std::vector<int64_t> SessionState::EndDonated(const proto::Run& run) {
 }
 
 Outcome SessionState::ApplyRun(uint64_t seq, const proto::Run& run, const KnownGraph& graph,
-                               const WholeGraphs& whole) {
+                               const JoinGraphs& whole) {
   telemetry::Count(telemetry::Metric::kWorkerSteps);
   Outcome outcome;
   uint64_t cause_seq = seq;
@@ -116,7 +116,7 @@ Outcome SessionState::ApplyRun(uint64_t seq, const proto::Run& run, const KnownG
   }
   for (const uint32_t i : run.fetch()) {
     if (!status.ok()) break;
-    absl::StatusOr<DeviceArrayPtr> value = Whole(whole, i, outputs[i]);
+    absl::StatusOr<DeviceArrayPtr> value = Joined(whole, i, outputs[i]);
     status = value.status();
     if (value.ok()) fetched.push_back(*std::move(value));
   }
@@ -256,8 +256,8 @@ Outcome SessionState::ApplyRelease(const proto::Release& release) {
   return {};
 }
 
-absl::StatusOr<DeviceArrayPtr> SessionState::Whole(const WholeGraphs& whole, uint32_t index,
-                                                   DeviceArrayPtr array) {
+absl::StatusOr<DeviceArrayPtr> SessionState::Joined(const JoinGraphs& whole, uint32_t index,
+                                                    DeviceArrayPtr array) {
   const auto graph = whole.find(index);
   if (graph == whole.end()) return array;
   OB_RETURN_IF_ERROR(graph->second->status);
@@ -268,8 +268,7 @@ absl::StatusOr<DeviceArrayPtr> SessionState::Whole(const WholeGraphs& whole, uin
   return std::move(results[0]);
 }
 
-Outcome SessionState::ApplyFetch(uint64_t seq, const proto::Fetch& fetch,
-                                 const WholeGraphs& whole) {
+Outcome SessionState::ApplyFetch(uint64_t seq, const proto::Fetch& fetch, const JoinGraphs& whole) {
   Outcome outcome;
   for (int i = 0; i < fetch.handles_size(); ++i) {
     const auto entry = handles_.find(fetch.handles(i));
@@ -287,7 +286,7 @@ Outcome SessionState::ApplyFetch(uint64_t seq, const proto::Fetch& fetch,
       return outcome;
     }
     const auto index = static_cast<uint32_t>(i);
-    absl::StatusOr<DeviceArrayPtr> array = Whole(whole, index, entry->second.array);
+    absl::StatusOr<DeviceArrayPtr> array = Joined(whole, index, entry->second.array);
     if (!array.ok()) {
       outcome.answers.clear();
       outcome.answers.push_back(Fail(seq, seq, array.status(), {}));
@@ -299,7 +298,7 @@ Outcome SessionState::ApplyFetch(uint64_t seq, const proto::Fetch& fetch,
 }
 
 Outcome SessionState::ApplySave(uint64_t seq, const proto::Save& save, PersistRequest& request,
-                                const WholeGraphs& whole) {
+                                const JoinGraphs& whole) {
   std::map<std::string, DeviceArrayPtr> sorted;
   absl::Status status;
   uint64_t cause_seq = seq;
@@ -314,7 +313,7 @@ Outcome SessionState::ApplySave(uint64_t seq, const proto::Save& save, PersistRe
       status = entry->second.status, cause_seq = entry->second.cause_seq;
     if (!status.ok()) break;
     absl::StatusOr<DeviceArrayPtr> array =
-        Whole(whole, static_cast<uint32_t>(i), entry->second.array);
+        Joined(whole, static_cast<uint32_t>(i), entry->second.array);
     status = array.status();
     if (array.ok()) sorted[named.name()] = *std::move(array);
   }

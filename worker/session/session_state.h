@@ -49,22 +49,22 @@ class SessionState {
   ~SessionState();
 
   // By the index of a value: the graph that makes the whole of an array that is stored in parts.
-  using WholeGraphs = std::map<uint32_t, const KnownGraph*>;
+  using JoinGraphs = std::map<uint32_t, const KnownGraph*>;
   // From now on, ApplyRun fails with `why` if its seq is this one: it is known to end the process.
   void Refuse(uint64_t seq, absl::Status why) { refused_[seq] = std::move(why); }
   // `seq` is one above the last applied, or that of the Put under way.
   // `whole`: of the values that `run.fetch` asks for, by output.
   Outcome ApplyRun(uint64_t seq, const proto::Run& run, const KnownGraph& graph,
-                   const WholeGraphs& whole = {});
+                   const JoinGraphs& whole = {});
   Outcome ApplyPut(uint64_t seq, const proto::Put& piece);
   // A Put whose bytes came as a blob; the array, of `dims`, is made in their memory.
   Outcome ApplyPutBlob(uint64_t seq, const proto::Put& put, std::vector<int64_t> dims,
                        absl::StatusOr<runtime::DeviceBuffer> contents);
   Outcome ApplyRelease(const proto::Release& release);
-  Outcome ApplyFetch(uint64_t seq, const proto::Fetch& fetch, const WholeGraphs& whole = {});
+  Outcome ApplyFetch(uint64_t seq, const proto::Fetch& fetch, const JoinGraphs& whole = {});
   // Fills in `request`, unless the item fails.
   Outcome ApplySave(uint64_t seq, const proto::Save& save, PersistRequest& request,
-                    const WholeGraphs& whole = {});
+                    const JoinGraphs& whole = {});
 
   // Names for arrays, in place of all names before.
   Outcome ApplyKeep(uint64_t seq, const proto::Keep& keep);
@@ -120,8 +120,8 @@ class SessionState {
                                                            std::vector<DeviceArrayPtr> inputs,
                                                            std::span<const int64_t> donated,
                                                            absl::Status& session_error);
-  absl::StatusOr<DeviceArrayPtr> Whole(const WholeGraphs& whole, uint32_t index,
-                                       DeviceArrayPtr array);
+  absl::StatusOr<DeviceArrayPtr> Joined(const JoinGraphs& whole, uint32_t index,
+                                        DeviceArrayPtr array);
   absl::Status CheckPut(const proto::Put& put) const;
   absl::StatusOr<std::shared_ptr<DeviceArray>> ArrayForPut(const proto::Put& put);
   // Returns true if `status` was caused by memory that a PersistRequest held and has now released.
