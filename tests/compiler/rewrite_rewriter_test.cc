@@ -218,6 +218,15 @@ TEST_F(RewriterTest, Substitute) {
             Add(g, Mul(g, Add(g, r0, r0), Number(3)), r1));
 }
 
+TEST_F(RewriterTest, SubstituteMakesNothingOfWhatOnlyKeysRead) {
+  const UOp* below = r0;
+  for (int i = 0; i < 1000; ++i) below = Mul(g, Add(g, below, Number(i)), r1);
+  const UOp* const user = Add(g, below, r1);
+  const int64_t before = g.node_count();
+  EXPECT_EQ(Substitute(g, user, {{below, r0}, {r0, Number(7)}}), Add(g, r0, r1));
+  EXPECT_LE(g.node_count() - before, 2);  // the sum, and the number
+}
+
 TEST_F(RewriterTest, SubstituteWritesDimensionsAsNumbers) {
   const UOp* const n = Var(g, 0, 1, 8);
   const UOp* const full = Full(g, ConstFloat(g, DType::kF32, 2), {Dim(4), Dim(n)});
