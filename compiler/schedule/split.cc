@@ -111,6 +111,8 @@ int64_t PartsForCache(const UOp* reduce, const Target& target) {
 // (3 us): fewer steps are not worth it.
 constexpr int64_t kTileResults = 64 * 64;
 constexpr int64_t kStepsMin = 2048, kPartStepsMin = 512;
+// An inner axis is divided where that makes at least 4 / 3 as many parts.
+constexpr int64_t kMorePartsOf = 3, kMorePartsThan = 4;
 // Each number of a matrix is in the products of so many rows or columns of the other one. With
 // fewer no matrix unit computes it (operands/mma_tile.cc).
 constexpr int64_t kSideMin = 8;
@@ -187,8 +189,9 @@ const UOp* ProductOfMatrices(const UOp* reduce) {
 }
 
 // The parts of a product of matrices whose tiles do not fill a GPU: whole ones, so that no part
-// needs a mask.
-Cut CutForTiles(const UOp* reduce, const UOp* product, const Target& target) {
+// needs a mask. Of the outermost axis that has some, which leaves the longest runs of memory, then
+// of inner ones that have many more.
+std::vector<Cut> CutsForTiles(const UOp* reduce, const UOp* product, const Target& target) {
   const int64_t results = ElementCount(reduce->shape);
   const int64_t steps = ElementCount(reduce->src[0]->shape) / results;
   const int64_t tiles = DivideUp(results, kTileResults);
@@ -203,12 +206,16 @@ Cut CutForTiles(const UOp* reduce, const UOp* product, const Target& target) {
   const int64_t wanted = std::min(target.multiprocessors / tiles, steps / kPartStepsMin);
   // Partial results are written and read once.
   const auto most = static_cast<int64_t>(operand_bytes / (2.0 * 4 * static_cast<double>(results)));
+  std::vector<Cut> cuts;
   for (const int64_t axis : ReduceOf(reduce).axes()) {
     const int64_t extent = reduce->src[0]->shape[axis].value();
-    for (int64_t parts = std::min({wanted, most, extent, kPartialsMax}); parts > 1; --parts)
-      if (extent % parts == 0) return {axis, parts, extent / parts};
+    int64_t parts = std::min({wanted, most, extent, kPartialsMax});
+    while (parts > 1 && extent % parts != 0) --parts;
+    const int64_t before = cuts.empty() ? 1 : cuts.back().parts;
+    if (kMorePartsOf * parts >= kMorePartsThan * before)
+      cuts.push_back({axis, parts, extent / parts});
   }
-  return {};
+  return cuts;
 }
 
 // At most so many parts of an axis: whole ones of any, if there are a quarter as many; else of an
@@ -407,9 +414,9 @@ Cut CutForRows(const UOp* reduce, const Target& target) {
   return {};
 }
 
-absl::StatusOr<const UOp*> Split(Graph& g, const UOp* reduce, const Cut& cut) {
+// The sums of parts, each by itself, with an axis for the parts.
+absl::StatusOr<const UOp*> PartialSums(Graph& g, const UOp* reduce, const Cut& cut) {
   const UOp* x = reduce->src[0];
-  const Op op = ReduceOf(reduce).op();
   if (IsFloat(x->dtype) && ByteWidth(x->dtype) < 4) x = Cast(g, x, DType::kF32);
   OB_ASSIGN_OR_RETURN(const Dim more,
                       SubtractDims(g, Dim(cut.parts * cut.length), x->shape[cut.axis]));
@@ -424,10 +431,34 @@ absl::StatusOr<const UOp*> Split(Graph& g, const UOp* reduce, const Cut& cut) {
   std::vector<int64_t> inside;  // every reduced axis, in its part; the parts are left
   for (const int64_t axis : ReduceOf(reduce).axes())
     inside.push_back(axis + (cut.take_turns ? axis > cut.axis : axis >= cut.axis));
-  const UOp* const partial =
-      g.MakeChecked(Op::kContiguous, DType::kVoid, {Reduce(g, op, Reshape(g, x, dims), inside)});
-  const UOp* const whole = Reduce(g, op, partial, {cut.axis + cut.take_turns});
+  return Reduce(g, ReduceOf(reduce).op(), Reshape(g, x, dims), inside);
+}
+
+absl::StatusOr<const UOp*> Split(Graph& g, const UOp* reduce, const Cut& cut) {
+  OB_ASSIGN_OR_RETURN(const UOp* sums, PartialSums(g, reduce, cut));
+  const UOp* const partial = g.MakeChecked(Op::kContiguous, DType::kVoid, {sums});
+  const UOp* const whole =
+      Reduce(g, ReduceOf(reduce).op(), partial, {cut.axis + cut.take_turns});
   return Cast(g, Reshape(g, whole, reduce->shape), reduce->dtype);
+}
+
+// Of several, the one whose kernel has the most blocks for each tile, where that divides its sums
+// once more; no parts of none.
+absl::StatusOr<Cut> MostDivided(Graph& g, const UOp* reduce, const std::vector<Cut>& cuts,
+                                const PartsOfSum& parts_of_sum) {
+  Cut most;
+  int64_t blocks_most = 1;
+  for (const Cut& cut : cuts) {
+    int64_t blocks = cut.parts;
+    if (cuts.size() > 1 && parts_of_sum != nullptr) {
+      OB_ASSIGN_OR_RETURN(const UOp* sums, PartialSums(g, reduce, cut));
+      if (const UOp* const sum = SumOfInputs(g, sums)) blocks *= parts_of_sum(sum);
+    }
+    if (blocks <= blocks_most) continue;
+    most = cut;
+    blocks_most = blocks;
+  }
+  return most;
 }
 
 }  // namespace
@@ -468,7 +499,8 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const 
                                           : PartsForCache(now, target);
     Cut cut = parts > 1 ? FindCut(now, parts) : Cut{};
     if (gpu && cut.parts == 1 && product != nullptr) {
-      cut = CutForTiles(now, product, target);
+      OB_ASSIGN_OR_RETURN(
+          cut, MostDivided(graph, now, CutsForTiles(now, product, target), parts_of_sum));
     } else if (gpu && cut.parts == 1) {
       cut = CutForBlocks(now, target, together.CountOf(node));
       if (cut.parts == 1) continue;
