@@ -301,7 +301,8 @@ absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const
   };
   read_maxima();
   OB_ASSIGN_OR_RETURN(
-      sink, SplitReductions(graph, sink, target, parts_of_sum, ScoresOfParts(out.divided)));
+      sink, SplitReductions(graph, sink, target, parts_of_sum, ScoresOfParts(out.divided),
+                            /*shares_launches=*/whole.transfers.empty()));
   if (!out.divided.empty()) {
     read_maxima();
     OB_ASSIGN_OR_RETURN(sink, graph.WithSources(sink, sink->src.subspan(0, own)));

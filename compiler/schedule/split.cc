@@ -76,6 +76,20 @@ const UOp* UncastOperandOf(const UOp* node) {
   return node;
 }
 
+// How many numbers of its operand a factor reads: a slice's, and those of a window once.
+int64_t NumbersOf(const UOp* side) {
+  int64_t numbers = PaddedSize(side->shape);
+  for (const UOp* node = side;;) {
+    if (IsMovement(node->op) || node->op == Op::kCast)
+      node = node->src[0];
+    else if (node->op == Op::kReduce && node->src[0]->op == Op::kWhere)
+      node = node->src[0]->src[1];
+    else
+      return numbers;
+    numbers = std::min(numbers, PaddedSize(node->shape));
+  }
+}
+
 // Parts for a sum of products over more than a cache holds; 1 for any other.
 int64_t PartsForCache(const UOp* reduce, const Target& target) {
   const UOp* product = reduce->src[0];
@@ -183,8 +197,7 @@ const UOp* ProductOfMatrices(const UOp* reduce) {
   // A window's numbers are in several rows or columns of a step.
   const auto products = static_cast<double>(ElementCount(reduce->src[0]->shape));
   for (const UOp* side : product->src)
-    if (products < static_cast<double>(kSideMin * PaddedSize(UncastOperandOf(side)->shape)))
-      return nullptr;
+    if (products < static_cast<double>(kSideMin * NumbersOf(side))) return nullptr;
   return product;
 }
 
@@ -200,8 +213,7 @@ std::vector<Cut> CutsForTiles(const UOp* reduce, const UOp* product, const Targe
   for (const UOp* side : product->src) {
     const UOp* const operand = UncastOperandOf(side);
     if (MayBeSoftmax(operand)) return {};
-    operand_bytes +=
-        static_cast<double>(PaddedSize(operand->shape) * ByteWidth(operand->dtype));
+    operand_bytes += static_cast<double>(NumbersOf(side) * ByteWidth(operand->dtype));
   }
   const int64_t wanted = std::min(target.multiprocessors / tiles, steps / kPartStepsMin);
   // Partial results are written and read once.
@@ -263,6 +275,7 @@ bool IsLarge(const UOp* node) {
 // gradient of a bias, which each layer has: their kernels are one launch (launches/).
 class ReductionsTogether {
  public:
+  // Of no nodes: each is a launch of its own.
   explicit ReductionsTogether(const std::vector<const UOp*>& order) {
     for (size_t i = order.size(); i-- > 0;) {
       const UOp* const node = order[i];
@@ -272,7 +285,8 @@ class ReductionsTogether {
     }
   }
   int64_t CountOf(const UOp* node) const {
-    return awaited_.contains(node) ? 1 : counts_.at(KeyOf(node));
+    if (awaited_.contains(node) || counts_.empty()) return 1;
+    return counts_.at(KeyOf(node));
   }
 
  private:
@@ -465,14 +479,15 @@ absl::StatusOr<Cut> MostDivided(Graph& g, const UOp* reduce, const std::vector<C
 
 absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const Target& target,
                                            const PartsOfSum& parts_of_sum,
-                                           const absl::flat_hash_set<const UOp*>& scores_of_parts) {
+                                           const absl::flat_hash_set<const UOp*>& scores_of_parts,
+                                           bool shares_launches) {
   // Partial results are wanted for as many tasks; threads that half of them keep busy are enough.
   const auto results_wanted = static_cast<int64_t>(target.costs.tasks_wanted);
   absl::flat_hash_map<const UOp*, const UOp*> made;
   absl::flat_hash_set<const UOp*> parts_now;  // as they are made
   const std::vector<const UOp*> order = PostOrder(sink);
-  const bool gpu = target.kind == TargetKind::kCuda;
-  const ReductionsTogether together(gpu ? order : std::vector<const UOp*>{});
+  const bool gpu = target.kind == TargetKind::kCuda && target.multiprocessors > 0;
+  const ReductionsTogether together(gpu && shares_launches ? order : std::vector<const UOp*>{});
   for (const UOp* node : order) {
     const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
     if (scores_of_parts.contains(node)) parts_now.insert(now);

@@ -28,10 +28,12 @@ struct SplitProduct {
   int64_t m = 64, n = 64, k = 4096;
   DType dtype = DType::kBF16;
   bool exponential = false;  // of x: the weights of a softmax
+  int64_t slices = 1;        // of so many columns, y has the last n
 
   const UOp* Of(Graph& g) const {
     const UOp* x = BufferNode(g, 0, dtype, {Dim(m), Dim(k)});
-    const UOp* const y = BufferNode(g, 1, dtype, {Dim(k), Dim(n)});
+    const UOp* y = BufferNode(g, 1, dtype, {Dim(k), Dim(n * slices)});
+    if (slices > 1) y = Shrink(g, y, {0, Dim(k), Dim(n * (slices - 1)), Dim(n * slices)});
     if (exponential) x = Alu(g, Op::kExp, x);
     const Shape all = {Dim(m), Dim(n), Dim(k)};
     const auto wide = [&](const UOp* node, const Shape& ones) {
@@ -143,6 +145,7 @@ TEST(MmaSplit, WhatFillsADevice_OrIsShort_OrIsAttention_IsNot) {
     return 0;
   };
   EXPECT_EQ(parts({.m = 64}, target), 8);
+  EXPECT_EQ(parts({.m = 64, .slices = 16}, target), 8) << "what is not read does not count";
   EXPECT_EQ(parts({.m = 1024, .n = 1024}, target), 1) << "256 tiles";
   EXPECT_EQ(parts({.m = 512, .n = 256, .k = 1024}, target), 1) << "few steps";
   EXPECT_EQ(parts({.m = 2, .n = 4096}, target), 0) << "no product for matrix units";
