@@ -202,9 +202,9 @@ const UOp* ProductOfMatrices(const UOp* reduce) {
 }
 
 // The parts of a product of matrices whose tiles do not fill a GPU: whole ones, so that no part
-// needs a mask. Of the outermost axis that has some, which leaves the longest runs of memory, then
-// of inner ones that have many more.
-std::vector<Cut> CutsForTiles(const UOp* reduce, const UOp* product, const Target& target) {
+// needs a mask. Of the outermost axis that has some, which leaves the longest runs of memory; of an
+// inner one that has many more where there are no boxes, which copy such runs.
+Cut CutForTiles(const UOp* reduce, const UOp* product, const Target& target) {
   const int64_t results = ElementCount(reduce->shape);
   const int64_t steps = ElementCount(reduce->src[0]->shape) / results;
   const int64_t tiles = DivideUp(results, kTileResults);
@@ -218,16 +218,17 @@ std::vector<Cut> CutsForTiles(const UOp* reduce, const UOp* product, const Targe
   const int64_t wanted = std::min(target.multiprocessors / tiles, steps / kPartStepsMin);
   // Partial results are written and read once.
   const auto most = static_cast<int64_t>(operand_bytes / (2.0 * 4 * static_cast<double>(results)));
-  std::vector<Cut> cuts;
+  const bool copies_boxes = target.arch == "sm_90a";
+  Cut best;
   for (const int64_t axis : ReduceOf(reduce).axes()) {
+    if (copies_boxes && best.parts > 1) break;
     const int64_t extent = reduce->src[0]->shape[axis].value();
     int64_t parts = std::min({wanted, most, extent, kPartialsMax});
     while (parts > 1 && extent % parts != 0) --parts;
-    const int64_t before = cuts.empty() ? 1 : cuts.back().parts;
-    if (kMorePartsOf * parts >= kMorePartsThan * before)
-      cuts.push_back({axis, parts, extent / parts});
+    if (parts > 1 && kMorePartsOf * parts >= kMorePartsThan * best.parts)
+      best = {axis, parts, extent / parts};
   }
-  return cuts;
+  return best;
 }
 
 // At most so many parts of an axis: whole ones of any, if there are a quarter as many; else of an
@@ -428,9 +429,9 @@ Cut CutForRows(const UOp* reduce, const Target& target) {
   return {};
 }
 
-// The sums of parts, each by itself, with an axis for the parts.
-absl::StatusOr<const UOp*> PartialSums(Graph& g, const UOp* reduce, const Cut& cut) {
+absl::StatusOr<const UOp*> Split(Graph& g, const UOp* reduce, const Cut& cut) {
   const UOp* x = reduce->src[0];
+  const Op op = ReduceOf(reduce).op();
   if (IsFloat(x->dtype) && ByteWidth(x->dtype) < 4) x = Cast(g, x, DType::kF32);
   OB_ASSIGN_OR_RETURN(const Dim more,
                       SubtractDims(g, Dim(cut.parts * cut.length), x->shape[cut.axis]));
@@ -445,34 +446,10 @@ absl::StatusOr<const UOp*> PartialSums(Graph& g, const UOp* reduce, const Cut& c
   std::vector<int64_t> inside;  // every reduced axis, in its part; the parts are left
   for (const int64_t axis : ReduceOf(reduce).axes())
     inside.push_back(axis + (cut.take_turns ? axis > cut.axis : axis >= cut.axis));
-  return Reduce(g, ReduceOf(reduce).op(), Reshape(g, x, dims), inside);
-}
-
-absl::StatusOr<const UOp*> Split(Graph& g, const UOp* reduce, const Cut& cut) {
-  OB_ASSIGN_OR_RETURN(const UOp* sums, PartialSums(g, reduce, cut));
-  const UOp* const partial = g.MakeChecked(Op::kContiguous, DType::kVoid, {sums});
-  const UOp* const whole =
-      Reduce(g, ReduceOf(reduce).op(), partial, {cut.axis + cut.take_turns});
+  const UOp* const partial =
+      g.MakeChecked(Op::kContiguous, DType::kVoid, {Reduce(g, op, Reshape(g, x, dims), inside)});
+  const UOp* const whole = Reduce(g, op, partial, {cut.axis + cut.take_turns});
   return Cast(g, Reshape(g, whole, reduce->shape), reduce->dtype);
-}
-
-// Of several, the one whose kernel has the most blocks for each tile, where that divides its sums
-// once more; no parts of none.
-absl::StatusOr<Cut> MostDivided(Graph& g, const UOp* reduce, const std::vector<Cut>& cuts,
-                                const PartsOfSum& parts_of_sum) {
-  Cut most;
-  int64_t blocks_most = 1;
-  for (const Cut& cut : cuts) {
-    int64_t blocks = cut.parts;
-    if (cuts.size() > 1 && parts_of_sum != nullptr) {
-      OB_ASSIGN_OR_RETURN(const UOp* sums, PartialSums(g, reduce, cut));
-      if (const UOp* const sum = SumOfInputs(g, sums)) blocks *= parts_of_sum(sum);
-    }
-    if (blocks <= blocks_most) continue;
-    most = cut;
-    blocks_most = blocks;
-  }
-  return most;
 }
 
 }  // namespace
@@ -514,8 +491,7 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const 
                                           : PartsForCache(now, target);
     Cut cut = parts > 1 ? FindCut(now, parts) : Cut{};
     if (gpu && cut.parts == 1 && product != nullptr) {
-      OB_ASSIGN_OR_RETURN(
-          cut, MostDivided(graph, now, CutsForTiles(now, product, target), parts_of_sum));
+      cut = CutForTiles(now, product, target);
     } else if (gpu && cut.parts == 1) {
       cut = CutForBlocks(now, target, together.CountOf(node));
       if (cut.parts == 1) continue;

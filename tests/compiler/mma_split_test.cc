@@ -215,7 +215,7 @@ TEST(MmaSplit, AnInnerAxisIsDivided_WhereThatMakesManyMoreBlocks) {
   EXPECT_EQ(parts({.images = 8, .n = 256, .places = 3136}, warps), 32) << "not 8";
   EXPECT_EQ(parts({.images = 28, .n = 256, .places = 3136}, warps), 28) << "not 32";
   EXPECT_EQ(parts({.images = 32, .places = 3136}, warps), 112) << "not 32";
-  EXPECT_EQ(parts({.images = 32, .places = 3136}, warpgroups), 32) << "each by four blocks";
+  EXPECT_EQ(parts({.images = 32, .places = 3136}, warpgroups), 32) << "boxes copy images";
 
   const OfImages p;
   std::mt19937 random(5);
