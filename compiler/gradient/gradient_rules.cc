@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/gradient/window_sums.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/dims.h"
@@ -147,14 +148,13 @@ absl::Status ExpandRule(Step& s) {
   // The sum first: without the negation the operand of a one-hot sum is seen to be one.
   const bool negated = s.dy->op == Op::kNeg;
   // Likewise before it is rounded to a narrower float: products of bf16 are summed in f32.
-  const bool narrowed = s.dy->op == Op::kCast && IsFloat(s.dy->dtype) &&
-                        IsFloat(s.dy->src[0]->dtype) &&
-                        ByteWidth(s.dy->src[0]->dtype) > ByteWidth(s.dy->dtype);
-  if (narrowed) {
+  if (IsNarrowingCast(s.dy)) {
     s.gives[0] = SumOfParts(dy.of(s.dy->src[0]), axes).cast(s.dy->dtype).node();
     return absl::OkStatus();
   }
-  s.gives[0] = (negated ? -dy.of(s.dy->src[0]).sum(axes) : SumOfParts(dy, axes)).node();
+  s.gives[0] = SumOfWindows(s.g, s.dy, axes);
+  if (s.gives[0] == nullptr)
+    s.gives[0] = (negated ? -dy.of(s.dy->src[0]).sum(axes) : SumOfParts(dy, axes)).node();
   return absl::OkStatus();
 }
 

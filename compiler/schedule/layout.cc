@@ -204,14 +204,9 @@ absl::flat_hash_set<const UOp*> TemporariesOf(const UOp* sink, const Choice& cho
 
 // Whether the kernel sums products of two values.
 bool MultipliesMatrices(const LoweredKernel& kernel) {
-  for (const UOp* node : PostOrder(kernel.ast)) {
-    if (node->op != Op::kReduceLoop || ReduceOf(node).op() != Op::kAdd) continue;
-    const UOp* term = node->src[0];
-    while (term->op == Op::kCast || term->op == Op::kWhere)
-      term = term->src[term->op == Op::kWhere ? 1 : 0];
-    if (term->op == Op::kMul) return true;
-  }
-  return false;
+  const std::vector<const UOp*> nodes = PostOrder(kernel.ast);
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const UOp* node) { return ProductSummed(node) != nullptr; });
 }
 
 std::vector<int64_t> Inverse(const std::vector<int64_t>& order) {

@@ -352,4 +352,12 @@ absl::StatusOr<const UOp*> IndexExpression(Graph& graph, const UOp* node,
   return Lowerer(graph, node, nullptr, {}).Lower(node, index);
 }
 
+const UOp* ProductSummed(const UOp* node) {
+  if (node->op != Op::kReduceLoop || ReduceOf(node).op() != Op::kAdd) return nullptr;
+  const UOp* term = node->src[0];
+  while (term->op == Op::kCast || (term->op == Op::kWhere && IsZero(term->src[2])))
+    term = term->src[term->op == Op::kWhere ? 1 : 0];
+  return term->op == Op::kMul ? term : nullptr;
+}
+
 }  // namespace outboard::schedule

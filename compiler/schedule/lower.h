@@ -43,4 +43,8 @@ absl::StatusOr<const UOp*> LowerAt(Graph& graph, const UOp* node,
 absl::StatusOr<const UOp*> IndexExpression(Graph& graph, const UOp* node,
                                            const std::vector<const UOp*>& index);
 
+// The product that a node of a kernel sums, behind casts and conditions where it is 0 otherwise
+// (padded windows have them); nullptr where it sums anything else, or is no sum.
+const UOp* ProductSummed(const UOp* node);
+
 }  // namespace outboard::schedule

@@ -302,7 +302,8 @@ absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const
   };
   read_maxima();
   OB_ASSIGN_OR_RETURN(
-      sink, SplitReductions(graph, sink, target, parts_of_sum, ScoresOfParts(out.divided)));
+      sink, SplitReductions(graph, sink, target, parts_of_sum, ScoresOfParts(out.divided),
+                            /*shares_launches=*/whole.transfers.empty()));
   if (!out.divided.empty()) {
     read_maxima();
     OB_ASSIGN_OR_RETURN(sink, graph.WithSources(sink, sink->src.subspan(0, own)));
@@ -333,18 +334,10 @@ absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choi
   return kernels;
 }
 
-// The term of a sum, without conditions where it is 0 otherwise: padded windows have them.
-const UOp* UngatedTerm(const UOp* sum) {
-  const UOp* term = sum->src[0];
-  while (term->op == Op::kWhere && term->src[2]->is_const() && term->src[2]->float_value() == 0)
-    term = term->src[1];
-  return term;
-}
-
 bool SumsProductsOfF32(const UOp* ast) {
   for (const UOp* node : PostOrder(ast))
-    if (node->op == Op::kReduceLoop && ReduceOf(node).op() == Op::kAdd &&
-        node->dtype == DType::kF32 && UngatedTerm(node)->op == Op::kMul)
+    if (const UOp* const product = ProductSummed(node);
+        product != nullptr && product->dtype == DType::kF32 && node->dtype == DType::kF32)
       return true;
   return false;
 }

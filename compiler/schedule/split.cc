@@ -76,6 +76,20 @@ const UOp* UncastOperandOf(const UOp* node) {
   return node;
 }
 
+// How many numbers of its operand a factor reads: a slice's, and those of a window once.
+int64_t NumbersOf(const UOp* side) {
+  int64_t numbers = PaddedSize(side->shape);
+  for (const UOp* node = side;;) {
+    if (IsMovement(node->op) || node->op == Op::kCast)
+      node = node->src[0];
+    else if (node->op == Op::kReduce && node->src[0]->op == Op::kWhere)
+      node = node->src[0]->src[1];
+    else
+      return numbers;
+    numbers = std::min(numbers, PaddedSize(node->shape));
+  }
+}
+
 // Parts for a sum of products over more than a cache holds; 1 for any other.
 int64_t PartsForCache(const UOp* reduce, const Target& target) {
   const UOp* product = reduce->src[0];
@@ -111,6 +125,8 @@ int64_t PartsForCache(const UOp* reduce, const Target& target) {
 // (3 us): fewer steps are not worth it.
 constexpr int64_t kTileResults = 64 * 64;
 constexpr int64_t kStepsMin = 2048, kPartStepsMin = 512;
+// An inner axis is divided where that makes at least 4 / 3 as many parts.
+constexpr int64_t kMorePartsOf = 3, kMorePartsThan = 4;
 // Each number of a matrix is in the products of so many rows or columns of the other one. With
 // fewer no matrix unit computes it (operands/mma_tile.cc).
 constexpr int64_t kSideMin = 8;
@@ -181,13 +197,13 @@ const UOp* ProductOfMatrices(const UOp* reduce) {
   // A window's numbers are in several rows or columns of a step.
   const auto products = static_cast<double>(ElementCount(reduce->src[0]->shape));
   for (const UOp* side : product->src)
-    if (products < static_cast<double>(kSideMin * PaddedSize(UncastOperandOf(side)->shape)))
-      return nullptr;
+    if (products < static_cast<double>(kSideMin * NumbersOf(side))) return nullptr;
   return product;
 }
 
 // The parts of a product of matrices whose tiles do not fill a GPU: whole ones, so that no part
-// needs a mask.
+// needs a mask. Of the outermost axis that has some, which leaves the longest runs of memory; of an
+// inner one that has many more where there are no boxes, which copy such runs.
 Cut CutForTiles(const UOp* reduce, const UOp* product, const Target& target) {
   const int64_t results = ElementCount(reduce->shape);
   const int64_t steps = ElementCount(reduce->src[0]->shape) / results;
@@ -197,18 +213,22 @@ Cut CutForTiles(const UOp* reduce, const UOp* product, const Target& target) {
   for (const UOp* side : product->src) {
     const UOp* const operand = UncastOperandOf(side);
     if (MayBeSoftmax(operand)) return {};
-    operand_bytes +=
-        static_cast<double>(PaddedSize(operand->shape) * ByteWidth(operand->dtype));
+    operand_bytes += static_cast<double>(NumbersOf(side) * ByteWidth(operand->dtype));
   }
   const int64_t wanted = std::min(target.multiprocessors / tiles, steps / kPartStepsMin);
   // Partial results are written and read once.
   const auto most = static_cast<int64_t>(operand_bytes / (2.0 * 4 * static_cast<double>(results)));
+  const bool copies_boxes = target.arch == "sm_90a";
+  Cut best;
   for (const int64_t axis : ReduceOf(reduce).axes()) {
+    if (copies_boxes && best.parts > 1) break;
     const int64_t extent = reduce->src[0]->shape[axis].value();
-    for (int64_t parts = std::min({wanted, most, extent, kPartialsMax}); parts > 1; --parts)
-      if (extent % parts == 0) return {axis, parts, extent / parts};
+    int64_t parts = std::min({wanted, most, extent, kPartialsMax});
+    while (parts > 1 && extent % parts != 0) --parts;
+    if (parts > 1 && kMorePartsOf * parts >= kMorePartsThan * best.parts)
+      best = {axis, parts, extent / parts};
   }
-  return {};
+  return best;
 }
 
 // At most so many parts of an axis: whole ones of any, if there are a quarter as many; else of an
@@ -256,6 +276,7 @@ bool IsLarge(const UOp* node) {
 // gradient of a bias, which each layer has: their kernels are one launch (launches/).
 class ReductionsTogether {
  public:
+  // Of no nodes: each is a launch of its own.
   explicit ReductionsTogether(const std::vector<const UOp*>& order) {
     for (size_t i = order.size(); i-- > 0;) {
       const UOp* const node = order[i];
@@ -265,7 +286,8 @@ class ReductionsTogether {
     }
   }
   int64_t CountOf(const UOp* node) const {
-    return awaited_.contains(node) ? 1 : counts_.at(KeyOf(node));
+    if (awaited_.contains(node) || counts_.empty()) return 1;
+    return counts_.at(KeyOf(node));
   }
 
  private:
@@ -434,14 +456,15 @@ absl::StatusOr<const UOp*> Split(Graph& g, const UOp* reduce, const Cut& cut) {
 
 absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const Target& target,
                                            const PartsOfSum& parts_of_sum,
-                                           const absl::flat_hash_set<const UOp*>& scores_of_parts) {
+                                           const absl::flat_hash_set<const UOp*>& scores_of_parts,
+                                           bool shares_launches) {
   // Partial results are wanted for as many tasks; threads that half of them keep busy are enough.
   const auto results_wanted = static_cast<int64_t>(target.costs.tasks_wanted);
   absl::flat_hash_map<const UOp*, const UOp*> made;
   absl::flat_hash_set<const UOp*> parts_now;  // as they are made
   const std::vector<const UOp*> order = PostOrder(sink);
-  const bool gpu = target.kind == TargetKind::kCuda;
-  const ReductionsTogether together(gpu ? order : std::vector<const UOp*>{});
+  const bool gpu = target.kind == TargetKind::kCuda && target.multiprocessors > 0;
+  const ReductionsTogether together(gpu && shares_launches ? order : std::vector<const UOp*>{});
   for (const UOp* node : order) {
     const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
     if (scores_of_parts.contains(node)) parts_now.insert(now);

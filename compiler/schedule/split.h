@@ -13,6 +13,7 @@
 // shape that no other large one waits for are one launch (launches/), and have blocks together.
 // So are, of a decoded token's attention, the maxima of scores and the sums of their exponentials
 // of very many keys. Its sum over keys of weights times values is split on processors, too.
+// Where a GPU's multiprocessors are not counted, sums are divided as on processors.
 #pragma once
 
 #include <functional>
@@ -32,10 +33,11 @@ using PartsOfSum = std::function<int64_t(const UOp* reduce)>;
 // dimensions made of VARs, whose number of partial sums would vary, but for those over keys, which
 // are divided by their largest number. Partial sums of narrow floats are f32. Requires a prepared
 // graph (prepare.h). Sums of exponentials of `scores_of_parts` (keys/key_parts.h), which are of a
-// part already, stay whole.
+// part already, stay whole. `shares_launches`: whether kernels of one text may be one launch, as
+// those of graphs without transfers are.
 // Errors: RESOURCE_EXHAUSTED  a limit of the graph
 absl::StatusOr<const UOp*> SplitReductions(
     Graph& graph, const UOp* sink, const Target& target, const PartsOfSum& parts_of_sum = nullptr,
-    const absl::flat_hash_set<const UOp*>& scores_of_parts = {});
+    const absl::flat_hash_set<const UOp*>& scores_of_parts = {}, bool shares_launches = true);
 
 }  // namespace outboard::schedule

@@ -219,7 +219,7 @@ TEST(FewBlocks, DividedMaximum_IsAsInterpreted) {
 // The gradients of many layers' biases are one launch, which has blocks enough; one that others
 // wait for is divided.
 TEST(FewBlocks, SumsOfOneLaunch_AreCountedTogether) {
-  const auto kernels = [](int64_t sums, bool chained) {
+  const auto kernels = [](int64_t sums, bool chained, bool transfers = false) {
     const Target target = CudaTarget("sm_90a", kMultiprocessors);
     Graph g;
     std::vector<const UOp*> results;
@@ -230,6 +230,11 @@ TEST(FewBlocks, SumsOfOneLaunch_AreCountedTogether) {
                                                  shape));
       results.push_back(Reduce(g, Op::kAdd, x, {0}));
     }
+    const Shape few = {Dim(8)};
+    if (transfers)
+      results.push_back(g.MakeChecked(Op::kAllReduce, DType::kVoid,
+                                      {Param(g, sums, DType::kF32, few)},
+                                      {static_cast<int64_t>(Op::kAdd), 2, 1}));
     return ValueOrDie(schedule::MakeSchedule(g, Sink(g, results), target, {},
                                              ScheduleOptionsFor(target)))
         .kernels.size();
@@ -238,6 +243,7 @@ TEST(FewBlocks, SumsOfOneLaunch_AreCountedTogether) {
   EXPECT_EQ(kernels(11, false), 11u) << "24 blocks each";
   EXPECT_EQ(kernels(10, false), 20u);
   EXPECT_EQ(kernels(11, true), 22u);
+  EXPECT_EQ(kernels(11, false, true), 22u + kernels(0, false, true)) << "each is a launch";
 }
 
 // One row's sum and what is made of the row are one kernel; what has this row for each of its rows
@@ -254,6 +260,14 @@ TEST(FewBlocks, OneRow_IsNotFusedWithManyThatReadIt) {
   const schedule::Schedule schedule =
       ValueOrDie(schedule::MakeSchedule(g, sink, target, {}, ScheduleOptionsFor(target)));
   EXPECT_EQ(schedule.kernels.size(), 2u) << schedule::ScheduleToString(schedule);
+}
+
+TEST(FewBlocks, WhereMultiprocessorsAreNotCounted_SumsAreDividedAsOnAProcessor) {
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {Dim(8192), Dim(768)});
+  const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(
+      g, Sink(g, {Reduce(g, Op::kAdd, x, {0, 1})}), CudaTarget("sm_90a", 0)));
+  EXPECT_EQ(schedule.kernels.size(), 2u) << ScheduleToString(schedule);
 }
 
 }  // namespace

@@ -11,9 +11,11 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "client/tensor/tensor.h"
 #include "compiler/compile.h"
@@ -147,6 +149,37 @@ TEST(HopperConvPrograms, RunAsTheReference) {
             << "result " << r << " element " << i;
     }
   }
+}
+
+// One kernel computes it, and no temporary has a number for each tap of each window.
+TEST(HopperConvPrograms, TheInputsGradientStoresNoWindows) {
+  constexpr int64_t kSide = 28, kChannels = 64;
+  for (const char* arch : {"sm_90", "sm_90a"})
+    for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32})
+      for (const auto& [kernel, dilation, groups] :
+           {std::tuple{3, 1, 1}, {5, 1, 1}, {3, 2, 1}, {3, 1, 2}}) {
+        SCOPED_TRACE(absl::StrCat(arch, " ", kernel, " ", dilation, " ", groups));
+        Graph recorded, g;
+        const UOp* const sink = RecordProgram(
+            recorded,
+            {"gradient",
+             [&](Size) {
+               const auto held = [&](const Dims& dims) {
+                 return Tensor::zeros(dims, dtype).state_();
+               };
+               const Tensor x = held({8, kChannels, kSide, kSide});
+               const Tensor w = held({kChannels, kChannels / groups, kernel, kernel});
+               const Tensor y = x.conv2d(w, {},
+                                         {.groups = groups,
+                                          .dilation = dilation,
+                                          .padding = kernel / 2 * dilation});
+               realize(y.gradient({x}, held(y.shape())));
+             }},
+            Size::kSmall);
+        const schedule::Schedule schedule =
+            ValueOrDie(schedule::MakeSchedule(g, sink, CudaTarget(arch, 132)));
+        EXPECT_EQ(schedule.kernels.size(), 1) << ScheduleToString(schedule);
+      }
 }
 
 }  // namespace

@@ -28,10 +28,12 @@ struct SplitProduct {
   int64_t m = 64, n = 64, k = 4096;
   DType dtype = DType::kBF16;
   bool exponential = false;  // of x: the weights of a softmax
+  int64_t slices = 1;        // of so many columns, y has the last n
 
   const UOp* Of(Graph& g) const {
     const UOp* x = BufferNode(g, 0, dtype, {Dim(m), Dim(k)});
-    const UOp* const y = BufferNode(g, 1, dtype, {Dim(k), Dim(n)});
+    const UOp* y = BufferNode(g, 1, dtype, {Dim(k), Dim(n * slices)});
+    if (slices > 1) y = Shrink(g, y, {0, Dim(k), Dim(n * (slices - 1)), Dim(n * slices)});
     if (exponential) x = Alu(g, Op::kExp, x);
     const Shape all = {Dim(m), Dim(n), Dim(k)};
     const auto wide = [&](const UOp* node, const Shape& ones) {
@@ -143,6 +145,7 @@ TEST(MmaSplit, WhatFillsADevice_OrIsShort_OrIsAttention_IsNot) {
     return 0;
   };
   EXPECT_EQ(parts({.m = 64}, target), 8);
+  EXPECT_EQ(parts({.m = 64, .slices = 16}, target), 8) << "what is not read does not count";
   EXPECT_EQ(parts({.m = 1024, .n = 1024}, target), 1) << "256 tiles";
   EXPECT_EQ(parts({.m = 512, .n = 256, .k = 1024}, target), 1) << "few steps";
   EXPECT_EQ(parts({.m = 2, .n = 4096}, target), 0) << "no product for matrix units";
@@ -182,6 +185,70 @@ TEST(MmaSplit, WhatWarpgroupsDivide_IsNotDividedBefore) {
   // An operand that is computed may be computed in the kernel.
   const SplitProduct computed{.m = 128, .n = 128, .k = 4096, .exponential = true};
   EXPECT_EQ(kernels(computed, warpgroups), kernels(computed, warps));
+}
+
+// The gradient of a 1 x 1 convolution's weights: [images, m, places] times [images, n, places],
+// summed over images and places.
+struct OfImages {
+  int64_t images = 4, m = 64, n = 64, places = 1024;
+
+  const UOp* Of(Graph& g) const {
+    const UOp* const x = BufferNode(g, 0, DType::kBF16, {Dim(images), Dim(m), Dim(places)});
+    const UOp* const y = BufferNode(g, 1, DType::kBF16, {Dim(images), Dim(n), Dim(places)});
+    const Shape all = {Dim(images), Dim(m), Dim(n), Dim(places)};
+    const auto wide = [&](const UOp* node, const Shape& ones) {
+      return Expand(g, Reshape(g, Cast(g, node, DType::kF32), ones), all);
+    };
+    const UOp* const left = wide(x, {Dim(images), Dim(m), Dim(1), Dim(places)});
+    const UOp* const right = wide(y, {Dim(images), Dim(1), Dim(n), Dim(places)});
+    return Reduce(g, Op::kAdd, Mul(g, left, right), {0, 3});
+  }
+};
+
+TEST(MmaSplit, AnInnerAxisIsDivided_WhereThatMakesManyMoreBlocks) {
+  const Target warps = CudaTarget("sm_90", 132), warpgroups = CudaTarget("sm_90a", 132);
+  const auto parts = [](const OfImages& p, const Target& target) {
+    Graph g;
+    const schedule::Schedule schedule = ScheduleOf(g, p.Of(g), target);
+    return ProductOf(schedule.kernels[0].ast, target)->batches;
+  };
+  EXPECT_EQ(parts({.images = 8, .n = 256, .places = 3136}, warps), 32) << "not 8";
+  EXPECT_EQ(parts({.images = 28, .n = 256, .places = 3136}, warps), 28) << "not 32";
+  EXPECT_EQ(parts({.images = 32, .places = 3136}, warps), 112) << "not 32";
+  EXPECT_EQ(parts({.images = 32, .places = 3136}, warpgroups), 32) << "boxes copy images";
+
+  const OfImages p;
+  std::mt19937 random(5);
+  std::vector<std::string> inputs(2);
+  for (std::string& input : inputs) {
+    input.resize(static_cast<size_t>(p.images * p.m * p.places) * 2);
+    for (size_t i = 0; i < input.size(); i += 2)
+      StoreFloat(DType::kBF16,
+                 RoundTo(DType::kBF16, static_cast<double>(random() >> 8) * 0x1p-23 - 1),
+                 &input[i]);
+  }
+  Graph g;
+  const schedule::Schedule schedule = ScheduleOf(g, p.Of(g), warps);
+  ASSERT_EQ(schedule.kernels.size(), 2u) << ScheduleToString(schedule);
+  EXPECT_EQ(ProductOf(schedule.kernels[0].ast, warps)->batches, 8);
+  const std::string got = RunKernels(schedule, warps, inputs);
+  for (int64_t m = 0; m < p.m; m += 5)
+    for (int64_t n = 0; n < p.n; n += 7) {
+      double sum = 0, size = 0;
+      for (int64_t i = 0; i < p.images; ++i)
+        for (int64_t k = 0; k < p.places; ++k) {
+          const auto at = [&](const std::string& of, int64_t rows, int64_t row) {
+            return LoadFloat(DType::kBF16,
+                             &of[static_cast<size_t>((i * rows + row) * p.places + k) * 2]);
+          };
+          const double term = at(inputs[0], p.m, m) * at(inputs[1], p.n, n);
+          sum += term;
+          size += std::abs(term);
+        }
+      const double y = LoadFloat(DType::kF32, &got[static_cast<size_t>(m * p.n + n) * 4]);
+      EXPECT_LE(std::abs(y - sum), static_cast<double>(p.images * p.places) * 0x1p-24 * size)
+          << m << " " << n;
+    }
 }
 
 }  // namespace

@@ -1,0 +1,25 @@
+// What the windows over each place of a convolution's input give to its gradient, as one sum of
+// products.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "compiler/ir/uop.h"
+
+namespace outboard::gradient {
+
+// Whether `node` rounds a float to a narrower one.
+bool IsNarrowingCast(const UOp* node);
+
+// Returns the sum of `dy` over `axes`, which stay with length 1, of what its terms were before they
+// were rounded to a narrower float, rounded to that once; nullptr where `dy` is not
+//   WHERE(place == window + dilation * tap, x, 0)
+// with x a sum that was rounded, for each window and tap, and `axes` those of windows and taps.
+//
+// Left as they are: strided windows, most of whose products that condition would make 0 in one sum,
+// and ones with many more places than windows, where the schedule stores x, in as few bytes as it
+// is rounded to.
+const UOp* SumOfWindows(Graph& g, const UOp* dy, absl::Span<const int64_t> axes);
+
+}  // namespace outboard::gradient
