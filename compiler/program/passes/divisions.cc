@@ -53,7 +53,9 @@ class Divider : Copier {
     Parts between{.number = parts.rest};
     if (!small && looks_between_) between = Between(parts.rest, divisor);
     const bool whole = parts.multiple.terms.empty() && parts.multiple.constant == 0;
-    if (!small && whole && between.size == 1) return false;
+    // A sum with a constant is written as others that differ by a multiple are: equal ones are one.
+    const bool is_written = x.constant == 0 || x.terms.size() < 2;
+    if (!small && whole && between.size == 1 && is_written) return false;
     const int64_t size = between.size;
     if (i.op == Op::kMod) {
       made_[n] = small ? Sum(parts.rest)

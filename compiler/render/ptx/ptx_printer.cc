@@ -59,8 +59,17 @@ bool WaitsInLoop(const program::Program& program) {
   return waits && HeldRegisters(program) <= HalfOfRegisters(program);
 }
 
-// Threads that multiply by themselves, with sums that leave few of half of the registers.
+// Whether a matrix unit multiplies what threads have computed and rounded, as attention does.
+bool MultipliesValues(const program::Program& program) {
+  return std::ranges::any_of(program.code, [&](const auto& i) {
+    return i.code == Code::kMma && program.code[static_cast<size_t>(i.src[0])].code == Code::kCast;
+  });
+}
+
+// Threads that multiply by themselves, with sums that leave few of half of the registers; and those
+// of attention's gradients, whose sums take half of all.
 bool IsShortOfRegisters(const program::Program& program) {
+  if (MultipliesValues(program)) return 2 * HeldRegisters(program) > kCudaThreadRegistersMax;
   return WaitsInLoop(program) && !Has(program, Code::kMma) &&
          4 * HeldRegisters(program) > 3 * HalfOfRegisters(program);
 }
