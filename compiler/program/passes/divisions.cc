@@ -9,7 +9,13 @@
 //
 // It is linear in the counters of the loops more often, so that Vectorize finds accesses to
 // consecutive elements in it. Products by matrix units have no such accesses and no register to
-// spare: there the last form stays as it is.
+// spare: there the last form stays as it is. Of 16 bits, sums with a constant that are divided are
+// written in one way, also where nothing else becomes of them,
+//
+//   2 + r and 10 + r modulo 8 are 2 + r and r + 2
+//
+// so that offsets of a matrix in the block's memory that are equal are one value. (In kernels with
+// products of f32, of which some spill, the assembler spills more then.)
 #include <algorithm>
 #include <numeric>
 
@@ -27,7 +33,12 @@ class Divider : Copier {
         forms_(program),
         looks_between_(std::none_of(
             program.code.begin(), program.code.end(),
-            [](const Instruction& i) { return i.code == Code::kMma || IsHopper(i.code); })) {}
+            [](const Instruction& i) { return i.code == Code::kMma || IsHopper(i.code); })),
+        writes_one_form_(std::any_of(program.code.begin(), program.code.end(),
+                                     [&](const Instruction& i) {
+                                       return i.code == Code::kMma &&
+                                              ByteWidth(program.code[i.src[0]].dtype) == 2;
+                                     })) {}
   using Copier::Take;
 
   void Run() {
@@ -53,7 +64,8 @@ class Divider : Copier {
     Parts between{.number = parts.rest};
     if (!small && looks_between_) between = Between(parts.rest, divisor);
     const bool whole = parts.multiple.terms.empty() && parts.multiple.constant == 0;
-    if (!small && whole && between.size == 1) return false;
+    const bool is_in_form = !writes_one_form_ || x.constant == 0 || x.terms.size() < 2;
+    if (!small && whole && between.size == 1 && is_in_form) return false;
     const int64_t size = between.size;
     if (i.op == Op::kMod) {
       made_[n] = small ? Sum(parts.rest)
@@ -95,7 +107,7 @@ class Divider : Copier {
   }
 
   const Forms forms_;
-  const bool looks_between_;
+  const bool looks_between_, writes_one_form_;
 };
 
 }  // namespace

@@ -48,8 +48,8 @@ Address PtxPrinter::ElementAddress(ValueId memory, ValueId index) {
     return found(Behind(BaseOf(memory), AsPrinted(index, 0), width, MayBeNegative(index)));
   };
   // In memory of the block one instruction adds a whole index: a value for each loop around would
-  // only take registers.
-  if (at(memory).code != Code::kBuffer) return at_once();
+  // only take registers, and a pointer takes two.
+  if (at(memory).code != Code::kBuffer || is_short_of_registers_) return at_once();
   std::vector<ValueId> terms = TermsOf(index, SumsOf::kInnermostLoop);
   int64_t constant = 0;
   std::erase_if(terms, [&](ValueId term) {

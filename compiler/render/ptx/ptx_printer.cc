@@ -10,6 +10,7 @@ namespace outboard::render {
 
 using program::Code;
 using program::Grid;
+using program::ValueId;
 
 namespace {
 
@@ -23,10 +24,23 @@ bool IsHopper(const program::Program& program) {
   return std::ranges::any_of(program.code, [](const auto& i) { return program::IsHopper(i.code); });
 }
 
-// Whether what a matrix unit computes is used in the same loop, as scores are: threads tell each
-// other maxima of it.
+// Whether a matrix unit multiplies what is made of its products, as values of scores are.
+bool MultipliesProducts(const program::Program& program) {
+  std::vector<bool> made(program.code.size());  // of a product
+  const auto is_made = [&](ValueId n) { return made[static_cast<size_t>(n)]; };
+  for (size_t n = 0; n < program.code.size(); ++n) {
+    const auto& i = program.code[n];
+    if (i.code == Code::kMma && (is_made(i.src[0]) || is_made(i.src[1]))) return true;
+    made[n] = i.code == Code::kMma || std::ranges::any_of(i.src, is_made);
+  }
+  return false;
+}
+
+// Whether what a matrix unit computes is used in the same loop, as scores are: it is multiplied
+// again, or threads tell each other maxima of it.
 bool ComputesScores(const program::Program& program) {
-  return Has(program, Code::kMma) && Has(program, Code::kShuffle);
+  return Has(program, Code::kMma) &&
+         (Has(program, Code::kShuffle) || MultipliesProducts(program));
 }
 
 // Of a thread where two blocks share a multiprocessor.
@@ -59,8 +73,10 @@ bool WaitsInLoop(const program::Program& program) {
   return waits && HeldRegisters(program) <= HalfOfRegisters(program);
 }
 
-// Threads that multiply by themselves, with sums that leave few of half of the registers.
+// Threads that multiply by themselves, with sums that leave few of half of the registers; and those
+// of attention's gradients, whose sums take half of all.
 bool IsShortOfRegisters(const program::Program& program) {
+  if (MultipliesProducts(program)) return 2 * HeldRegisters(program) > kCudaThreadRegistersMax;
   return WaitsInLoop(program) && !Has(program, Code::kMma) &&
          4 * HeldRegisters(program) > 3 * HalfOfRegisters(program);
 }
@@ -128,7 +144,8 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   FindUses();
   FindSharedAddresses();
   FindDivisors();
-  if (IsShortOfRegisters(program_)) FindComputedAgain();
+  is_short_of_registers_ = IsShortOfRegisters(program_);
+  if (is_short_of_registers_) FindComputedAgain();
   FindTakenApart();
   leaving_ = FindLeaving();
   if (leaving_ < 0) PrintPrologue();

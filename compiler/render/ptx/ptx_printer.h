@@ -358,6 +358,7 @@ class PtxPrinter {
   std::vector<bool> is_moved_;
   // Values that are computed again behind a loop, by its END, in order.
   absl::flat_hash_map<ValueId, std::vector<ValueId>> again_;
+  bool is_short_of_registers_ = false;  // so that values are computed again
   std::vector<ValueId> last_uses_;  // of values, loops counted whole; -1: none
 };
 
