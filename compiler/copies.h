@@ -6,7 +6,8 @@
 // is one. The PTX renderer alone has a form for more
 // (compiler/render/ptx/parameters.cc).
 //
-// A second argument, 1, allows TF32 (AllowsTf32 in compiler/ir/accessors.h).
+// A second argument, 1, allows TF32, and a third one says which buffers stay as they are (AllowsTf32
+// and SteadySlots in compiler/ir/accessors.h).
 #pragma once
 
 #include <cstdint>
@@ -41,11 +42,13 @@ inline Target ShareOf(Target target, int64_t copies) {
   return target;
 }
 
-// The kernel `sink` in so many copies; 1: as it is alone.
+// The kernel `sink` in so many copies; 1: as it is alone. Slots are steady in a kernel of one copy.
 inline const UOp* WithCopies(Graph& graph, const UOp* sink, int64_t copies) {
+  const int64_t steady = copies > 1 ? 0 : SteadySlots(sink);
   std::vector<int64_t> arg;
-  if (copies > 1 || AllowsTf32(sink)) arg.push_back(copies);
-  if (AllowsTf32(sink)) arg.push_back(kTf32Allowed);
+  if (copies > 1 || AllowsTf32(sink) || steady != 0) arg.push_back(copies);
+  if (AllowsTf32(sink) || steady != 0) arg.push_back(AllowsTf32(sink) ? kTf32Allowed : 0);
+  if (steady != 0) arg.push_back(steady);
   return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src, arg);
 }
 
@@ -53,6 +56,13 @@ inline const UOp* WithCopies(Graph& graph, const UOp* sink, int64_t copies) {
 inline const UOp* WithTf32(Graph& graph, const UOp* sink) {
   constexpr int64_t kOneCopy = 1;
   return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src, {kOneCopy, kTf32Allowed});
+}
+
+// The same kernel, alone, with these steady slots (SteadySlots), of which there is one at least.
+inline const UOp* WithSteadySlots(Graph& graph, const UOp* sink, int64_t slots) {
+  constexpr int64_t kOneCopy = 1;
+  return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src,
+                           {kOneCopy, AllowsTf32(sink) ? kTf32Allowed : 0, slots});
 }
 
 }  // namespace outboard

@@ -215,7 +215,16 @@ inline bool IsRank(const UOp* node) {
 }
 
 // Returns whether operands of products of f32 that are summed may be rounded to TF32.
-inline bool AllowsTf32(const UOp* sink) { return sink->op == Op::kSink && sink->arg.size() > 1; }
+inline bool AllowsTf32(const UOp* sink) {
+  return sink->op == Op::kSink && sink->arg.size() > 1 && sink->arg[1] == 1;
+}
+
+// Returns a bit for each GLOBAL slot of a kernel whose buffer no kernel of the step writes: what it
+// holds is there before the launches that this one waits for are done. A hint of what may be
+// fetched early; 0: none is known.
+inline int64_t SteadySlots(const UOp* sink) {
+  return sink->op == Op::kSink && sink->arg.size() > 2 ? sink->arg[2] : 0;
+}
 
 // ---- kernels ------------------------------------------------------------------------------------
 
