@@ -170,6 +170,7 @@ absl::StatusOr<Expanded> MakeProgram(const UOp* sink, const CompileOptions& opti
     }
   }
   out.program.copies = static_cast<int>(copies);
+  out.program.steady = SteadySlots(sink);
   if (options.dump) out.dump = GraphToString(sink) + out.dump + ToString(out.program);
   return out;
 }

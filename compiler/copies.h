@@ -6,7 +6,8 @@
 // is one. The PTX renderer alone has a form for more
 // (compiler/render/ptx/parameters.cc).
 //
-// A second argument allows TF32 (SinkArg and AllowsTf32 in compiler/ir/accessors.h).
+// A second argument allows TF32, and a third one says which buffers stay as they are (SinkArg,
+// AllowsTf32 and SteadySlots in compiler/ir/accessors.h).
 #pragma once
 
 #include <cstdint>
@@ -39,15 +40,24 @@ inline Target ShareOf(Target target, int64_t copies) {
   return target;
 }
 
-// The kernel `sink` in so many copies; 1: as it is alone.
+// The kernel `sink` in so many copies; 1: as it is alone. Slots are steady in a kernel of one copy.
 inline const UOp* WithCopies(Graph& graph, const UOp* sink, int64_t copies) {
-  return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src, SinkArg(copies, AllowsTf32(sink)));
+  const int64_t steady = copies > 1 ? 0 : SteadySlots(sink);
+  return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src,
+                           SinkArg(copies, AllowsTf32(sink), steady));
 }
 
 // The same kernel, alone, whose products may be of TF32.
 inline const UOp* WithTf32(Graph& graph, const UOp* sink) {
   constexpr int64_t kOneCopy = 1;
   return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src, SinkArg(kOneCopy, true));
+}
+
+// The same kernel, alone, with these steady slots (SteadySlots), of which there is one at least.
+inline const UOp* WithSteadySlots(Graph& graph, const UOp* sink, int64_t slots) {
+  constexpr int64_t kOneCopy = 1;
+  return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src,
+                           SinkArg(kOneCopy, AllowsTf32(sink), slots));
 }
 
 }  // namespace outboard

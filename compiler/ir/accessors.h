@@ -216,10 +216,22 @@ inline bool IsRank(const UOp* node) {
 }
 
 // Returns whether operands of products of f32 that are summed may be rounded to TF32.
-inline bool AllowsTf32(const UOp* sink) { return sink->op == Op::kSink && sink->arg.size() > 1; }
+inline bool AllowsTf32(const UOp* sink) {
+  return sink->op == Op::kSink && sink->arg.size() > 1 && sink->arg[1] == 1;
+}
+
+// Returns a bit for each GLOBAL slot of a kernel whose buffer no kernel of the step writes: what it
+// holds is there before the launches that this one waits for are done. A hint of what may be
+// fetched early; 0: none is known.
+inline int64_t SteadySlots(const UOp* sink) {
+  return sink->op == Op::kSink && sink->arg.size() > 2 ? sink->arg[2] : 0;
+}
+
 // Returns the argument of a SINK: how many copies of a kernel one launch computes
-// (compiler/copies.h), and whether TF32 is allowed. A graph is one copy; empty: one, and it is not.
-inline std::vector<int64_t> SinkArg(int64_t copies, bool allows_tf32) {
+// (compiler/copies.h), whether TF32 is allowed, and which slots are steady. A graph is one copy,
+// and has none; empty: one copy, no TF32, no slot.
+inline std::vector<int64_t> SinkArg(int64_t copies, bool allows_tf32, int64_t steady_slots = 0) {
+  if (steady_slots != 0) return {copies, allows_tf32 ? 1 : 0, steady_slots};
   if (allows_tf32) return {copies, 1};
   return copies > 1 ? std::vector<int64_t>{copies} : std::vector<int64_t>();
 }

@@ -22,9 +22,9 @@
 //   GETTUPLE   (tuple) index
 //   LAYOUT     (x) mesh axis, dim        a hint: cut x there over the devices of a mesh axis; -1 is
 //                                        any mesh axis, or no dimension (whole on every device)
-//   SINK       (results...)              the root of a graph; arg: (), (copies) or (copies, 1): how
-//                                        many copies a kernel has (copies.h), and 1 if GPUs may
-//                                        round operands of products of f32 that are summed to TF32
+//   SINK       (results...)              the root of a graph; arg: up to (copies, tf32, slots): how
+//                                        many copies a kernel has (copies.h); 1 if GPUs may round
+//                                        operands of sums of products to TF32; SteadySlots
 //
 // Between the devices of a mesh; made by compiler/shard alone. A collective has a count and a
 // stride: its group is the ranks that differ in (rank / stride) % count alone, and a rank's place

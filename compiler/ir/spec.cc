@@ -73,10 +73,12 @@ spec::Result Infer(const Node& n) {
       for (const UOp* s : n.src)
         if (s->dtype == DType::kVoid && s->op != Op::kStore)
           return Broken(n.op, "holds values or stores only");
-      if (n.arg.size() > 2 || (n.arg.size() == 2 && n.arg[1] != 1) ||
+      if (n.arg.size() > 3 || (n.arg.size() == 2 && n.arg[1] != 1) ||
+          (n.arg.size() == 3 && ((n.arg[1] != 0 && n.arg[1] != 1) || n.arg[2] < 1)) ||
           (n.arg.size() == 1 && n.arg[0] < limits::kCopiesMin) ||
           (!n.arg.empty() && (n.arg[0] < 1 || n.arg[0] > limits::kCopiesMax)))
-        return Broken(n.op, "has at most a number of copies to ", limits::kCopiesMax, ", and 1");
+        return Broken(n.op, "has at most a number of copies to ", limits::kCopiesMax,
+                      ", 1, and a set of slots");
       return Inferred{};
     default: return spec::CheckKernelNode(n);
   }

@@ -37,6 +37,8 @@ absl::Status VerifyGraph(const UOp* root, Level level) {
   if (level != Level::kKernel) {
     if (!root->arg.empty() && root->arg[0] != 1)
       return absl::InvalidArgumentError("SINK: only a kernel may have copies");
+    if (SteadySlots(root) != 0)
+      return absl::InvalidArgumentError("SINK: only a kernel has slots");
     for (const UOp* result : root->src)
       if (result->dtype == DType::kVoid)
         return absl::InvalidArgumentError("SINK: a result is no value");

@@ -245,6 +245,7 @@ struct Program {
   int buffer_count = 0;            // one past the largest slot
   std::vector<MappedTensor> maps;  // by the number of MAP
   int copies = 1;                  // each over buffers of its own (compiler/copies.h)
+  int64_t steady = 0;              // buffers that nobody writes, a bit for each slot (SteadySlots)
   // So many blocks that follow each other run together, and reach each other's shared memory: a
   // cluster, of sm_90. A block's rank is its number modulo this. Divides the number of blocks.
   int64_t cluster = 1;

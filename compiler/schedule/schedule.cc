@@ -27,6 +27,7 @@
 #include "compiler/schedule/keys/score_kernels.h"
 #include "compiler/schedule/launches/group.h"
 #include "compiler/schedule/launches/slots.h"
+#include "compiler/schedule/launches/steady.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/materialize.h"
@@ -494,7 +495,9 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
                                       const ScheduleOptions& options) {
   const RecordedPass pass("schedule", {}, sink);
   const Request request{target, donated, options, AllowsTf32(sink)};
-  return Maker(graph, request).Run(sink);
+  OB_ASSIGN_OR_RETURN(Schedule schedule, Maker(graph, request).Run(sink));
+  MarkSteady(graph, target, schedule);
+  return schedule;
 }
 
 namespace {

@@ -30,6 +30,7 @@
 //   GroupLaunches        equal kernels become one launch, on GPUs (launches/group.h)
 //   PlanSteps            when transfers are started and waited for (collective/steps.h)
 //   PlanMemory           one arena for all temporaries (memory_plan.h)
+//   MarkSteady           which buffers GPUs may fetch early (launches/steady.h)
 #pragma once
 
 #include <cstdint>

@@ -71,6 +71,8 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
       std::memcpy(config.parameters.data() + at, &encoded, sizeof encoded);
     }
   config.shared_bytes = SharedBytesOfLaunch(kernel);
+  // As in a graph, whose launches begin before those in front of them are done.
+  config.dependent = absl::StrContains(kernel.object, "griddepcontrol.wait");
   const absl::Status status = machine.Launch(*module, kernel.symbol, config);
   if (!status.ok() || !machine.reports().empty()) {
     std::string text(status.message());

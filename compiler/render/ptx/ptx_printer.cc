@@ -128,9 +128,10 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   OB_RETURN_IF_ERROR(CheckForGpu(program_, target_));
   OB_RETURN_IF_ERROR(CheckUnits());
   // From sm_90 on a graph may start a kernel when all blocks of the one in front of it run
-  // (docs/decisions/115-uploads-beside-work.md). All it does comes after the wait; the launch
-  // behind it may start then.
+  // (docs/decisions/115-uploads-beside-work.md). All it does comes after the wait, but for asking
+  // for what it will read; the launch behind it may start then.
   if (target_.arch.starts_with("sm_9")) {
+    AskForSteady();
     text_.Line("griddepcontrol.wait");
     text_.Line("griddepcontrol.launch_dependents");
   }

@@ -170,6 +170,10 @@ class PtxPrinter {
   };
   TermSum SumOf(absl::Span<const ValueId> terms) const;
 
+  // ---- what is fetched before the launches in front of this one are done (prefetch.cc)
+  void AskForSteady();
+  bool ReadsWhole(int64_t slot) const;  // each element of the buffer, as far as bounds tell
+
   // ---- memory (memory.cc)
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
   // Of an element: `lane` elements behind the index if that is a scalar.

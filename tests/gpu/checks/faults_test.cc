@@ -401,6 +401,28 @@ TEST(Faults, EachIsFoundInDependentLaunches) {
   RecordFaults(std::size(kDependentFaults), found);
 }
 
+// A launch may ask for memory before it waits, for all that others do to it; but for memory that is
+// there, in whole pieces.
+TEST(Faults, PrefetchesBeforeTheWait_AreOfBuffers) {
+  struct {
+    const char *what, *kind;
+  } const prefetches[] = {{"[%d1], 256", ""},
+                          {"[%d1+240], 16", ""},
+                          {"[%d1], 272", "out-of-bounds"},
+                          {"[%d1-16], 16", "out-of-bounds"},
+                          {"[%d1], 40", "misuse"},
+                          {"[%d1], 0", "misuse"},
+                          {"[%d1+8], 16", "misaligned"}};
+  for (const auto& prefetch : prefetches) {
+    const std::string wait = "griddepcontrol.wait;";
+    const std::string text = absl::StrReplaceAll(
+        TextOf(kDependent), {{wait, absl::StrCat("cp.async.bulk.prefetch.L2.global ",
+                                                 prefetch.what, ";\n", wait)}});
+    for (const bool dependent : {false, true})
+      EXPECT_EQ(DependentRun(text, dependent).Kinds(), prefetch.kind) << prefetch.what;
+  }
+}
+
 // ---- in matrix products
 
 struct ProductFault {

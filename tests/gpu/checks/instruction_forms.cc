@@ -291,6 +291,11 @@ void Memory(Forms& forms) {
       {"cvta.global.u64 %d50, %d91;\ncvta.to.global.u64 %d51, %d50;\n"
        "prefetch.global.L2 [%d51];\nld.relaxed.gpu.global.u32 $d, [%d51];",
        "rr"});
+  forms.push_back(
+      {"cvta.global.u64 %d50, %d91;\ncvta.to.global.u64 %d51, %d50;\nand.b64 %d51, %d51, "
+       "-16;\ncp.async.bulk.prefetch.L2.global [%d51], 16;\nld.relaxed.gpu.global.u32 $d, "
+       "[%d91];",
+       "rr"});
   for (const char* const space : {"global", "shared"})
     forms.push_back({absl::StrCat("cvta.global.u64 %d50, %d91;\nisspacep.", space,
                                   " %p1, %d50;\nselp.u32 $d, 1, 0, %p1;"),

@@ -90,6 +90,25 @@ bool Execution::Bulk(Warp* warp, Group* group, const Instruction& in, uint32_t m
   return true;
 }
 
+// What it brings nearer is memory's, whoever writes it, so it needs no order with anything.
+void Execution::CheckBulkPrefetch(Warp* warp, const Instruction& in, uint32_t mask) {
+  for (uint32_t m = mask; m != 0; m &= m - 1) {
+    const int lane = std::countr_zero(m);
+    const uint64_t first =
+        (in.a >= 0 ? warp->row(in.a)[lane] : 0) + static_cast<uint64_t>(in.offset);
+    const uint64_t bytes = static_cast<uint32_t>(warp->row(in.d2)[lane]);
+    const auto tell = [&](ReportKind kind, std::string what) {
+      Tell(kind, in, warp, lane, Space::kGlobal, first, std::move(what));
+    };
+    if (bytes == 0 || bytes % 16 != 0)
+      return tell(ReportKind::kMisuse, absl::StrCat(bytes, " bytes is no multiple of 16"));
+    if (first % 16 != 0) return tell(ReportKind::kMisaligned, "must be a multiple of 16");
+    if (memory_->Find(first, bytes) == nullptr)
+      return tell(ReportKind::kOutOfBounds,
+                  absl::StrCat(bytes, " bytes from here on are not of one allocation"));
+  }
+}
+
 void Execution::BulkLane(Warp* warp, int lane, const Instruction& in) {
   const bool tensor = in.op == Op::kTensorLoad || in.op == Op::kTensorStore;
   const bool load = in.op == Op::kTensorLoad || in.op == Op::kBulkLoad;

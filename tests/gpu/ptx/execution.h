@@ -273,6 +273,8 @@ class Execution {
 
   // dependent.cc
   void WaitForPrerequisites(Warp* warp, const Instruction& in, uint32_t mask);
+  // A copy to the cache, of an allocation's bytes; nothing that a launch may do before it waits.
+  void CheckBulkPrefetch(Warp* warp, const Instruction& in, uint32_t mask);
   bool CheckPrerequisites(Warp* warp, int lane, const Instruction& in, Space space,
                           uint64_t address);
   void CheckAnyWaited(Warp* warp, const Instruction& in);

@@ -398,6 +398,7 @@ void Execution::Step(Warp* warp, Group* group, const Instruction& in, uint32_t m
     case Op::kNop: slept_ns_ += static_cast<uint64_t>(in.offset); break;  // or sleeps
     case Op::kPrefetch:
     case Op::kTensorPrefetch: break;
+    case Op::kBulkPrefetch: CheckBulkPrefetch(warp, in, mask); break;
     case Op::kCvt: Convert(warp, in, mask); break;
     case Op::kCvtPair: ConvertPair(warp, in, mask); break;
 

@@ -63,8 +63,12 @@ class CopyDecoder : public DecoderBase {
     in_.mode = static_cast<uint8_t>(dimensions);
     Has("tile");
     if (prefetch) {
-      in_.op = Op::kTensorPrefetch;
-      Optional({"L2", "global"});
+      in_.op = tensor ? Op::kTensorPrefetch : Op::kBulkPrefetch;
+      Need("L2");
+      Need("global");
+      if (tensor || !Count(2, 2)) return;
+      AddressOf(0, &in_.a, &in_.offset);
+      in_.d2 = Source(1, Type::kU32);
       return;
     }
     // The first space is the target.

@@ -161,6 +161,7 @@ enum class Op : uint8_t {
   kTensorLoad,
   kTensorStore,
   kTensorPrefetch,
+  kBulkPrefetch,
   kBulkCommit,
   kBulkWait,
   // Matrices.
