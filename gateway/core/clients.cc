@@ -160,7 +160,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   }
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
     return refuse(refused->second, telemetry::Refusal::kLedger);
-  if (WaitsToPay(*session, event, out)) return;
+  if (WaitsToPay(*session, {event.conn, event.key_id, event.max_cost, event}, out)) return;
   const SessionId id = session->id;
   if (absl::Status why = MayGoOn(id, out); !why.ok()) {
     telemetry::CountRefused(telemetry::Refusal::kCredit);
@@ -217,13 +217,7 @@ void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const 
       if (!session.replaying) BeginReplay(session, out);
       return GoLive(session, out);
     case State::kLive: return GoLive(session, out);
-    case State::kStarting:
-      // The ledger keeps the key of a hold: another key needs a hold of its own.
-      if (session.funds.any && session.funds.key_id != session.key_id) {
-        EndHoldOf(session, out);
-        BeginHold(session, out);
-      }
-      return GoLiveIfReady(session, out);
+    case State::kStarting: return GoLiveIfReady(session, out);
     case State::kQueued:
     case State::kOrphaned: return;
     case State::kStored: session.state = State::kQueued; break;

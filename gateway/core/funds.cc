@@ -119,6 +119,8 @@ int64_t GatewayCore::FundsLeftNs(const Session& session) const {
 // is held (MT3 of the meter).
 void GatewayCore::CheckFunds(Session& session, Out& out) {
   const Session::Funds& funds = session.funds;
+  if (session.takeover.has_value() && now_.ns - session.takeover->since.ns > options_.start_ns)
+    RefuseTakeover(session, absl::UnavailableError("the gateway cannot write its ledger"), out);
   if (!session.metered) {
     if (session.state == State::kStarting && session.attached() && funds.asked &&
         now_.ns - session.since.ns > options_.start_ns)
@@ -126,8 +128,6 @@ void GatewayCore::CheckFunds(Session& session, Out& out) {
     return;
   }
   CheckReplay(session, out);
-  if (session.takeover.has_value() && now_.ns - session.takeover->since.ns > options_.start_ns)
-    EndTakeover(session, absl::UnavailableError("the gateway cannot write its ledger"), out);
   const int64_t left_ns = FundsLeftNs(session);
   if (!session.stopped.ok()) {
     // What runs again after a pause, and is refused, has steps in flight that nobody was told of.
