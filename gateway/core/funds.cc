@@ -131,8 +131,9 @@ void GatewayCore::CheckFunds(Session& session, Out& out) {
   const int64_t left_ns = FundsLeftNs(session);
   if (!session.stopped.ok()) {
     // What runs again after a pause, and is refused, has steps in flight that nobody was told of.
-    const bool just_began =
-        funds.funded_ms == 0 && now_.ns - session.leased.ns <= options_.stop_lead_ns;
+    // A session that is HELD has none: it has no time that nobody pays for.
+    const bool just_began = session.use == UseState::kRun && funds.funded_ms == 0 &&
+                            now_.ns - session.leased.ns <= options_.stop_lead_ns;
     if (left_ns <= 0 && !just_began) Overrun(session, out);
     return;
   }
