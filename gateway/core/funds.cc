@@ -123,7 +123,7 @@ void GatewayCore::CheckFunds(Session& session, Out& out) {
     RefuseTakeover(session, absl::UnavailableError("the gateway cannot write its ledger"), out);
   if (!session.metered) {
     if (session.state == State::kStarting && session.attached() && funds.asked &&
-        now_.ns - session.since.ns > options_.start_ns)
+        now_.ns - funds.asked_at.ns > options_.start_ns)
       Stop(session, absl::UnavailableError("the gateway cannot write its ledger"), out);
     return;
   }

@@ -308,6 +308,21 @@ TEST(CoreTakeover, ASessionThatStarts_StaysWithItsClient_WhereTheOtherKeyCannotP
   EXPECT_EQ(w.Get<BeginLease>()->key_id, "first");
 }
 
+// A hold is waited for since it was asked for, not since the session began to start.
+TEST(CoreTakeover, ASessionThatStarts_WaitsForTheOtherKeysHoldAsLongAsForItsOwn) {
+  StartingWorld w;
+  w.Tell(ExecutorAttached{w.id, WallTime{}});
+  w.Beats(29, w.id, false, 0);
+  w.Attach(2, "second");
+  w.Answer(w.Asked());
+  const TakeHold again = w.Asked();
+  w.Beats(20, w.id, false, 0);
+  EXPECT_EQ(w.EndOf(2), nullptr);
+  w.Answer(again);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{2});
+}
+
 // It has started before the other key's hold is there: then it is one that runs.
 TEST(CoreTakeover, ASessionThatHasStartedMeanwhile_ChangesHandsWhenItsLeaseIsOldEnough) {
   StartingWorld w;
