@@ -106,6 +106,7 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   session->snapshot_root = event.root;
   session->snapshot_seq = event.seq;
   session->snapshot_at = now_;
+  session->disk_failed = false;
   session->ms_at_snapshot = BillOf(event.session).ms;
   session->replayed_ns = 0;
   std::erase_if(session->refused,
@@ -119,6 +120,10 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
       }))
     return HandOver(*session, out);
   if (session->state == State::kParked) PlaceQueue(out);  // G13
+}
+
+void GatewayCore::Handle(const SnapshotNotKept& event, Out&) {
+  if (Session* const session = Find(event.session)) session->disk_failed = true;
 }
 
 void GatewayCore::Handle(const SessionProgress& event, Out& out) {

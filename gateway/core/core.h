@@ -211,6 +211,7 @@ class GatewayCore {
     uint64_t snapshot_seq = 0;
     // Since it was parked, or was to be.
     std::optional<MonoTime> snapshot_asked;
+    bool disk_failed = false;  // ours, at a snapshot, and none was kept since
     uint64_t memory_bytes = 0;               // of its executor, as its worker said last
     std::string device_class;                // as its client asked; empty: any
     bool own_only = false;                   // nobody pays for a rented device (funds.cc)
@@ -296,6 +297,7 @@ class GatewayCore {
   void Handle(const ExecutorGone& event, Out& out);
   void Handle(const SnapshotShared& event, Out& out);
   void Handle(const SnapshotKept& event, Out& out);
+  void Handle(const SnapshotNotKept& event, Out& out);
   void Handle(const SessionProgress& event, Out& out);
   void Handle(const EndSession& event, Out& out);
   void Handle(const HoldAnswered& event, Out& out);

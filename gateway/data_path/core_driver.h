@@ -217,6 +217,9 @@ class CoreDriver {
   //              previous snapshot
   void KeepSnapshot(SessionId session, Token token, const std::string& root, uint64_t seq,
                     std::function<void(absl::Status)> done, uint32_t rank = 0);
+  // The gateway's own disk could not store what the session's executor sent: what it repeats for
+  // want of that is free.
+  void SnapshotNotKept(SessionId session, Token token);
   // The executors that it has, or is to have; 0: no such session.
   uint32_t ExecutorsOf(SessionId session) const;
   // True while a Save under this name waits for its answer: its client's key may write names.

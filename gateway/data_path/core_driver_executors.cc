@@ -105,6 +105,12 @@ void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root
 
 // A snapshot of one item, or none: the parts of another one are of no use beside it.
 absl::Status CoreDriver::KeepPart(SessionId id, Session& session, uint32_t rank,
+void CoreDriver::SnapshotNotKept(SessionId id, Token token) {
+  std::lock_guard lock(mutex_);
+  const Session* const session = Find(id);
+  if (session != nullptr && KnowsToken(*session, token)) Tell(gateway::SnapshotNotKept{id});
+}
+
                                   const std::string& root, uint64_t seq) {
   const std::optional<wire::Hash> manifest = wire::HashFromBytes(root);
   if (!manifest || rank >= session.relay->ranks())

@@ -437,10 +437,14 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
 
 void FleetService::KeepFor(TenantId tenant, const Caller& caller, const wire::Hash& manifest,
                            const proto::KeepRequest& request,
-                           const std::function<void(absl::Status)>& done) {
+                           const std::function<void(absl::Status)>& answer) {
   const SessionId session = *caller.session;
   if (request.what() == proto::KeepRequest::CHECKPOINT)
-    return blob_retention_->KeepCheckpoint(tenant, session, request.name(), manifest, done);
+    return blob_retention_->KeepCheckpoint(tenant, session, request.name(), manifest, answer);
+  const auto done = [this, session, token = caller.token, answer](absl::Status kept) {
+    if (IsOfDisk(kept)) driver_->SnapshotNotKept(session, token);
+    answer(std::move(kept));
+  };
   const auto write = [this, session, token = caller.token, rank = caller.rank,
                       root = request.manifest_root(),
                       seq = request.seq()](const BlobRetention::Done& written) {
