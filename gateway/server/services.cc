@@ -419,13 +419,13 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
     if (!manifest) return done(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
     // It writes a name: where no client that may asked for this one, the machine's own key must.
     const bool writes_name = request->what() == proto::KeepRequest::CHECKPOINT;
-    if (keys_ != nullptr && writes_name &&
-        !driver_->AwaitsSaved(*caller.session, request->name())) {
-      absl::Status denied = CheckScope(admitted.identity.rights.scopes, KeyScope::kStore);
-      // A client that comes back, or that an earlier gateway had, asks again once it is there.
-      if (!denied.ok() && !driver_->HasOpenClient(*caller.session))
-        denied = absl::UnavailableError("Keep: the session's client is not there to ask for it");
-      if (!denied.ok()) return done(std::move(denied));
+    if (keys_ != nullptr && writes_name) {
+      const absl::Status has_scope =
+          CheckScope(admitted.identity.rights.scopes, KeyScope::kStore);
+      if (!has_scope.ok()) {
+        absl::Status asked = driver_->CheckAskedFor(*caller.session, request->name());
+        if (!asked.ok()) return done(absl::IsNotFound(asked) ? has_scope : std::move(asked));
+      }
     }
     const TenantId tenant = admitted.identity.tenant;
     queues_->pool.Post(AccountOf(admitted), [=, this] {
