@@ -37,9 +37,9 @@
 //       STORED exactly in kStored (use_states.cc).
 //   G19 A worker that has an owner serves no other account, costs nothing, and counts for no share
 //       and no quota.
-//   G20 A device is on the cap of its client's key, from when it is taken. A client that enters with
-//       another key waits, and has no session, until that key can pay (takeover.cc); only a session
-//       that holds a device is waited for.
+//   G20 A device is on the cap of its client's key, from when it is taken. A client that enters
+//       with another key waits, and has no session, until that key can pay (takeover.cc); only a
+//       session that holds a device is waited for.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive

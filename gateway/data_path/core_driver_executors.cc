@@ -79,7 +79,7 @@ absl::Status CoreDriver::CheckAskedFor(SessionId id, std::string_view name) cons
     return absl::UnavailableError("Keep: the session's client is not there to ask for it");
   if (relay->has_unseen_items())
     return absl::AbortedError(
-        "Keep: whether a client has asked for this checkpoint is not known any more; save it again");
+        "Keep: whether a client asked for this checkpoint is not known any more; save it again");
   return absl::NotFoundError("Keep: no client has asked for this checkpoint");
 }
 

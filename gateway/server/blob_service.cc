@@ -396,7 +396,8 @@ grpc::ServerBidiReactor<proto::CommitRequest, proto::CommitReply>* BlobService::
   const Caller caller = Caller::Of(*context);
   return Answer<proto::CommitRequest, proto::CommitReply>(
       CallMethod::kCommit, context,
-      [this, caller, session = caller.session](TenantId tenant, const proto::CommitRequest* request, proto::CommitReply*) {
+      [this, caller](TenantId tenant, const proto::CommitRequest* request, proto::CommitReply*) {
+        const std::optional<SessionId>& session = caller.session;
         auto hashes = ToHashes(request->chunks());
         if (!hashes.ok()) return hashes.status();
         auto root = ToHash(request->root());

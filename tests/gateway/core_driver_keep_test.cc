@@ -80,8 +80,8 @@ TEST_F(KeepTest, ACheckpoint_IsAskedFor_UntilItsSaveIsAnswered) {
   back_port.OnGone();
 }
 
-// The gateway was started again while an executor stored a checkpoint: its client has come back, and
-// does not send the Save again. It is told to, and not that it may not store.
+// The gateway was started again while an executor stored a checkpoint: its client has come back,
+// and does not send the Save again. It is told to, and not that it may not store.
 TEST_F(KeepTest, ACheckpoint_OfAnEarlierGateway_HasToBeAskedForAgain) {
   Open();
   const proto::Assign assign = *worker_.assign();
