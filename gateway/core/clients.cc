@@ -200,7 +200,7 @@ absl::Status GatewayCore::MayGoOn(const SessionId& id, Out& out) {
 void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old,
                             Out& out) {
   session.stopped = absl::OkStatus();
-  session.own_only = false;
+  const bool waited_for_own = std::exchange(session.own_only, false);
   if (IsSome(session.conn)) {
     // The client noticed the broken connection before we did, or has two: the last one counts.
     ConnId old = session.conn;
@@ -219,6 +219,9 @@ void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const 
     case State::kLive: return GoLive(session, out);
     case State::kStarting: return GoLiveIfReady(session, out);
     case State::kQueued:
+      if (!waited_for_own) return;
+      LeaveQueue(session.id);  // this client may be able to pay for a rented device
+      break;
     case State::kOrphaned: return;
     case State::kStored: session.state = State::kQueued; break;
     case State::kParked: LeaveQueue(session.id); break;
