@@ -37,7 +37,7 @@ absl::StatusOr<gateway::Tenant> AccountNamed(gateway::Accounts& accounts, const 
   } else {
     absl::StrAppend(&text, "; ", folder, " has ", Shown(all));
   }
-  return absl::InvalidArgumentError(text);
+  return absl::NotFoundError(text);
 }
 
 }  // namespace outboard::cli

@@ -483,8 +483,8 @@ absl::Status BlobStore::MakeRoomOnDisk() {
     if (room->free_bytes >= std::min(room->total_bytes / kReservePart, kReserveBytesMax))
       return absl::OkStatus();
     if (!EvictForDisk()) {
-      return absl::ResourceExhaustedError(
-          "blob store: room: No space left on device, but for what the accounts need");
+      return OfDisk(absl::ResourceExhaustedError(
+          "blob store: room: No space left on device, but for what the accounts need"));
     }
   }
 }

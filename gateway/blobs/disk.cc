@@ -9,22 +9,32 @@
 #include <cstdio>
 #include <cstring>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
 namespace outboard::gateway {
 
 namespace {
 
+constexpr char kOfDisk[] = "outboard/disk";  // a payload, which stays within this process
+
 // Omits the path, which would reach clients.
 absl::Status DiskError(const char* what, int error) {
   const std::string message = absl::StrCat("blob store: ", what, ": ", strerror(error));
   if (error == ENOSPC || error == EDQUOT || error == EFBIG)
-    return absl::ResourceExhaustedError(message);
+    return OfDisk(absl::ResourceExhaustedError(message));
   if (error == ENOENT) return absl::NotFoundError(message);
-  return absl::UnavailableError(message);
+  return OfDisk(absl::UnavailableError(message));
 }
 
 }  // namespace
+
+bool IsOfDisk(const absl::Status& status) { return status.GetPayload(kOfDisk).has_value(); }
+
+absl::Status OfDisk(absl::Status status) {
+  status.SetPayload(kOfDisk, absl::Cord());
+  return status;
+}
 
 absl::StatusOr<int> Disk::Create(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

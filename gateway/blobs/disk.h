@@ -17,6 +17,10 @@
 
 namespace outboard::gateway {
 
+// Whether an error is the disk's, full or broken: not an account's quota, nor wrong bytes.
+bool IsOfDisk(const absl::Status& status);
+absl::Status OfDisk(absl::Status status);  // an error of which that is true
+
 class Disk {
  public:
   virtual ~Disk() = default;

@@ -93,7 +93,7 @@ void GatewayCore::Handle(const ClientAttach& event, Out& out) {
     return refuse(std::move(other), telemetry::Refusal::kNoSession);
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
     return refuse(refused->second, telemetry::Refusal::kLedger);
-  if (WaitsToPay(*session, event, out)) return;
+  if (WaitsToPay(*session, {event.conn, event.key_id, event.max_cost, event}, out)) return;
   const SessionId id = session->id;
   if (absl::Status why = MayGoOn(id, out); !why.ok())
     return refuse(std::move(why), telemetry::Refusal::kCredit, /*is_kept=*/Find(id) != nullptr);

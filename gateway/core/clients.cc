@@ -160,7 +160,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   }
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
     return refuse(refused->second, telemetry::Refusal::kLedger);
-  if (WaitsToPay(*session, event, out)) return;
+  if (WaitsToPay(*session, {event.conn, event.key_id, event.max_cost, event}, out)) return;
   const SessionId id = session->id;
   if (absl::Status why = MayGoOn(id, out); !why.ok()) {
     telemetry::CountRefused(telemetry::Refusal::kCredit);
@@ -200,7 +200,7 @@ absl::Status GatewayCore::MayGoOn(const SessionId& id, Out& out) {
 void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old,
                             Out& out) {
   session.stopped = absl::OkStatus();
-  session.own_only = false;
+  const bool waited_for_own = std::exchange(session.own_only, false);
   if (IsSome(session.conn)) {
     // The client noticed the broken connection before we did, or has two: the last one counts.
     ConnId old = session.conn;
@@ -217,14 +217,11 @@ void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const 
       if (!session.replaying) BeginReplay(session, out);
       return GoLive(session, out);
     case State::kLive: return GoLive(session, out);
-    case State::kStarting:
-      // The ledger keeps the key of a hold: another key needs a hold of its own.
-      if (session.funds.any && session.funds.key_id != session.key_id) {
-        EndHoldOf(session, out);
-        BeginHold(session, out);
-      }
-      return GoLiveIfReady(session, out);
+    case State::kStarting: return GoLiveIfReady(session, out);
     case State::kQueued:
+      if (!waited_for_own) return;
+      LeaveQueue(session.id);  // this client may be able to pay for a rented device
+      break;
     case State::kOrphaned: return;
     case State::kStored: session.state = State::kQueued; break;
     case State::kParked: LeaveQueue(session.id); break;

@@ -37,9 +37,9 @@
 //       STORED exactly in kStored (use_states.cc).
 //   G19 A worker that has an owner serves no other account, costs nothing, and counts for no share
 //       and no quota.
-//   G20 A lease is on the cap of its client's key. One that enters with another key waits, and has
-//       no session, until a hold of its own is there (takeover.cc); only a metered session is
-//       waited for.
+//   G20 A device is on the cap of its client's key, from when it is taken. A client that enters
+//       with another key waits, and has no session, until that key can pay (takeover.cc); only a
+//       session that holds a device is waited for.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -57,7 +57,7 @@
 //   kStored --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
 //   any with an epoch --ClientLeft/LeaveClient--> as by ClientGone, and its device is given back
 //   any with an epoch --ClientAttach/Reconnect--> as by ClientResume, from another client
-//   kLive, kDetached --ClientResume, ClientAttach by another key/WaitsToPay--> as it was
+//   with a device --ClientResume, ClientAttach by another key/WaitsToPay--> as it was
 //   any --ClientClosed, EndSession, ExecutorGone, a time limit/End--> gone
 #include "gateway/core/core.h"
 
@@ -89,9 +89,13 @@ std::vector<Action> GatewayCore::On(const Event& event, MonoTime now) {
   ++changes_;
   now_ = std::max(now_, now);
   Out out;
-  std::visit([&](const auto& e) { Handle(e, out); }, event);
-  HandleAgain(out);
+  HandleAny(event, out);
+  RepeatEntries(out);
   return out;
+}
+
+void GatewayCore::HandleAny(const Event& event, Out& out) {
+  std::visit([&](const auto& e) { Handle(e, out); }, event);
 }
 
 // ---- what executors did -------------------------------------------------------------------------
@@ -102,6 +106,7 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   session->snapshot_root = event.root;
   session->snapshot_seq = event.seq;
   session->snapshot_at = now_;
+  session->disk_failed = false;
   session->ms_at_snapshot = BillOf(event.session).ms;
   session->replayed_ns = 0;
   std::erase_if(session->refused,
@@ -115,6 +120,10 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
       }))
     return HandOver(*session, out);
   if (session->state == State::kParked) PlaceQueue(out);  // G13
+}
+
+void GatewayCore::Handle(const SnapshotNotKept& event, Out&) {
+  if (Session* const session = Find(event.session)) session->disk_failed = true;
 }
 
 void GatewayCore::Handle(const SessionProgress& event, Out& out) {
@@ -315,8 +324,8 @@ std::string GatewayCore::CheckInvariants() const {
       return "G3: before it is written: " + id.Hex();
     if (s.metered && meter_.MsOf({id, s.grant}) > s.funds.funded_ms * s.slots_held())
       return "G12: " + id.Hex();
-    if (s.takeover.has_value() && !s.metered) return "G20: " + id.Hex();
-    if (s.metered && IsSome(s.conn) && s.funds.key_id != s.key_id)
+    if (s.takeover.has_value() && !holds) return "G20: " + id.Hex();
+    if (holds && IsSome(s.conn) && s.funds.key_id != s.key_id)
       return "G20: on another key's cap than its client's: " + id.Hex();
     takeovers += s.takeover.has_value();
     const bool has_conn = IsSome(s.conn);
@@ -340,7 +349,8 @@ std::string GatewayCore::CheckInvariants() const {
     if (s.moved.size() > options_.moves_max || s.not_begun.size() > options_.starts_max)
       return "G8: moved too often: " + id.Hex();
   }
-  if (takeovers != takeovers_.size() || !again_.empty()) return "G20: a client of nobody";
+  if (takeovers != takeovers_.size() || !entries_to_repeat_.empty())
+    return "G20: a client of nobody";
   if (held != devices_busy()) return "G1: a slot is held by no session";
   if (queued != queue_.size()) return "G5: the queue has somebody who is gone";
   for (const auto& [tenant, devices] : held_by)

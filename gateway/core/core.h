@@ -98,14 +98,16 @@ class GatewayCore {
   std::string CheckInvariants() const;
 
  private:
-  // Of a client that enters a session which holds a device on another key's cap (takeover.cc).
-  using Entry = std::variant<ClientResume, ClientAttach>;
+  // A client that enters a session whose device is on another key's cap (takeover.cc).
   struct Takeover {
-    Entry wants;
-    LeaseId lease;        // the one that is to begin
+    ConnId conn;
+    std::string key_id;
+    std::optional<MicroUsd> max_cost;  // of the session, once this client is in
+    Event entry;  // its ClientResume or ClientAttach, handled once more when it may enter
+    LeaseId lease = {};   // that its hold is for
     uint64_t number = 0;  // of its TakeHold, of the session's one count (Funds)
-    MonoTime since;
-    std::optional<HoldAnswer> paid = {};  // enough is held, and the current lease has to be older
+    MonoTime since = {};
+    std::optional<HoldAnswer> paid = {};  // enough is held
   };
 
   enum class State { kQueued, kStarting, kLive, kDetached, kParked, kOrphaned, kStored };
@@ -192,7 +194,7 @@ class GatewayCore {
       absl::Status why;        // of the last answer
       MonoTime asked_at;
     } funds;
-    std::optional<Takeover> takeover;  // only while it is metered
+    std::optional<Takeover> takeover;  // only while it holds a device
     // Work that is repeated after a fault of ours is not charged (GoBackToSnapshot).
     uint64_t done_seq = 0;      // the last item that is known to be done, by any of its executors
     bool done_known = true;     // false: one that outlived a connection may have done more
@@ -209,6 +211,7 @@ class GatewayCore {
     uint64_t snapshot_seq = 0;
     // Since it was parked, or was to be.
     std::optional<MonoTime> snapshot_asked;
+    bool disk_failed = false;  // ours, at a snapshot, and none was kept since
     uint64_t memory_bytes = 0;               // of its executor, as its worker said last
     std::string device_class;                // as its client asked; empty: any
     bool own_only = false;                   // nobody pays for a rented device (funds.cc)
@@ -274,6 +277,7 @@ class GatewayCore {
   using Out = std::vector<Action>;
   static bool IsSome(ConnId conn) { return conn.value != 0; }
 
+  void HandleAny(const Event& event, Out& out);
   void Handle(const WorkerJoined& event, Out& out);
   void Handle(const DeviceWentOut& event, Out& out);
   void Handle(const WorkerHeartbeat& event, Out& out);
@@ -293,6 +297,7 @@ class GatewayCore {
   void Handle(const ExecutorGone& event, Out& out);
   void Handle(const SnapshotShared& event, Out& out);
   void Handle(const SnapshotKept& event, Out& out);
+  void Handle(const SnapshotNotKept& event, Out& out);
   void Handle(const SessionProgress& event, Out& out);
   void Handle(const EndSession& event, Out& out);
   void Handle(const HoldAnswered& event, Out& out);
@@ -399,13 +404,16 @@ class GatewayCore {
   void Stop(Session& session, const absl::Status& why, Out& out);
   void Overrun(Session& session, Out& out);
   // ---- another key for a device that is held (takeover.cc)
-  bool WaitsToPay(Session& session, const Entry& wants, Out& out);
-  std::optional<Takeover> DropTakeover(Session& session, Out& out);
-  bool DropTakeover(ConnId conn, Out& out);
-  void EndTakeover(Session& session, absl::Status why, Out& out);
+  bool WaitsToPay(Session& session, Takeover wants, Out& out);
   void TakeoverAnswered(Session& session, const HoldAnswer& answer, Out& out);
   void TakeOverIfReady(Session& session, Out& out);  // may end the session
-  void HandleAgain(Out& out);
+  void GiveHoldTo(const Takeover& next, Session& session, Out& out);
+  void GiveLeaseTo(const Takeover& next, Session& session, Out& out);
+  std::optional<Takeover> DropTakeover(Session& session, Out& out);
+  bool DropTakeover(ConnId conn, Out& out);
+  void RefuseTakeover(Session& session, absl::Status why, Out& out);
+  void RepeatTakeover(Session& session, Out& out);
+  void RepeatEntries(Out& out);
   void BeginReplay(Session& session, Out& out);
   void CheckReplay(Session& session, Out& out);
   void EndReplay(Session& session, Out& out);
@@ -445,7 +453,7 @@ class GatewayCore {
   std::map<ConnId, SessionId> conns_;
   std::map<ConnId, Fork> forks_;
   std::map<ConnId, SessionId> takeovers_;  // of these clients
-  std::vector<Entry> again_;               // to be handled once more within the same event
+  std::vector<Event> entries_to_repeat_;   // at the end of the event that is being handled
   // What the state of a session on an account's own machine costs while it is on the gateway's
   // disk; none: there is no price file.
   std::optional<ClassPrices> default_class_;

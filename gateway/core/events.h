@@ -308,6 +308,9 @@ struct SnapshotKept {  // by the session's executor, or all of them; its blobs a
   std::string root;
   uint64_t seq = 0;  // of the last item it includes
 };
+struct SnapshotNotKept {  // the gateway's own disk could not store what its executor sent
+  SessionId session;
+};
 struct SessionProgress {  // precedes Tick
   SessionId session;
   bool busy = false;      // items are in flight
@@ -339,8 +342,9 @@ using Event =
     std::variant<WorkerJoined, DeviceWentOut, WorkerHeartbeat, WorkerDraining, WorkerSetAside,
                  WorkerGone, SessionRestored, ClientOpen, ClientResume, ClientAttach, ClientClosed,
                  ClientLeft, ClientGone, ClientActs, ClientDenied, ExecutorAttached, ExecutorGone,
-                 SnapshotShared, SnapshotKept, SessionProgress, EndSession, HoldAnswered,
-                 LeaseWritten, RowNotWritten, PostingRefused, PricesSet, Tick, StopAll>;
+                 SnapshotShared, SnapshotKept, SnapshotNotKept, SessionProgress, EndSession,
+                 HoldAnswered, LeaseWritten, RowNotWritten, PostingRefused, PricesSet, Tick,
+                 StopAll>;
 
 // ---- actions
 struct Welcome {  // answers WorkerJoined, before any Assign

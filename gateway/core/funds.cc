@@ -119,20 +119,21 @@ int64_t GatewayCore::FundsLeftNs(const Session& session) const {
 // is held (MT3 of the meter).
 void GatewayCore::CheckFunds(Session& session, Out& out) {
   const Session::Funds& funds = session.funds;
+  if (session.takeover.has_value() && now_.ns - session.takeover->since.ns > options_.start_ns)
+    RefuseTakeover(session, absl::UnavailableError("the gateway cannot write its ledger"), out);
   if (!session.metered) {
     if (session.state == State::kStarting && session.attached() && funds.asked &&
-        now_.ns - session.since.ns > options_.start_ns)
+        now_.ns - funds.asked_at.ns > options_.start_ns)
       Stop(session, absl::UnavailableError("the gateway cannot write its ledger"), out);
     return;
   }
   CheckReplay(session, out);
-  if (session.takeover.has_value() && now_.ns - session.takeover->since.ns > options_.start_ns)
-    EndTakeover(session, absl::UnavailableError("the gateway cannot write its ledger"), out);
   const int64_t left_ns = FundsLeftNs(session);
   if (!session.stopped.ok()) {
     // What runs again after a pause, and is refused, has steps in flight that nobody was told of.
-    const bool just_began =
-        funds.funded_ms == 0 && now_.ns - session.leased.ns <= options_.stop_lead_ns;
+    // A session that is HELD has none: it has no time that nobody pays for.
+    const bool just_began = session.use == UseState::kRun && funds.funded_ms == 0 &&
+                            now_.ns - session.leased.ns <= options_.stop_lead_ns;
     if (left_ns <= 0 && !just_began) Overrun(session, out);
     return;
   }

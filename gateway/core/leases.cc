@@ -99,7 +99,7 @@ void GatewayCore::Handle(const RowNotWritten& event, Out& out) {
 }
 
 void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, LeaseEnd why, Out& out) {
-  if (auto waiting = DropTakeover(session, out)) again_.push_back(std::move(waiting->wants));
+  RepeatTakeover(session, out);
   const LeaseId lease{session.id, session.grant};
   std::vector<Charge> charges;
   for (uint32_t i = 0; i < devices; ++i) {
@@ -126,6 +126,7 @@ void GatewayCore::ReleaseDevices(Session& session, bool lost, LeaseEnd why, Out&
     }
   }
   const uint32_t devices = session.slots_held();
+  RepeatTakeover(session, out);
   if (devices > 0 && !IsOnOwn(session)) queue_.Gave(session.tenant, devices, now_);
   Touch(session);
   StopKeeping(session, lost, why, out);

@@ -32,6 +32,7 @@ void GatewayCore::StartWith(Session& session, std::vector<Slots> places) {
       session.seats.push_back({id, {}, std::vector<bool>(slots.size())});
     session.done_seq = std::max(session.done_seq, session.snapshot_seq);
     session.done_known = true;  // a new executor has no more
+    session.disk_failed = false;
   }
   session.snapshot_asked.reset();
   session.displaced = session.unpaid = false;
@@ -165,10 +166,10 @@ void GatewayCore::Store(Session& session, bool ours, Out& out) {
 
 // Of a session without a device. `ours`: another account needs its memory (G13). Where its client
 // has left, or sleeps, or nobody pays, whoever sees to it that no snapshot comes in time pays for
-// the rest.
+// the rest: the session, or we where our disk could not keep one.
 void GatewayCore::PutAway(Session& session, bool ours, Out& out) {
   const bool is_saved = session.is_saved();
-  Store(session, ours, out);
+  Store(session, ours || session.disk_failed, out);
   out.push_back(Stored{session.id, session.tenant, is_saved});
 }
 

@@ -1,18 +1,20 @@
-// The part of GatewayCore that lets a client with another key enter a session which holds a device:
-// the device is on that key's cap from then on, so nothing changes before its hold is there.
+// The part of GatewayCore that lets a client with another key enter a session which holds a device.
+// The device is on that key's cap from then on, so the key's hold comes first; until it is there,
+// and if there is none to be had, the session stays as it is, with the client that it has (G20).
 //
-//   ClientResume, ClientAttach/WaitsToPay --TakeHold--> waiting, and the session goes on as it was
-//   waiting --HoldAnswered/TakeoverAnswered--> paid; or it is refused, and nothing changes
-//   paid --the current lease is old enough/TakeOverIfReady--> that lease ends, the new one
-//             begins, and the client enters as if the key had been its own
-//   waiting, paid --the session's lease ends/HandleAgain--> as if it came only now
-//   waiting, paid --its client leaves, another one wants the session, start_ns/EndTakeover-->
-//             (none)
+//   (none) --ClientResume, ClientAttach/WaitsToPay--> asked for a hold
+//   asked --HoldAnswered/TakeoverAnswered: too little is held--> refused
+//   asked --HoldAnswered/TakeoverAnswered: enough is held--> paid
+//   paid, the session starts --TakeOverIfReady, GiveHoldTo--> its client has the session
+//   paid, the session is metered --TakeOverIfReady: its lease is old enough, GiveLeaseTo-->
+//             its client has the session
+//   asked, paid --the lease or the device goes/RepeatTakeover--> its client enters what the session
+//             is then, as if it came only now
+//   asked, paid --its client leaves/DropTakeover--> (none)
+//   asked, paid --another client wants the session; start_ns/RefuseTakeover--> refused
 #include <algorithm>
 #include <optional>
-#include <tuple>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "gateway/core/core.h"
@@ -26,50 +28,105 @@ namespace {
 // and again.
 constexpr int64_t kTakeoverEveryNs = 10 * kSecondNs;
 
-ConnId ConnOf(const std::variant<ClientResume, ClientAttach>& wants) {
-  return std::visit([](const auto& event) { return event.conn; }, wants);
-}
-
 }  // namespace
 
-// True: it waits, or the session has been told of it.
-bool GatewayCore::WaitsToPay(Session& session, const Entry& wants, Out& out) {
-  const auto [conn, key_id, max_cost] = std::visit(
-      [](const auto& event) { return std::tuple(event.conn, event.key_id, event.max_cost); },
-      wants);
-  if (!session.metered) return false;
-  // Also one with the key that it has: of all that want the session the last one counts.
-  EndTakeover(session, absl::AbortedError("another client entered the session"), out);
-  if (session.funds.key_id == key_id) return false;
-  // More of the current lease may be asked for meanwhile: all answers have numbers of their own.
-  session.takeover = Takeover{wants, {session.id, session.grant + 1}, ++session.funds.number, now_};
-  takeovers_[conn] = session.id;
-  const std::vector<MicroUsd> prices(session.slots_held(), PricesFor(session).run);
-  out.push_back(TakeHold{session.takeover->number,
-                         {.lease = session.takeover->lease,
-                          .tenant = session.tenant,
-                          .key_id = key_id,
-                          .prices_per_hour = prices,
-                          .to_ms = std::min(options_.hold_ms, kLeaseMsMax),
-                          .session_cap = max_cost.has_value() ? max_cost : session.max_cost,
-                          .is_tentative = true}});
+// ---- its hold -----------------------------------------------------------------------------------
+
+// True: the client waits for its key's hold. False: it may enter now.
+bool GatewayCore::WaitsToPay(Session& session, Takeover wants, Out& out) {
+  if (session.slots_held() == 0) return false;
+  // Also by a client with the session's own key: of all that want the session the last one counts.
+  RefuseTakeover(session, absl::AbortedError("another client entered the session"), out);
+  if (session.funds.key_id == wants.key_id) return false;
+  // Behind the current lease, or the one that the session is starting for.
+  wants.lease = {session.id, session.grant + (session.metered ? 1 : 2)};
+  // The session may ask for more meanwhile: its answers and this one have numbers of one count.
+  wants.number = ++session.funds.number;
+  wants.since = now_;
+  out.push_back(
+      TakeHold{wants.number,
+               {.lease = wants.lease,
+                .tenant = session.tenant,
+                .key_id = wants.key_id,
+                .prices_per_hour = std::vector(session.slots_held(), PricesFor(session).run),
+                .to_ms = std::min(options_.hold_ms, kLeaseMsMax),
+                .session_cap = wants.max_cost.has_value() ? wants.max_cost : session.max_cost,
+                .is_tentative = true}});
+  takeovers_[wants.conn] = session.id;
+  session.takeover = std::move(wants);
   return true;
 }
 
-// Cancels the session's waiting takeover, if there is one, and releases its hold. Its client is not
-// told.
-std::optional<GatewayCore::Takeover> GatewayCore::DropTakeover(Session& session, Out& out) {
-  std::optional<Takeover> gone = std::exchange(session.takeover, std::nullopt);
-  if (!gone.has_value()) return gone;
-  takeovers_.erase(ConnOf(gone->wants));
-  out.push_back(EndHold{gone->lease});
-  return gone;
+void GatewayCore::TakeoverAnswered(Session& session, const HoldAnswer& answer, Out& out) {
+  if (answer.funded_ms >= std::min(options_.hold_ms, kHoldMsMin)) {
+    session.takeover->paid = answer;
+    return TakeOverIfReady(session, out);
+  }
+  telemetry::CountRefused(telemetry::Refusal::kCredit);
+  RefuseTakeover(
+      session, answer.why.ok() ? absl::InternalError("the ledger held nothing") : answer.why, out);
 }
 
-void GatewayCore::EndTakeover(Session& session, absl::Status why, Out& out) {
-  const std::optional<Takeover> gone = DropTakeover(session, out);
-  if (gone.has_value())
-    out.push_back(EndClient{.conn = ConnOf(gone->wants), .why = std::move(why), .is_kept = true});
+// ---- its client enters --------------------------------------------------------------------------
+
+void GatewayCore::TakeOverIfReady(Session& session, Out& out) {
+  if (!session.takeover.has_value() || !session.takeover->paid.has_value()) return;
+  // Its client is refused: before anything is taken away from the one that the session has.
+  if (draining_ || refused_.contains(session.tenant))
+    return HandleAny(DropTakeover(session, out)->entry, out);
+  if (!session.metered) {
+    const Takeover next = *DropTakeover(session, out);
+    GiveHoldTo(next, session, out);
+    return HandleAny(next.entry, out);
+  }
+  if (!session.is_written || now_.ns - session.leased.ns < kTakeoverEveryNs) return;
+  const Takeover next = *std::exchange(session.takeover, std::nullopt);
+  takeovers_.erase(next.conn);
+  GiveLeaseTo(next, session, out);
+  const SessionId id = session.id;
+  HandleAny(next.entry, out);
+  // Its client is in: what it said of the session's cost counts from now on.
+  Session* const entered = Find(id);
+  if (next.max_cost.has_value() && entered != nullptr && entered->metered && !entered->funds.asked)
+    AskHold(*entered, entered->funds.funded_ms, out);
+}
+
+// Of a session that starts. No lease runs yet: the hold of the one that is to begin is given back,
+// and taken again with the other key, which could pay for it a moment ago.
+void GatewayCore::GiveHoldTo(const Takeover& next, Session& session, Out& out) {
+  session.key_id = next.key_id;
+  if (next.max_cost.has_value()) session.max_cost = next.max_cost;
+  EndHoldOf(session, out);
+  BeginHold(session, out);
+}
+
+// Of a session that is metered. Its lease ends, and the next one begins with what is held for it.
+void GatewayCore::GiveLeaseTo(const Takeover& next, Session& session, Out& out) {
+  const bool replayed = session.replaying;
+  if (replayed) EndReplay(session, out);
+  EndMeter(session, session.slots_held(), /*lost=*/false, LeaseEnd::kTakenOver, out);
+  session.stopped = absl::OkStatus();  // for want of the other key's money
+  session.funds = {.lease = next.lease,
+                   .key_id = next.key_id,
+                   .prices = std::vector(session.slots_held(), PricesFor(session).run),
+                   .number = session.funds.number,
+                   .any = true,
+                   .funded_ms = next.paid->funded_ms,
+                   .why = next.paid->why,
+                   .asked_at = now_};
+  StartLease(session, out);
+  if (replayed) BeginReplay(session, out);
+}
+
+// ---- its end ------------------------------------------------------------------------------------
+
+// Gives its hold back. Its client is not told.
+std::optional<GatewayCore::Takeover> GatewayCore::DropTakeover(Session& session, Out& out) {
+  std::optional<Takeover> dropped = std::exchange(session.takeover, std::nullopt);
+  if (!dropped.has_value()) return dropped;
+  takeovers_.erase(dropped->conn);
+  out.push_back(EndHold{dropped->lease});
+  return dropped;
 }
 
 // Whether this connection waited for one; it does no more.
@@ -80,56 +137,23 @@ bool GatewayCore::DropTakeover(ConnId conn, Out& out) {
   return true;
 }
 
-void GatewayCore::TakeoverAnswered(Session& session, const HoldAnswer& answer, Out& out) {
-  if (answer.funded_ms < std::min(options_.hold_ms, kHoldMsMin)) {
-    telemetry::CountRefused(telemetry::Refusal::kCredit);
-    return EndTakeover(
-        session, answer.why.ok() ? absl::InternalError("the ledger held nothing") : answer.why,
-        out);
-  }
-  session.takeover->paid = answer;
-  TakeOverIfReady(session, out);
+void GatewayCore::RefuseTakeover(Session& session, absl::Status why, Out& out) {
+  if (const std::optional<Takeover> refused = DropTakeover(session, out))
+    out.push_back(EndClient{.conn = refused->conn, .why = std::move(why), .is_kept = true});
 }
 
-void GatewayCore::TakeOverIfReady(Session& session, Out& out) {
-  if (!session.takeover.has_value() || !session.takeover->paid.has_value()) return;
-  // What may refuse its client does so before the old lease ends.
-  if (draining_ || refused_.contains(session.tenant)) {
-    const Takeover gone = *DropTakeover(session, out);
-    return std::visit([&](const auto& event) { Handle(event, out); }, gone.wants);
-  }
-  if (!session.is_written || now_.ns - session.leased.ns < kTakeoverEveryNs) return;
-  const SessionId id = session.id;
-  const Takeover paid = *std::exchange(session.takeover, std::nullopt);
-  takeovers_.erase(ConnOf(paid.wants));
-  const bool replayed = session.replaying;
-  if (replayed) EndReplay(session, out);
-  EndMeter(session, session.slots_held(), /*lost=*/false, LeaseEnd::kTakenOver, out);
-  session.funds = {.lease = paid.lease,
-                   .key_id = std::visit([](const auto& event) { return event.key_id; }, paid.wants),
-                   .prices = std::vector<MicroUsd>(session.slots_held(), PricesFor(session).run),
-                   .number = session.funds.number,
-                   .any = true,
-                   .funded_ms = paid.paid->funded_ms,
-                   .why = paid.paid->why,
-                   .asked_at = now_};
-  StartLease(session, out);
-  if (replayed) BeginReplay(session, out);
-  std::visit([&](const auto& event) { Handle(event, out); }, paid.wants);
-  // Its client is in: what it said of the session's cost counts from now on.
-  const bool has_cap =
-      std::visit([](const auto& event) { return event.max_cost.has_value(); }, paid.wants);
-  Session* const entered = Find(id);
-  if (has_cap && entered != nullptr && entered->metered && !entered->funds.asked)
-    AskHold(*entered, entered->funds.funded_ms, out);
+// What it waited behind has ended. Who knows what the session is by the end of this event: its
+// client enters that.
+void GatewayCore::RepeatTakeover(Session& session, Out& out) {
+  if (std::optional<Takeover> repeated = DropTakeover(session, out))
+    entries_to_repeat_.push_back(std::move(repeated->entry));
 }
 
-// The lease that it was to follow has ended: its client enters what the session is now.
-void GatewayCore::HandleAgain(Out& out) {
-  while (!again_.empty()) {
-    const Entry wants = std::move(again_.back());
-    again_.pop_back();
-    std::visit([&](const auto& event) { Handle(event, out); }, wants);
+void GatewayCore::RepeatEntries(Out& out) {
+  while (!entries_to_repeat_.empty()) {
+    const Event entry = std::move(entries_to_repeat_.back());
+    entries_to_repeat_.pop_back();
+    HandleAny(entry, out);
   }
 }
 

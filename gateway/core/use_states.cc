@@ -30,11 +30,12 @@ void GatewayCore::CheckUse(Session& session, Out& out) {
   if (session.metered) {
     const bool costs_the_same = session.price->Of(UseState::kHeld) == session.price->run;
     if (costs_the_same || session.replaying || !session.stopped.ok()) return;
-    if (session.takeover.has_value()) return;  // another lease is to follow this one
     const bool idle = !session.busy && !session.awaits &&
                       now_.ns - session.idle_since.ns >= options_.held_after_ns;
     const UseState wanted = idle ? UseState::kHeld : UseState::kRun;
     if (wanted == session.use) return;
+    // Another lease is to follow this one soon. Work is not charged less meanwhile.
+    if (idle && session.takeover.has_value()) return;
     EndMeter(session, session.slots_held(), /*lost=*/false,
              idle ? LeaseEnd::kHeld : LeaseEnd::kRunsAgain, out);
     return ChangeUse(session, wanted, session.slots_held(), out);

@@ -217,13 +217,16 @@ class CoreDriver {
   //              previous snapshot
   void KeepSnapshot(SessionId session, Token token, const std::string& root, uint64_t seq,
                     std::function<void(absl::Status)> done, uint32_t rank = 0);
+  // The gateway's own disk could not store what the session's executor sent: what it repeats for
+  // want of that is free.
+  void SnapshotNotKept(SessionId session, Token token);
   // The executors that it has, or is to have; 0: no such session.
   uint32_t ExecutorsOf(SessionId session) const;
-  // True while a Save under this name waits for its answer: its client's key may write names.
-  bool AwaitsSaved(SessionId session, std::string_view name) const;
-  // False: what its client waits for is not known, since it is not there, or has yet to be told
-  // that it is connected.
-  bool HasOpenClient(SessionId session) const;
+  // OK while a Save under this name waits for its answer: a client's key may write names.
+  // Errors: NOT_FOUND    no client has asked for it
+  //         UNAVAILABLE  no client is connected: nobody knows what it asked for
+  //         ABORTED      a client may have, of an earlier gateway: it has to ask again
+  absl::Status CheckAskedFor(SessionId session, std::string_view name) const;
 
   // ---- shutdown
   void Drain();

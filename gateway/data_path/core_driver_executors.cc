@@ -69,16 +69,18 @@ uint32_t CoreDriver::ExecutorsOf(SessionId id) const {
   return session != nullptr && session->relay != nullptr ? session->relay->ranks() : 0;
 }
 
-bool CoreDriver::AwaitsSaved(SessionId id, std::string_view name) const {
+absl::Status CoreDriver::CheckAskedFor(SessionId id, std::string_view name) const {
   std::lock_guard lock(mutex_);
   const Session* const session = Find(id);
-  return session != nullptr && session->relay != nullptr && session->relay->awaits_saved(name);
-}
-
-bool CoreDriver::HasOpenClient(SessionId id) const {
-  std::lock_guard lock(mutex_);
-  const Session* const session = Find(id);
-  return session != nullptr && session->relay != nullptr && session->relay->has_open_client();
+  const Relay* const relay = session == nullptr ? nullptr : session->relay.get();
+  if (relay != nullptr && relay->awaits_saved(name)) return absl::OkStatus();
+  // A client that comes back, or that an earlier gateway had.
+  if (relay == nullptr || !relay->has_open_client())
+    return absl::UnavailableError("Keep: the session's client is not there to ask for it");
+  if (relay->has_unseen_items())
+    return absl::AbortedError(
+        "Keep: whether a client asked for this checkpoint is not known any more; save it again");
+  return absl::NotFoundError("Keep: no client has asked for this checkpoint");
 }
 
 void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root, uint64_t seq,
@@ -101,6 +103,12 @@ void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root
     }
   }
   done(std::move(refused));
+}
+
+void CoreDriver::SnapshotNotKept(SessionId id, Token token) {
+  std::lock_guard lock(mutex_);
+  const Session* const session = Find(id);
+  if (session != nullptr && KnowsToken(*session, token)) Tell(gateway::SnapshotNotKept{id});
 }
 
 // A snapshot of one item, or none: the parts of another one are of no use beside it.

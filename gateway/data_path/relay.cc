@@ -111,7 +111,10 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   is_fresh_ = std::exchange(replays_, false);
   // Of a client before this one, or of an executor that knows nothing of them. One that comes back
   // does not repeat what its executor has taken up.
-  if (open.is_new_client() || is_fresh_) saves_.clear();
+  if (open.is_new_client() || is_fresh_) {
+    saves_.clear();
+    has_unseen_ = false;
+  }
   if (answers_ != nullptr) {
     asks_.Begin(start.snapshot_ms, clock_().ns / 1'000'000);
     asks_.Durable(start.snapshot_seq);
@@ -195,6 +198,11 @@ bool Relay::awaits_saved(std::string_view name) const {
 bool Relay::has_open_client() const {
   std::lock_guard lock(mutex_);
   return client_ != nullptr && opened_;
+}
+
+bool Relay::has_unseen_items() const {
+  std::lock_guard lock(mutex_);
+  return has_unseen_;
 }
 
 bool Relay::is_opening() const {
@@ -380,7 +388,9 @@ void Relay::OnOpened(proto::Opened& opened) {
   NoteDevice(opened);
   // What an earlier epoch sent and the executor did not apply is forgotten there; the client
   // sends it again.
-  if (!std::exchange(opened_, true)) sent_seq_ = done_seq_ = opened.applied_seq();
+  if (std::exchange(opened_, true)) return;
+  if (!is_fresh_ && !is_entered_ && opened.applied_seq() > sent_seq_) has_unseen_ = true;
+  sent_seq_ = done_seq_ = opened.applied_seq();
 }
 
 // Makes of a rank's frame what the session says. False: the ranks have parted, and the session

@@ -109,6 +109,9 @@ class Relay {
   bool awaits_saved() const;  // the answer of a Save
   bool awaits_saved(std::string_view name) const;
   bool has_open_client() const;  // a client is connected, and has had the answer to its Open
+  // The executor has items of this client that an earlier gateway passed on: it does not send them
+  // again, and what it awaits of them is not known here.
+  bool has_unseen_items() const;
   bool is_opening() const;    // the client has not had the answer to its Open
   bool has_opened() const;    // it has had, in the epoch of the last Connect
   bool is_streaming() const;  // the executor waits until its client has taken what was sent
@@ -221,6 +224,7 @@ class Relay {
   bool replays_ = false;  // the executor is new and has not been sent the kernel uses
   bool is_fresh_ = false;  // this epoch began with new executors
   bool is_entered_ = false;  // likewise, by a client that did not send what came before
+  bool has_unseen_ = false;
   uint64_t generation_ = 0;  // of runs_, in which the client of this epoch sends
 };
 

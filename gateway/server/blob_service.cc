@@ -78,6 +78,11 @@ void BlobService::Admit(const Caller& caller, SlotKind slot, KeyDoor::Then then)
 }
 
 // Executors come without a proxy.
+void BlobService::NoteFailure(const Caller& caller, const absl::Status& status) {
+  if (callers_ == BlobCallers::kExecutors && caller.session.has_value() && IsOfDisk(status))
+    driver_->SnapshotNotKept(*caller.session, caller.token);
+}
+
 std::string BlobService::PeerOf(const Caller& caller) const {
   return callers_ == BlobCallers::kClients ? door_->PeerOf(caller.credentials)
                                            : caller.credentials.peer;
@@ -116,9 +121,9 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
         context_(context),
         record_(CallMethod::kUpload, *context),
         reply_(reply) {
-    const Caller caller = Caller::Of(*context);
-    record_.SetPeer(service_->PeerOf(caller));
-    service_->Admit(caller, SlotKind::kStream, [this](absl::StatusOr<Admitted> admitted) {
+    caller_ = Caller::Of(*context);
+    record_.SetPeer(service_->PeerOf(caller_));
+    service_->Admit(caller_, SlotKind::kStream, [this](absl::StatusOr<Admitted> admitted) {
       absl::Status status = admitted.status();
       if (admitted.ok()) status = Begin(*std::move(admitted));
       if (!status.ok()) return Close(status);
@@ -158,6 +163,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     service_->Post(tenant(), [this] {
       if (absl::Status status = Take(); !status.ok()) {
         writer_.reset();
+        service_->NoteFailure(caller_, status);
         return Close(status);
       }
       buffer_.Clear();
@@ -240,6 +246,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
 
   BlobService* const service_;
   grpc::CallbackServerContext* const context_;
+  Caller caller_;
   Admitted admitted_;
   CallRecord record_;
   grpc::ByteBuffer* const reply_;
@@ -386,10 +393,11 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* BlobService::Upload(grpc::CallbackSer
 grpc::ServerBidiReactor<proto::CommitRequest, proto::CommitReply>* BlobService::ServeCommit(
     grpc::CallbackServerContext* context) {
   // A worker's upload stays until the session names its purpose (Keep), or ends.
-  const std::optional<SessionId> session = Caller::Of(*context).session;
+  const Caller caller = Caller::Of(*context);
   return Answer<proto::CommitRequest, proto::CommitReply>(
       CallMethod::kCommit, context,
-      [this, session](TenantId tenant, const proto::CommitRequest* request, proto::CommitReply*) {
+      [this, caller](TenantId tenant, const proto::CommitRequest* request, proto::CommitReply*) {
+        const std::optional<SessionId>& session = caller.session;
         auto hashes = ToHashes(request->chunks());
         if (!hashes.ok()) return hashes.status();
         auto root = ToHash(request->root());
@@ -399,6 +407,7 @@ grpc::ServerBidiReactor<proto::CommitRequest, proto::CommitReply>* BlobService::
                            session.has_value() ? BlobOrigin::kSession : BlobOrigin::kClient);
         if (status.ok() && session.has_value())
           status = blob_retention_->UploadedBy(tenant, *session, *root);
+        NoteFailure(caller, status);
         return status;
       });
 }

@@ -69,6 +69,8 @@ class BlobService final
   //         PERMISSION_DENIED  neither scope of blobs, or not an executor of the session that it
   //                            names
   void Admit(const Caller& caller, SlotKind slot, KeyDoor::Then then);
+  // Of an executor, whose session is not to pay for what our disk cannot store.
+  void NoteFailure(const Caller& caller, const absl::Status& status);
   std::string PeerOf(const Caller& caller) const;  // for the log
   template <typename Request, typename Reply>
   UnaryCall<Request, Reply>* Answer(

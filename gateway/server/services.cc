@@ -419,13 +419,13 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
     if (!manifest) return done(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
     // It writes a name: where no client that may asked for this one, the machine's own key must.
     const bool writes_name = request->what() == proto::KeepRequest::CHECKPOINT;
-    if (keys_ != nullptr && writes_name &&
-        !driver_->AwaitsSaved(*caller.session, request->name())) {
-      absl::Status denied = CheckScope(admitted.identity.rights.scopes, KeyScope::kStore);
-      // A client that comes back, or that an earlier gateway had, asks again once it is there.
-      if (!denied.ok() && !driver_->HasOpenClient(*caller.session))
-        denied = absl::UnavailableError("Keep: the session's client is not there to ask for it");
-      if (!denied.ok()) return done(std::move(denied));
+    if (keys_ != nullptr && writes_name) {
+      const absl::Status has_scope =
+          CheckScope(admitted.identity.rights.scopes, KeyScope::kStore);
+      if (!has_scope.ok()) {
+        absl::Status asked = driver_->CheckAskedFor(*caller.session, request->name());
+        if (!asked.ok()) return done(absl::IsNotFound(asked) ? has_scope : std::move(asked));
+      }
     }
     const TenantId tenant = admitted.identity.tenant;
     queues_->pool.Post(AccountOf(admitted), [=, this] {
@@ -437,10 +437,14 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
 
 void FleetService::KeepFor(TenantId tenant, const Caller& caller, const wire::Hash& manifest,
                            const proto::KeepRequest& request,
-                           const std::function<void(absl::Status)>& done) {
+                           const std::function<void(absl::Status)>& answer) {
   const SessionId session = *caller.session;
   if (request.what() == proto::KeepRequest::CHECKPOINT)
-    return blob_retention_->KeepCheckpoint(tenant, session, request.name(), manifest, done);
+    return blob_retention_->KeepCheckpoint(tenant, session, request.name(), manifest, answer);
+  const auto done = [this, session, token = caller.token, answer](absl::Status kept) {
+    if (IsOfDisk(kept)) driver_->SnapshotNotKept(session, token);
+    answer(std::move(kept));
+  };
   const auto write = [this, session, token = caller.token, rank = caller.rank,
                       root = request.manifest_root(),
                       seq = request.seq()](const BlobRetention::Done& written) {

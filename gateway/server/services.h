@@ -167,7 +167,7 @@ class FleetService final : public StreamedFleet {
   // Who looks at the caller's fleet secret; null for a node, whose certificate is in its place.
   FleetDoor* DoorFor(const grpc::CallbackServerContext& context) const;
   void KeepFor(TenantId tenant, const Caller& caller, const wire::Hash& manifest,
-               const proto::KeepRequest& request, const std::function<void(absl::Status)>& done);
+               const proto::KeepRequest& request, const std::function<void(absl::Status)>& answer);
 
   BlobRetention* const blob_retention_;
   FleetDoor* const door_;  // null with keys_

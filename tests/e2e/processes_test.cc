@@ -333,12 +333,18 @@ TEST(Accounts, OneThatIsNotThere_NamesThoseThatAre) {
         "account show nobody", "account suspend nobody", "account resume nobody",
         "account share-tuning nobody on", "account credit-limit nobody 1"}) {
     const test::Ended ended = Outboard(command + at);
-    EXPECT_EQ(ended.code, 2) << command;
+    EXPECT_EQ(ended.code, 1) << command;
     EXPECT_NE(ended.err.find("lab, friend"), std::string::npos) << command << ": " << ended.err;
     EXPECT_EQ(ended.err.find("tenant"), std::string::npos) << ended.err;
     EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << ended.err;
     const bool unnamed = std::string_view(command).find("nobody") == std::string_view::npos;
     EXPECT_EQ(ended.err.find("--account NAME") != std::string::npos, unnamed) << ended.err;
+  }
+  // As of any other thing that a command names.
+  for (const char* command : {"key revoke 0123456789abcdef", "cap set 1 --key 0123456789abcdef",
+                              "quarantine lift nobody"}) {
+    const test::Ended ended = Outboard(command + at);
+    EXPECT_EQ(ended.code, 1) << command << ": " << ended.err;
   }
   // What they print says account, too, as --by does.
   for (const char* command :

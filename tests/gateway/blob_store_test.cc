@@ -1,7 +1,9 @@
 // Blobs on disk: verified before they are visible, by tenant, within their room, and after damage.
 #include "gateway/blobs/blob_store.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -429,6 +431,20 @@ TEST_F(BlobStoreTest, AThreadSyncsByItself) {
   EXPECT_TRUE(told.get_future().get().ok());
   EXPECT_EQ(Files("/chunks/"), 1u);
   EXPECT_EQ(Files("/fresh/"), 0u);
+}
+
+// Whose fault it is that something cannot be stored.
+TEST_F(BlobStoreTest, AFullDisk_IsNoQuota) {
+  Disk disk;
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(full, 0);
+  const absl::Status status = disk.Write(full, 0, "bytes");
+  close(full);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_TRUE(IsOfDisk(status));
+  EXPECT_FALSE(IsOfDisk(absl::OkStatus()));
+  EXPECT_FALSE(IsOfDisk(absl::ResourceExhaustedError("the quota of 5 bytes is used up")));
+  EXPECT_FALSE(IsOfDisk(disk.Open(folder() + "/nothing").status()));
 }
 
 TEST(Merkle, NamesDifferByDomainSizeAndOrder) {

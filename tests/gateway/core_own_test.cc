@@ -198,6 +198,34 @@ TEST(CoreOwn, WhoMayNotRent_WaitsForHisOwn) {
   EXPECT_EQ(w.Get<Assign>()->session, second);
 }
 
+// And one with a key that can pay does not wait behind a key that could not.
+TEST(CoreOwn, WhoWaitsForHisOwn_IsEnteredByAKeyThatMayRent) {
+  CoreOptions options;
+  options.snapshot_ns = 30 * kSecondNs;
+  OwnWorld w(options);
+  w.asks_money = true;
+  w.JoinRented();
+  w.JoinOwn();
+  const auto answer = [&](int64_t funded_ms, absl::Status why) {
+    const TakeHold asked = *w.Get<TakeHold>();
+    w.Tell(HoldAnswered{asked.request.lease.session, asked.number, {funded_ms, std::move(why)}});
+  };
+  w.Open(1);
+  answer(kHoldMs, absl::OkStatus());
+  const SessionId second = w.Open(2);
+  answer(kHoldMs, absl::OkStatus());
+  w.Tell(ExecutorAttached{second, WallTime{}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  w.Tell(ExecutorGone{second, absl::UnavailableError("signal 9"), true});
+  answer(0, absl::ResourceExhaustedError("the cap of its key"));
+  EXPECT_NE(w.Get<Queued>(), nullptr);
+  ClientResume resume{ConnId{3}, kTenant, Token{1, 2}, {}};
+  resume.key_id = "other";
+  w.Tell(resume);
+  EXPECT_EQ(w.Placed(), WorkerId{kRented});
+  EXPECT_EQ(w.Get<TakeHold>()->request.key_id, "other");
+}
+
 TEST(CoreOwn, WithoutOne_ACapEndsTheSession) {
   OwnWorld w;
   w.asks_money = true;

@@ -67,6 +67,42 @@ struct PricesWorld : World {
   uint64_t done = 0;
 };
 
+// A moment with steps in flight is ours to give, one without is not.
+TEST(CorePrices, HeldWithoutMoney_GivesItsDeviceBackAtOnce) {
+  for (const bool recovers : {false, true}) {
+    World w(recovers ? Snapshots() : CoreOptions{});
+    w.asks_money = true;
+    WorkerJoined joined{WorkerId{1}, "w#", {Device()}, "node1", {}};
+    joined.exclusive = joined.snapshots_when_asked = true;
+    w.Tell(joined);
+    const SessionId id = w.Open(1);
+    const auto answer = [&](int64_t funded_ms, absl::Status why) {
+      for (auto action = w.history.rbegin(); action != w.history.rend(); ++action)
+        if (const auto* hold = std::get_if<TakeHold>(&*action))
+          return w.Tell(HoldAnswered{id, hold->number, {funded_ms, std::move(why)}});
+    };
+    const auto is_held = [&] {
+      return w.Get<BeginLease>() != nullptr && w.Get<BeginLease>()->use == UseState::kHeld;
+    };
+    const auto beat = [&](uint64_t done_seq) {
+      w.now_ns += kSecondNs / 5;
+      w.Tell(WorkerHeartbeat{WorkerId{1}, {id}});
+      w.Tell(SessionProgress{id, false, done_seq});
+      w.Tell(Tick{});
+    };
+    answer(kHoldMs, absl::OkStatus());
+    w.Tell(ExecutorAttached{id, WallTime{}});
+    ASSERT_NE(w.Get<Live>(), nullptr);
+    for (int i = 0; i < 40 && !is_held(); ++i) beat(1);
+    ASSERT_TRUE(is_held());
+    answer(0, absl::ResourceExhaustedError("the cap, which is lower now"));
+    beat(1);
+    beat(1);
+    EXPECT_EQ(w.core.devices_busy(), 0u) << recovers;
+    EXPECT_EQ(w.core.Has(id), recovers);
+  }
+}
+
 void ExpectNear(std::pair<int64_t, int64_t> posted, double seconds, int64_t micros_per_s) {
   EXPECT_NEAR(static_cast<double>(posted.first), 1000 * seconds, 500);
   EXPECT_NEAR(static_cast<double>(posted.second), seconds * static_cast<double>(micros_per_s),

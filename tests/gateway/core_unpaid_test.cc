@@ -220,18 +220,30 @@ TEST(CoreUnpaid, WhatIsRepeated_OnSeveralDevices_IsFreeForAsLongAsOnOne) {
 // The client leaves before its state is saved, and no other session needs the device's memory. The
 // work that it repeats afterwards is charged.
 TEST(CoreUnpaid, WhatIsRepeated_AfterItsClientLeftItUnsaved_IsCharged) {
-  UnpaidWorld w(/*exclusive=*/true);
-  const SessionId id = w.OpenFunded(1);
-  w.Beats(5, id, false, 100);
-  w.Tell(ClientGone{ConnId{1}});
-  w.Beats(20, id, false, 100);  // no snapshot comes
-  ASSERT_EQ(w.core.devices_busy(), 0u);
-  const int64_t before_ms = w.core.BillOf(id).ms;
-  w.Resume(2, 1);
-  w.Answer(w.Asked());
-  w.Tell(ExecutorAttached{id, WallTime{}});
-  w.Beats(5, id, true, 50);
-  EXPECT_EQ(w.core.BillOf(id).ms, before_ms + 5000);
+  // Unless our own disk could not keep the snapshot, or could no other.
+  enum class Disk { kWorks, kFails, kWorksAgain };
+  for (const Disk disk : {Disk::kWorks, Disk::kFails, Disk::kWorksAgain}) {
+    UnpaidWorld w(/*exclusive=*/true);
+    const SessionId id = w.OpenFunded(1);
+    w.Beats(5, id, false, 60);
+    if (disk == Disk::kWorksAgain) {
+      w.Tell(SnapshotNotKept{id});
+      w.Tell(SnapshotKept{id, "root", 60});
+    }
+    w.Beats(5, id, false, 100);
+    w.Tell(ClientGone{ConnId{1}});
+    w.Beats(3, id, false, 100);
+    if (disk == Disk::kFails) w.Tell(SnapshotNotKept{id});
+    w.Beats(20, id, false, 100);  // none comes any more
+    ASSERT_EQ(w.core.devices_busy(), 0u);
+    const int64_t before_ms = w.core.BillOf(id).ms;
+    w.Resume(2, 1);
+    w.Answer(w.Asked());
+    w.Tell(ExecutorAttached{id, WallTime{}});
+    w.Beats(5, id, true, 80);
+    EXPECT_EQ(w.core.BillOf(id).ms, before_ms + (disk == Disk::kFails ? 0 : 5000))
+        << static_cast<int>(disk);
+  }
 }
 
 // It was put away for another's sake.

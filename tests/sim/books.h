@@ -5,7 +5,7 @@
 //   M1  what accounts were charged is what the revenue got
 //   M2  a millisecond of a leased device is charged once: ranges begin at 0 and touch
 //   M3  a charge is at most what is held; what is charged and held is at most what was credited,
-//       and, since an account has a cap, at most that or what was held by then
+//       and, since an account or a key has a cap, at most that or what was held by then
 //   M4  a lease is charged for no more time than passed, a worker for no more than its devices have
 //   M5  what is repeated after a fault of ours is not charged
 //   M6  what was written stays, whatever crashes
@@ -67,6 +67,13 @@ class Books {
     account.capped_held = account.held;
     OB_CHECK_OK(ledger_->SetCap(gateway::BudgetScope::kAccount, absl::StrCat(tenant), cap));
   }
+  // Of a key that nobody has used.
+  void SetKeyCap(const std::string& key, int64_t ms) {
+    keys_[key].cap = ms * price_per_ms_;
+    OB_CHECK_OK(ledger_->SetCap(gateway::BudgetScope::kKey, key,
+                                gateway::MicroUsd{ms * price_per_ms_}));
+  }
+  bool HasCap(const std::string& key) const { return keys_.contains(key); }
   // Whether a session of the account may be refused so for lack of money: a hold of the account met
   // this limit.
   bool IsOfMoney(int64_t tenant, const absl::Status& why) const {
@@ -81,13 +88,38 @@ class Books {
   // Whether a text says that an account has met one of its limits.
   static bool NamesALimit(const absl::Status& why) {
     return absl::StartsWith(why.message(), kCapReached) ||
+           absl::StartsWith(why.message(), kKeyCapReached) ||
            absl::StartsWith(why.message(), kCreditUsedUp);
+  }
+
+  // ---- whose key a session is on (T1 to T3 of rival.h)
+  // A client with this key is told that it has the session.
+  void Opens(const gateway::SessionId& session, const std::string& key) {
+    thrown_out_.erase(session);
+    const Lease* const lease = RunningLeaseOf(session);
+    if (lease == nullptr) return world_->Broken("T1: a client has a session without a lease");
+    if (lease->key != key)
+      world_->Broken("T1: a client with the key ", key, " has a session on the key ", lease->key);
+  }
+  // A client with this key hears that another one has its session.
+  void ThrownOut(const gateway::SessionId& session, const std::string& key) {
+    const Lease* const lease = RunningLeaseOf(session);
+    if (lease != nullptr && lease->key == key) thrown_out_.insert(session);
+  }
+  // Whether that was so, while its own key paid for the device, and nobody has had it since.
+  bool WasThrownOut(const gateway::SessionId& session) const {
+    return thrown_out_.contains(session);
   }
 
   // ---- what the gateway decides, when it does
   void LeaseBegins(const gateway::LeaseRow& row) {
-    leases_[row.lease] = {
-        .worker = row.worker, .has_device = HoldsDevice(row.use), .began = world_->now()};
+    leases_[row.lease] = {.worker = row.worker,
+                          .key = row.key_id,
+                          .has_device = HoldsDevice(row.use),
+                          .began = world_->now()};
+    const auto hold = holds_.find(row.lease);
+    if (hold == holds_.end() || hold->second.key != row.key_id)
+      world_->Broken("T2: a lease on the key ", row.key_id, " begins without a hold of that");
   }
   void LeaseEnds(const gateway::LeaseId& lease, gateway::LeaseEnd why) {
     const auto at = leases_.find(lease);
@@ -144,6 +176,8 @@ class Books {
     const auto [at, is_new] = holds_.try_emplace(request.lease);
     Held& held = at->second;
     held.tenant = request.tenant.value;
+    if (is_new) held.key = request.key_id;
+    Key* const key = KeyOf(held);
     held.devices = static_cast<int64_t>(request.prices_per_hour.size());
     const int64_t price_per_ms = price_per_ms_ * held.devices;
     const int64_t wanted_ms = std::max<int64_t>(0, request.to_ms - held.funded_ms);
@@ -152,17 +186,21 @@ class Books {
     const int64_t by_cap = account.cap.has_value()
                                ? *account.cap - account.spent_since - account.held
                                : INT64_MAX;
-    int64_t more_ms = std::min(
-        wanted_ms, std::max<int64_t>(0, std::min(by_credit, by_cap)) / price_per_ms);
+    const int64_t by_key = key != nullptr ? key->cap - key->spent - key->held : INT64_MAX;
+    const int64_t left = std::min({by_key, by_cap, by_credit});
+    int64_t more_ms = std::min(wanted_ms, std::max<int64_t>(0, left) / price_per_ms);
     if (is_new && more_ms < 1000) more_ms = 0;
     held.funded_ms += more_ms;
     account.held += more_ms * price_per_ms;
+    if (key != nullptr) key->held += more_ms * price_per_ms;
     if (answer->funded_ms != held.funded_ms)
       world_->Broken("M3: ", answer->funded_ms, " ms are funded, and ", held.funded_ms,
                      " could be");
     if (answer->why.ok() != (held.funded_ms >= request.to_ms))
       world_->Broken("a hold does not say what it lacks");
-    if (!answer->why.ok()) Refused(account, answer->why, by_cap <= by_credit);
+    if (!answer->why.ok())
+      Refused(account, answer->why,
+              by_key == left ? Limit::kKeyCap : by_cap == left ? Limit::kCap : Limit::kCredit);
     if (is_new && held.funded_ms == 0) holds_.erase(at);
     Check();
     return *answer;
@@ -174,6 +212,7 @@ class Books {
       int64_t left_ms = held.funded_ms * held.devices;
       for (const auto& [device, posted_ms] : held.posted_ms) left_ms -= posted_ms;
       accounts_[held.tenant].held -= left_ms * price_per_ms_;
+      if (Key* const key = KeyOf(held)) key->held -= left_ms * price_per_ms_;
       holds_.erase(at);
     }
     Check();
@@ -183,6 +222,7 @@ class Books {
     OB_CHECK_OK(ledger_->EndAllHolds().status());
     holds_.clear();
     for (auto& [tenant, account] : accounts_) account.held = 0;
+    for (auto& [id, key] : keys_) key.held = 0;
     Check();
   }
   void Post(const std::vector<gateway::Charge>& charges) {
@@ -213,12 +253,17 @@ class Books {
     int64_t spent_since = 0, capped_held = 0;  // since the cap, and when it came
     std::vector<absl::Status> refusals;        // of holds, each once
   };
+  struct Key {  // that has a cap, since it was made
+    int64_t cap = 0, spent = 0, held = 0;
+  };
+  enum class Limit { kKeyCap, kCap, kCredit };
   struct Held {
+    std::string key;
     int64_t tenant = 0, devices = 1, funded_ms = 0;  // of each
     std::map<uint32_t, int64_t> posted_ms = {};      // by device
   };
   struct Lease {
-    std::string worker;
+    std::string worker, key;
     bool has_device = false;
     int64_t began = 0, charged_ms = 0, replayed_ns = 0;
     bool over = false;
@@ -237,19 +282,35 @@ class Books {
   gateway::WallTime Now() const { return {world_->wall_ms()}; }
 
   static constexpr char kCapReached[] = "the cap of the account is reached";
+  static constexpr char kKeyCapReached[] = "the cap of the key ";
   static constexpr char kCreditUsedUp[] = "the account's credit is used up";
 
   // The limit that is met is named, and no other.
-  void Refused(Account& account, const absl::Status& why, bool by_cap) {
-    world_->Count(by_cap ? "refused by a cap" : "refused money");
+  void Refused(Account& account, const absl::Status& why, Limit by) {
+    const bool by_cap = by != Limit::kCredit;
+    world_->Count(by == Limit::kKeyCap ? "refused by a key's cap"
+                  : by_cap             ? "refused by a cap"
+                                       : "refused money");
     const auto code = by_cap ? absl::StatusCode::kResourceExhausted
                              : absl::StatusCode::kFailedPrecondition;
-    if (why.code() != code ||
-        !absl::StartsWith(why.message(), by_cap ? kCapReached : kCreditUsedUp))
-      world_->Broken("a hold meets ", by_cap ? "a cap" : "the end of the credit", " and is told: ",
-                     why.ToString());
+    const char* const text = by == Limit::kKeyCap ? kKeyCapReached
+                             : by_cap             ? kCapReached
+                                                  : kCreditUsedUp;
+    if (why.code() != code || !absl::StartsWith(why.message(), text))
+      world_->Broken("a hold meets another limit than it is told: ", why.ToString());
     if (std::ranges::find(account.refusals, why) == account.refusals.end())
       account.refusals.push_back(why);
+  }
+
+  Key* KeyOf(const Held& held) {
+    const auto at = keys_.find(held.key);
+    return at == keys_.end() ? nullptr : &at->second;
+  }
+  // With a device.
+  const Lease* RunningLeaseOf(const gateway::SessionId& session) const {
+    auto at = leases_.upper_bound(gateway::LeaseId{session, UINT64_MAX});
+    if (at == leases_.begin() || (--at)->first.session != session) return nullptr;
+    return at->second.over || !at->second.has_device ? nullptr : &at->second;
   }
 
   void PostOne(const gateway::Charge& charge) {
@@ -264,6 +325,10 @@ class Books {
     if (at == holds_.end() || charge.to_ms > at->second.funded_ms)
       return world_->Broken("M3: a charge up to ", charge.to_ms, " ms is not held");
     at->second.posted_ms[charge.device.device] = charge.to_ms;
+    if (Key* const key = KeyOf(at->second)) {
+      key->held -= amount;
+      key->spent += amount;
+    }
     Account& account = accounts_[charge.tenant.value];
     account.held -= amount;
     account.spent += amount;
@@ -292,6 +357,15 @@ class Books {
         world_->Broken("M6: account ", tenant, " holds ", budget->held.value, ", due ",
                        account.held);
     }
+    for (const auto& [id, key] : keys_) {
+      if (key.spent + key.held > key.cap)
+        world_->Broken("M3: the key ", id, " has more charged and held than its cap");
+      const auto budget = ledger_->BudgetOf(gateway::BudgetScope::kKey, id);
+      OB_CHECK(budget.ok());
+      if (budget->held.value != key.held || budget->spent.value != key.spent)
+        world_->Broken("T2: the key ", id, " has ", budget->spent.value, " charged and ",
+                       budget->held.value, " held, due ", key.spent, " and ", key.held);
+    }
     const auto revenue = ledger_->Balance(gateway::LedgerAccount::Revenue());
     if (spent != revenue_ || revenue->value != revenue_) world_->Broken("M1: the revenue is off");
   }
@@ -302,9 +376,11 @@ class Books {
   const bool prepaid_;
   int64_t credits_ = 0, revenue_ = 0;
   std::map<int64_t, Account> accounts_;
+  std::map<std::string, Key> keys_;
   std::map<gateway::LeaseId, Held> holds_;
   std::map<gateway::LeaseId, Lease> leases_;
   std::set<gateway::SessionId> cut_off_;  // by their accounts, see WasCutOff
+  std::set<gateway::SessionId> thrown_out_;  // whose client was, see WasThrownOut
   std::map<gateway::LeasedDevice, int64_t> charged_ms_;
   std::map<std::string, int64_t> charged_of_worker_;
 };

@@ -15,6 +15,7 @@
 #include "compiler/ir/encoding.h"
 #include "tests/sim/fake_engine.h"
 #include "tests/sim/gateway.h"
+#include "tests/sim/rival.h"
 
 namespace outboard::sim {
 
@@ -89,11 +90,7 @@ class Client {
     world_->ExecutorTrace("client ", number_, " dies");
     world_->Count("died");
     gateway_->ClientDied(core_.opened().session_id());
-    if (connection_ != nullptr) {
-      connection_->dialler.open = false;
-      const std::shared_ptr<ClientConnection> old = std::exchange(connection_, nullptr);
-      world_->After(world_->Between(0, 5000) * kMs, [old] { old->Break(); });
-    }
+    if (connection_ != nullptr) Abandon(world_->Between(0, 5000) * kMs);
     Enter();
   }
   // Its account's operator revokes the key that it has; another process has the next one, maybe
@@ -109,10 +106,32 @@ class Client {
   void DialAgain() {
     if (connection_ == nullptr || !core_.can_resume()) return;
     world_->ExecutorTrace("client ", number_, ": dials again");
-    connection_->dialler.open = false;
-    const std::shared_ptr<ClientConnection> old = std::exchange(connection_, nullptr);
-    world_->After(world_->Between(0, 5000) * kMs, [old] { old->Break(); });
+    Abandon(world_->Between(0, 5000) * kMs);
     Lost();
+  }
+  // The same, with the key that its account's operator has given it meanwhile.
+  void ChangeKey(std::optional<int64_t> cap_ms) {
+    if (!HasSession()) return;
+    world_->Count("resumed with another key");
+    key_ = NewKey(cap_ms);
+    DialAgain();
+  }
+  // Another process wants its session, and has `cap_ms` to spend.
+  void Contest(RivalKey kind, int64_t cap_ms) {
+    if (!HasSession() || rival_ != nullptr || !gateway_->up()) return;
+    world_->ExecutorTrace("client ", number_, "'s session is wanted by another key");
+    had_rival_ = true;
+    rival_ = std::make_unique<Rival>(
+        kind, NewKey(kind == RivalKey::kCapped ? std::optional(cap_ms) : std::nullopt));
+    rival_->core.Attach(name_);
+    rival_->core.Open(0);
+    rival_->connection = std::make_shared<ClientConnection>(world_);
+    Listen(rival_->connection);
+    const int64_t account =
+        kind == RivalKey::kOfAnotherAccount ? Account() % Books::kAccounts + 1 : Account();
+    gateway_->Accept(rival_->connection, KeyOf(account, rival_->key));
+    for (proto::ClientFrame& frame : rival_->core.TakeFrames())
+      rival_->connection->SendUp(std::move(frame));
   }
 
  private:
@@ -144,23 +163,78 @@ class Client {
   static const char* LimitNotMet(const absl::Status& why) {
     return Books::NamesALimit(why) ? "K4: told of a limit that is not met: " : "";
   }
-  std::string Key() const {
-    const std::string account = absl::StrCat(Account());
-    return name_.empty() ? account : absl::StrCat(account, ":", number_, ".", keys_);
+  std::string KeyOf(int64_t account, int key) const {
+    return name_.empty() ? absl::StrCat(account) : absl::StrCat(account, ":", number_, ".", key);
+  }
+  std::string Key() const { return KeyOf(Account(), key_); }
+  int NewKey(std::optional<int64_t> cap_ms) {
+    ++last_key_;
+    if (cap_ms.has_value()) gateway_->books().SetKeyCap(KeyOf(Account(), last_key_), *cap_ms);
+    return last_key_;
+  }
+  // Known to it by a name, and open.
+  bool HasSession() const {
+    return !name_.empty() && !done_ && !entering_ && connection_ != nullptr &&
+           core_.state() == session::SessionCore::State::kOpen;
+  }
+  // Lets go of a connection, which breaks some time later.
+  void Abandon(int64_t after_ns) {
+    connection_->dialler.open = false;
+    const std::shared_ptr<ClientConnection> old = std::exchange(connection_, nullptr);
+    world_->After(after_ns, [old] { old->Break(); });
+  }
+
+  void OnRivalMessage(ToClient message) {
+    for (const proto::ServerItem& item : message.frame.items())
+      if (item.has_opened()) return TakenOver(std::move(message));
+    if (!message.end) return;
+    const auto session = gateway::SessionId::FromBytes(core_.opened().session_id());
+    if (session.has_value()) {
+      const std::string wrong =
+          rival_->CheckRefusal(*message.end, Account(), *session, *gateway_);
+      if (!wrong.empty())
+        world_->Broken("client ", number_, ": ", wrong, ": ", message.end->ToString());
+    }
+    if (rival_->kind == RivalKey::kOfAnotherAccount) world_->Count("a stranger was refused");
+    if (IsOfMoney(*message.end)) world_->Count("takeover refused");
+    LoseRival();
+  }
+  void LoseRival() {
+    rival_->connection->dialler.open = false;
+    world_->After(0, [old = rival_->connection] { old->Break(); });
+    rival_.reset();
+  }
+  // The process that wanted the session has it, and is the program from now on.
+  void TakenOver(ToClient message) {
+    if (rival_->kind == RivalKey::kOfAnotherAccount)
+      world_->Broken("K5: client ", number_, "'s session is entered by a stranger");
+    if (done_) return LoseRival();  // it had all its values, and has closed the session
+    world_->ExecutorTrace("client ", number_, "'s session is taken over");
+    world_->Count("taken over");
+    if (connection_ != nullptr) Abandon(0);
+    Forget();
+    core_ = std::move(rival_->core);
+    connection_ = std::move(rival_->connection);
+    key_ = rival_->key;
+    rival_.reset();
+    OnMessage(std::move(message));
   }
 
   // In place of the process before, of which nothing is left but what the session has.
   void Enter() {
+    Forget();
+    core_ = session::SessionCore();
+    core_.Attach(name_);
+    core_.Open(0);
+    world_->After(world_->Between(50, 3000) * kMs, [this] { Dial(); });
+  }
+  void Forget() {
     awaited_.clear();
     saves_.clear();
     values_.clear();
     for (auto& [rank, values] : of_ranks_) values.clear();
     kept_.clear();
     entering_ = true;
-    core_ = session::SessionCore();
-    core_.Attach(name_);
-    core_.Open(0);
-    world_->After(world_->Between(50, 3000) * kMs, [this] { Dial(); });
   }
   // There is none yet.
   void BeginAnew() {
@@ -179,13 +253,12 @@ class Client {
     const bool no_money = IsOfMoney(why);
     const bool exists = absl::IsAlreadyExists(why), none = absl::IsNotFound(why) && entering_;
     const bool revoked = absl::IsUnauthenticated(why);
-    if (!absl::IsUnavailable(why) && !no_money && !exists && !none && !revoked) return false;
-    if (revoked) ++keys_;
-    if (connection_ != nullptr) {
-      connection_->dialler.open = false;
-      const std::shared_ptr<ClientConnection> old = std::exchange(connection_, nullptr);
-      world_->After(0, [old] { old->Break(); });
-    }
+    // By the process that wanted it, or this one's token is void since.
+    const bool taken = had_rival_ && (absl::IsAborted(why) || absl::IsNotFound(why));
+    if (!absl::IsUnavailable(why) && !no_money && !exists && !none && !revoked && !taken)
+      return false;
+    if (revoked || (no_money && gateway_->books().HasCap(Key()))) key_ = NewKey(std::nullopt);
+    if (connection_ != nullptr) Abandon(0);
     none ? BeginAnew() : Enter();
     return true;
   }
@@ -236,14 +309,23 @@ class Client {
         state == session::SessionCore::State::kStopped)
       core_.Resume();
     connection_ = std::make_shared<ClientConnection>(world_);
-    connection_->dialler.on_message = [this](ToClient message) { OnMessage(std::move(message)); };
-    connection_->dialler.on_lost = [this, connection = connection_.get()] {
+    Listen(connection_);
+    gateway_->Accept(connection_, Key());
+    Flush();
+  }
+  void Listen(const std::shared_ptr<ClientConnection>& to) {
+    const auto is_rivals = [this, connection = to.get()] {
+      return rival_ != nullptr && rival_->connection.get() == connection;
+    };
+    to->dialler.on_message = [this, is_rivals](ToClient message) {
+      is_rivals() ? OnRivalMessage(std::move(message)) : OnMessage(std::move(message));
+    };
+    to->dialler.on_lost = [this, is_rivals, connection = to.get()] {
+      if (is_rivals()) rival_.reset();
       if (connection_.get() != connection) return;
       connection_.reset();
       Lost();
     };
-    gateway_->Accept(connection_, Key());
-    Flush();
   }
   void Lost() {
     if (done_) return;
@@ -278,6 +360,7 @@ class Client {
       // Without credit: its state is kept, and it comes back when the operator may have given some.
       if (IsOfMoney(*message.end)) {
         world_->Count("stopped");
+        if (gateway_->books().HasCap(Key())) key_ = NewKey(std::nullopt);
         connection_.reset();
         return Lost();
       }
@@ -506,7 +589,9 @@ class Client {
   // What is kept since which item.
   std::vector<std::pair<uint64_t, std::map<std::string, Contents>>> history_;
   bool entering_ = false, has_opened_ = false;
-  int keys_ = 0;  // that it lost
+  int key_ = 0, last_key_ = 0;  // that it has, and that was made
+  std::unique_ptr<Rival> rival_;
+  bool had_rival_ = false;
   bool done_ = false;
 };
 

@@ -37,6 +37,7 @@ class Disk {
   void Grant(const gateway::LeaseRow& row) {
     if (row.lease.grant != ++grants_[row.lease.session])
       world_->Broken("lease ", row.lease.grant, " after lease ", grants_[row.lease.session] - 1);
+    last_keys_[row.lease.session] = row.key_id;
   }
 
   // The rows that a starting gateway takes over.
@@ -45,7 +46,9 @@ class Disk {
     for (const auto& [session, row] : rows_) {
       if (row.closed_at.has_value()) continue;
       const auto grants = grants_.find(session);
-      live.push_back({row, grants == grants_.end() ? 0 : grants->second});
+      const auto key = last_keys_.find(session);
+      live.push_back({row, grants == grants_.end() ? 0 : grants->second,
+                      key == last_keys_.end() ? "" : key->second});
     }
     return live;
   }
@@ -59,6 +62,7 @@ class Disk {
   World* const world_;
   std::map<gateway::SessionId, gateway::SessionRow> rows_;
   std::map<gateway::SessionId, uint64_t> grants_;
+  std::map<gateway::SessionId, std::string> last_keys_;  // of its last lease
 };
 
 // Belongs to one gateway process and ends with it.

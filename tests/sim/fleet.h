@@ -78,6 +78,7 @@ class Fleet {
     NextClockJump();
     if (Between(0, 1) == 0) NextCaps();
     if (has_names_) NextRevocation();
+    if (has_names_) NextContest();
     if (!gateway_stays_ && Between(0, 2) == 0) NextReplacement();
     while (!Done() && world_.broken().empty() && world_.Step(kFaultsUntil + kCalm)) {
       if (world_.steps() % size_.check_every != 0) continue;
@@ -169,6 +170,24 @@ class Fleet {
       if (world_.now() > kFaultsUntil) return;
       clients_[operator_() % clients_.size()]->LoseKey();
       NextRevocation();
+    });
+  }
+
+  // Another key wants a session; or its program has another one.
+  void NextContest() {
+    world_.After(Between(500, 3000) * kMs, [this] {
+      if (world_.now() > kFaultsUntil) return;
+      Client& client = *clients_[operator_() % clients_.size()];
+      const int64_t cap_ms = Between(200, 5000);
+      switch (Between(0, 5)) {
+        case 0:
+        case 1: client.Contest(RivalKey::kOther, 0); break;
+        case 2: client.Contest(RivalKey::kCapped, cap_ms); break;
+        case 3: client.Contest(RivalKey::kOfAnotherAccount, 0); break;
+        case 4: client.ChangeKey(std::nullopt); break;
+        default: client.ChangeKey(cap_ms);
+      }
+      NextContest();
     });
   }
 

@@ -227,13 +227,18 @@ class Gateway {
       if (ended_ || process_->replaced) return;
       gateway_->told_.Look(frame, session_, connection->dialler.open);
       for (const proto::ServerItem& item : frame.items())
-        if (item.has_opened())
-          gateway_->keys_.Opens(*gateway::SessionId::FromBytes(session_), key_);
+        if (item.has_opened()) {
+          const gateway::SessionId session = *gateway::SessionId::FromBytes(session_);
+          gateway_->keys_.Opens(session, key_);
+          gateway_->books().Opens(session, KeyIdOf(key_));
+        }
       connection->SendDown({std::move(frame), std::nullopt});
     }
     void End(absl::Status why) override {
       if (std::exchange(ended_, true)) return;
       if (!process_->replaced) gateway_->told_.EndReplay(session_);
+      if (!process_->replaced && absl::IsAborted(why) && !session_.empty())
+        gateway_->books().ThrownOut(*gateway::SessionId::FromBytes(session_), KeyIdOf(key_));
       connection->SendDown({{}, std::move(why)});
       connection->acceptor.open = false;
       Unhold();

@@ -4,6 +4,7 @@
 //   K1  no session opens with it, or is resumed
 //   K2  no item of a session whose client has it goes to an executor
 //   K3  such a session is charged for no more than it takes to save itself and to be idle
+//   K5  and no session opens with a key of another account than its own
 //
 // A key is the number of its account ("2"), or, where it may be revoked, that and its own ("2:1").
 #pragma once
@@ -24,6 +25,11 @@
 
 namespace outboard::sim {
 
+// Of a key that clients show; empty: it has none.
+inline std::string KeyIdOf(const std::string& key) {
+  return key.find(':') != std::string::npos ? key : "";
+}
+
 // Survives a crash of the gateway.
 class KeyRing {
  public:
@@ -35,6 +41,9 @@ class KeyRing {
   // A client with this key is told that the session is open.
   void Opens(const gateway::SessionId& session, const std::string& key) {
     if (HasEnded(key)) world_->Broken("K1: a session opens with a key that was revoked");
+    const auto at = sessions_.find(session);
+    if (at != sessions_.end() && std::stoll(at->second.key) != std::stoll(key))
+      world_->Broken("K5: a session of account ", std::stoll(at->second.key), " opens for ", key);
     sessions_[session] = {.key = key};
   }
   // An item of its client is on its way to the executor.
@@ -76,13 +85,19 @@ class KeyRing {
 // Of one process.
 class KeyDoor final : public gateway::ClientAuth {
  public:
+  static constexpr int64_t kAccounts = 3;
   KeyDoor(SimulatedHost* host, const KeyRing* keys, Planted planted)
       : host_(host), keys_(keys), planted_(planted) {}
   void Admit(const gateway::Credentials& credentials,
              std::function<void(absl::StatusOr<gateway::Admitted>)> then) override {
     const std::string& key = credentials.key;
     gateway::Identity identity{gateway::TenantId{std::stoll(key)}, ""};
-    if (key.find(':') != std::string::npos) identity.key_id = key;
+    identity.key_id = KeyIdOf(key);
+    if (const size_t number = key.find(':') + 1; number > 0) {  // else it has no id
+      if (planted_ == Planted::kAnyAccount)
+        identity.tenant = {1 + std::stoll(key.substr(number)) % kAccounts};
+      if (planted_ == Planted::kFirstKeyPays) identity.key_id = key.substr(0, key.find('.')) + ".0";
+    }
     host_->Post([this, identity = std::move(identity), then = std::move(then)] {
       if (planted_ != Planted::kAdmitsRevoked && keys_->IsRevoked(identity.key_id))
         return then(Revoked());

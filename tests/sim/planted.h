@@ -24,6 +24,8 @@ enum class Planted {
   kWallClock,              // leases are metered by the wall clock
   kAdmitsRevoked,          // a key that was revoked opens sessions
   kKeepsRevoked,           // what is open with a key that was revoked goes on
+  kAnyAccount,             // a key opens sessions of another account
+  kFirstKeyPays,           // what a program does counts for the first key that it had
   kTwoWriters,             // writes of a gateway whose turn is over still arrive
   kNeverIdle,              // a session without work seems to have some
   kWrongLimit,             // a client that meets a cap is told: no credit is left

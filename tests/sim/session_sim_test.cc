@@ -3,7 +3,8 @@
 // so long that their sessions are put away for the next. In every seeded world each session ends in
 // order, with the values of a world without faults: S1 to S4, P1 (docs/testing.md); whatever is put
 // away was saved, or had its time (G13 of gateway/core/core.cc); and its money is exact, M1 to M8
-// (docs/testing.md, tests/sim/books.h), also where a worker lies (W1 to W4, receipts.h).
+// (docs/testing.md, tests/sim/books.h), also where a worker lies (W1 to W4, receipts.h), and where
+// other keys want what a program has (T1 to T3, rival.h).
 // All of this holds for sessions on several devices, too, each of whose ranks holds a state of its
 // own; they alone end with their gateway.
 //
@@ -63,7 +64,9 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
                            "group ends in order", "group from a snapshot",
                            "resumed after a stop", "entered",
                            "group entered", "found what was kept", "the clock jumps",
-                           "key revoked", "gateway replaced"}) {
+                           "key revoked", "gateway replaced", "taken over", "takeover refused",
+                           "a stranger was refused", "resumed with another key",
+                           "refused by a key's cap"}) {
     std::printf("%s: %d\n", what, counts[what]);
     EXPECT_GT(counts[what], static_cast<int>(wanted / 50)) << what;
   }
@@ -114,6 +117,8 @@ INSTANTIATE_TEST_SUITE_P(
                       PlantedCase("KeepsRevoked", Planted::kKeepsRevoked, "K2: "),
                       PlantedCase("NeverIdle", Planted::kNeverIdle, "K3: "),
                       PlantedCase("WrongLimit", Planted::kWrongLimit, "K4: "),
+                      PlantedCase("AnyAccount", Planted::kAnyAccount, "K5: "),
+                      PlantedCase("FirstKeyPays", Planted::kFirstKeyPays, "T1: "),
                       PlantedCase("TwoWriters", Planted::kTwoWriters),
                       PlantedCase("SnapshotsDiffer", Planted::kSnapshotsDiffer),
                       PlantedCase("OldPlacement", Planted::kOldPlacement),

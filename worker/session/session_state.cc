@@ -5,11 +5,11 @@
 //   E3  Handles of donated inputs are removed before the Run starts, whether it fails or not: the
 //       engine may overwrite the inputs, and a partially written one has no handle. Otherwise a
 //       failed Run changes only its outputs, which become poison.
+//   E7  A kernel's version changes only between two Runs, and the kernel use log records before
+//       which. Replaying the same items with that log gives the same bits.
 //   E10 A name refers to the handle that its last Keep or Run.rekept said, whether the Run failed
 //       or not. A handle with a name is ended by no client of this version; one that is ended all
 //       the same is listed as lost.
-//   E7  A kernel's version changes only between two Runs, and the kernel use log records before
-//       which. Replaying the same items with that log gives the same bits.
 #include "worker/session/session_state.h"
 
 #include <algorithm>
