@@ -4,9 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/ir/limits.h"
+#include "compiler/ir/spec/walks.h"
 
 namespace outboard {
 namespace {
@@ -50,13 +49,16 @@ struct Sum {
 };
 
 // Takes its steps from the graph's walks.
-void Collect(Graph& graph, const Dim& dim, uint64_t factor, Sum& sum) {
-  if (dim.is_const()) return sum.AddConstant(factor * static_cast<uint64_t>(dim.value()));
+absl::Status Collect(Graph& graph, const Dim& dim, uint64_t factor, Sum& sum) {
+  if (dim.is_const()) {
+    sum.AddConstant(factor * static_cast<uint64_t>(dim.value()));
+    return absl::OkStatus();
+  }
   std::vector<Sum::Term> left = {{dim.expression(), factor}};
-  for (int steps = 0; !left.empty(); ++steps) {
+  int steps = 0;
+  for (; !left.empty(); ++steps) {
     const auto [node, by] = left.back();
     left.pop_back();
-    --graph.walk_budget;
     if (node->is_const()) {
       sum.AddConstant(by * static_cast<uint64_t>(node->int_value()));
     } else if (steps < kCollectStepsMax && node->op == Op::kAdd) {
@@ -70,13 +72,7 @@ void Collect(Graph& graph, const Dim& dim, uint64_t factor, Sum& sum) {
       sum.Add(node, by);
     }
   }
-}
-
-absl::Status CheckWalks(const Graph& graph) {
-  if (graph.walk_budget >= 0) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("sums of dimensions of one graph take over ", limits::kWalkStepsMax,
-                   " steps together"));
+  return spec::TakeSteps(graph, steps, "sums of dimensions");
 }
 
 absl::StatusOr<const UOp*> Number(Graph& graph, uint64_t value) {
@@ -129,9 +125,8 @@ absl::StatusOr<Dim> AddDims(Graph& graph, const Dim& a, const Dim& b) {
   if (a == Dim(0)) return b;
   if (b == Dim(0)) return a;
   Sum sum;
-  Collect(graph, a, 1, sum);
-  Collect(graph, b, 1, sum);
-  OB_RETURN_IF_ERROR(CheckWalks(graph));
+  OB_RETURN_IF_ERROR(Collect(graph, a, 1, sum));
+  OB_RETURN_IF_ERROR(Collect(graph, b, 1, sum));
   if (sum.parts_left() < sum.parts) return Build(graph, sum);
   OB_ASSIGN_OR_RETURN(const UOp* left, AsNode(graph, a));
   OB_ASSIGN_OR_RETURN(const UOp* right, AsNode(graph, b));
@@ -148,9 +143,8 @@ absl::StatusOr<Dim> SubtractDims(Graph& graph, const Dim& a, const Dim& b) {
     return AddDims(graph, a, Dim(negated));
   }
   Sum sum;
-  Collect(graph, a, 1, sum);
-  Collect(graph, b, ~uint64_t{0}, sum);
-  OB_RETURN_IF_ERROR(CheckWalks(graph));
+  OB_RETURN_IF_ERROR(Collect(graph, a, 1, sum));
+  OB_RETURN_IF_ERROR(Collect(graph, b, ~uint64_t{0}, sum));
   if (sum.parts_left() < sum.parts) return Build(graph, sum);
   OB_ASSIGN_OR_RETURN(const UOp* negated, graph.Make(Op::kNeg, DType::kI64, {b.expression()}));
   return AddDims(graph, a, Dim(negated));
@@ -163,10 +157,10 @@ DimFactors FactorsOf(const Dim& dim) {
     return factors;
   }
   std::vector<const UOp*> left = {dim.expression()};
-  for (int steps = 0; !left.empty(); ++steps) {
+  for (; !left.empty(); ++factors.steps) {
     const UOp* const node = left.back();
     left.pop_back();
-    const bool splits = node->op == Op::kMul && steps < kCollectStepsMax;
+    const bool splits = node->op == Op::kMul && factors.steps < kCollectStepsMax;
     const bool by_number = splits && node->src[1]->is_const();
     int64_t number;
     if (splits && !by_number) {

@@ -22,6 +22,7 @@ absl::StatusOr<Dim> SubtractDims(Graph& graph, const Dim& a, const Dim& b);
 struct DimFactors {
   int64_t number = 1;
   std::vector<const UOp*> expressions;
+  int steps = 0;  // that it took to find them
 };
 DimFactors FactorsOf(const Dim& dim);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +10,7 @@
 #include "base/sha256.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/spec.h"
+#include "compiler/ir/spec/walks.h"
 
 namespace outboard {
 namespace {
@@ -203,10 +203,7 @@ absl::StatusOr<const UOp*> DecodeGraph(Graph& graph, std::string_view bytes, Lev
   if (column[0].size() != count || column[1].size() != count)
     return Malformed("columns differ in length");
 
-  const absl::Cleanup restore = [&graph, before = graph.walk_budget] {
-    graph.walk_budget = before;
-  };
-  graph.walk_budget = limits::kWalkStepsMax;
+  const spec::LimitedWalks limited(graph);
   Reader source_counts(column[2]), sources(column[3]), arg_counts(column[4]), args(column[5]);
   std::vector<const UOp*> nodes;
   nodes.reserve(count);  // at most the bytes seen: one op byte a node

@@ -38,9 +38,13 @@ inline constexpr int kTupleCallsMax = 64;  // from a GETTUPLE to the TUPLE it re
 // functions by a walk of their body's nodes and sources, and sums of dimensions by a walk of their
 // terms. What is shared could make that quadratic.
 inline constexpr int64_t kWalkStepsMax = 4 * kGraphNodesMax;
-// Nodes and sources of what is planned for several devices: bodies again for each way that they are
-// called.
-inline constexpr int64_t kPlannedNodesMax = 8 * kGraphNodesMax;
+// Of one plan for several devices: nodes, their sources and their dimensions, those of bodies again
+// for each way that they are called. With 16 dimensions that is 0.9 million nodes, of 4 all that a
+// graph may have.
+inline constexpr int64_t kPlannedPartsMax = 16 * kGraphNodesMax;
+// The same of all plans that one is chosen from, some ten: once there are more, the best of those
+// that were made is taken.
+inline constexpr int64_t kComparedPartsMax = 64 * kGraphNodesMax;
 // Layout hints on one value, on top of each other.
 inline constexpr int kLayoutsTogetherMax = 64;
 

@@ -29,6 +29,10 @@ inline constexpr double kKernelSizeMax = 4000;
 // limits::kKernelRangesMax, which leaves room for those over its results, up to two for each axis.
 inline constexpr int kKernelLoopsMax = 32;
 
+// The most movements through which a kernel finds an element, one on top of the other. Real models
+// have some ten; each adds up to a division and a remainder for every dimension.
+inline constexpr int kKernelMovementsMax = 256;
+
 // The largest cost per element at which recomputing a value is better than materialising it: in a
 // kernel that exists anyway, and in one that would be needed only for this value.
 double RecomputeForMemory(const CostTable& costs);

@@ -63,7 +63,7 @@ class MemoLease {
   ~MemoLease() { --depth_; }
   MemoLease(const MemoLease&) = delete;
   MemoLease& operator=(const MemoLease&) = delete;
-  Memo* operator->() const { return memo_; }
+  Memo* memo() const { return memo_; }
 
  private:
   static thread_local std::vector<std::unique_ptr<Memo>> memos_;
@@ -73,13 +73,29 @@ class MemoLease {
 thread_local std::vector<std::unique_ptr<Memo>> MemoLease::memos_;
 thread_local size_t MemoLease::depth_ = 0;
 
+}  // namespace
+
+struct RewritesTogether::Shared {
+  const Graph* graph;
+  const Matcher* matcher;
+  Shared* before;  // of this thread
+  MemoLease lease;
+  bool is_used = false;  // by a walk that goes on
+};
+
+namespace {
+
+thread_local RewritesTogether::Shared* innermost = nullptr;
+
 class Walk {
  public:
-  Walk(Graph& graph, const Matcher& matcher, RewriteStats* stats)
+  // `memo`: may know nodes from walks before.
+  Walk(Graph& graph, const Matcher& matcher, RewriteStats* stats, Memo* memo)
       : graph_(graph),
         matcher_(matcher),
         stats_(stats),
-        counts_attempts_(stats != nullptr || counts_attempts) {}
+        counts_attempts_(stats != nullptr || counts_attempts),
+        memo_(memo) {}
 
   const UOp* Run(const UOp* root) {
     root_ = root;
@@ -92,6 +108,7 @@ class Walk {
   int64_t visits() const { return visits_; }
   int64_t matches() const { return matches_; }
   int64_t attempts() const { return attempts_; }
+  bool stopped() const { return stopped_; }
 
  private:
   struct Frame {
@@ -187,6 +204,7 @@ class Walk {
   }
 
   void Stop() {
+    stopped_ = true;
     if (stats_ != nullptr) stats_->stopped = true;
   }
 
@@ -196,7 +214,8 @@ class Walk {
   RewriteRecorder* const recorder_ = ThreadRecorder();
   const bool counts_attempts_;
   const UOp* root_ = nullptr;
-  MemoLease memo_;
+  Memo* const memo_;
+  bool stopped_ = false;
   absl::InlinedVector<Frame, 32> stack_;
   int64_t visits_ = 0;
   int64_t matches_ = 0;
@@ -211,8 +230,21 @@ const UOp* Rewrite(Graph& graph, const UOp* root, const Matcher& matcher, Rewrit
   std::optional<RecordedPass> pass;  // a rewrite outside of all passes is recorded as one
   if (ThreadRecorder() != nullptr && !RecordedPass::IsInside())
     pass.emplace("rewrite", Sources{}, root);
-  Walk walk(graph, matcher, stats);
+  RewritesTogether::Shared* const shared =
+      innermost != nullptr && innermost->graph == &graph && innermost->matcher == &matcher &&
+              !innermost->is_used
+          ? innermost
+          : nullptr;
+  std::optional<MemoLease> own;
+  if (shared == nullptr) own.emplace();
+  Walk walk(graph, matcher, stats, shared != nullptr ? shared->lease.memo() : own->memo());
+  if (shared != nullptr) shared->is_used = true;
   const UOp* const result = walk.Run(root);
+  if (shared != nullptr) {
+    shared->is_used = false;
+    // What it left may be no fixed point: the next walk looks again.
+    if (walk.stopped()) shared->lease.memo()->Begin();
+  }
   if (pass) pass->Made(result);
   if (stats != nullptr) {
     stats->visits += walk.visits();
@@ -225,6 +257,12 @@ const UOp* Rewrite(Graph& graph, const UOp* root, const Matcher& matcher, Rewrit
   totals.nanoseconds += (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
   return result;
 }
+
+RewritesTogether::RewritesTogether(const Graph& graph, const Matcher& matcher)
+    : shared_(new Shared{.graph = &graph, .matcher = &matcher, .before = innermost, .lease = {}}) {
+  innermost = shared_.get();
+}
+RewritesTogether::~RewritesTogether() { innermost = shared_->before; }
 
 RewriteTotals TotalsOfRewrites() { return totals; }
 void CountAttempts(bool on) { counts_attempts = on; }

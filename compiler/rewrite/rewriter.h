@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string_view>
 
 #include "compiler/ir/uop.h"
@@ -42,5 +43,22 @@ void CountAttempts(bool on);
 // Graph's limit of nodes. `stats->stopped` reports it.
 const UOp* Rewrite(Graph& graph, const UOp* root, const Matcher& matcher,
                    RewriteStats* stats = nullptr);
+
+// While it lives, rewrites of `graph` by `matcher` in this thread remember what each node has
+// become, so that one that builds on the results of others visits only what is new: without it, an
+// expression that is simplified each time that something is put on top costs its square. Results
+// are the same. The innermost object of a thread counts; rewrites inside a rule start afresh.
+class RewritesTogether {
+ public:
+  RewritesTogether(const Graph& graph, const Matcher& matcher);
+  ~RewritesTogether();
+  RewritesTogether(const RewritesTogether&) = delete;
+  RewritesTogether& operator=(const RewritesTogether&) = delete;
+
+  struct Shared;
+
+ private:
+  const std::unique_ptr<Shared> shared_;
+};
 
 }  // namespace outboard

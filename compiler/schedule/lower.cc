@@ -299,6 +299,8 @@ class Lowerer {
   }
 
   Graph& graph_;
+  // Each movement puts index arithmetic on top of that of those before.
+  const RewritesTogether together_{graph_, SimplifyMatcher()};
   const UOp* top_;
   const absl::flat_hash_set<const UOp*>* stored_;
   const RowPitches& pitches_;

@@ -17,6 +17,7 @@
 #include "compiler/schedule/gather/one_hot.h"
 #include "compiler/schedule/gather/scatter.h"
 #include "compiler/schedule/materialize/by_bytes.h"
+#include "compiler/schedule/materialize/long_kernels.h"
 #include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
@@ -108,7 +109,12 @@ class Chooser {
       Walk();
     }
     if (picks_) ChangeByBytes();
-    SplitLongKernels();
+    int64_t steps_left = kKernelSizeStepsMax;
+    SplitLongKernels({order_, costs_, buffers_max_, [&](const UOp* sum) { return IsLoop(sum); },
+                      [&](const UOp* value) {
+                        return !seen_.contains(value) && !never_.contains(value);
+                      }},
+                     stored_, steps_left);
     Choice choice;
     for (const UOp* node : order_) {
       if (!stored_.contains(node)) continue;
@@ -454,107 +460,6 @@ class Chooser {
     }
   }
 
-  // ---- kernels that would be too long
-
-  // What a kernel that computes a value has: of operations, of buffers that it reads, and of loops
-  // of reductions.
-  struct KernelSize {
-    double operations = 0;
-    int64_t buffers = 0;
-    int loops = 0;
-  };
-  static bool HasManyLoops(const KernelSize& size) {
-    return size.loops > optimize::kKernelLoopsMax;
-  }
-  bool IsTooLong(const KernelSize& size) const {
-    return size.operations > optimize::kKernelSizeMax || size.buffers >= buffers_max_ ||
-           HasManyLoops(size);
-  }
-
-  // Stores more values where a kernel would have more operations than optimize::kKernelSizeMax,
-  // more loops than optimize::kKernelLoopsMax, or as many buffers as a launch has room for: chains
-  // of thousands of operations, and sums or concatenations of thousands of tensors.
-  void SplitLongKernels() {
-    for (const UOp* node : order_) {
-      KernelSize size{SizeOf(node), node->op == Op::kParam ? 1 : 0, LoopsOf(node)};
-      for (const UOp* s : node->src) {
-        const KernelSize within = SizeWithin(s);
-        size.operations += within.operations;
-        size.buffers += within.buffers;
-        size.loops += within.loops;
-      }
-      if (IsTooLong(size)) size = DistinctSize(node);
-      while (IsTooLong(size)) {
-        const UOp* const largest = LargestBelow(node, HasManyLoops(size));
-        if (largest == nullptr) break;
-        stored_.insert(largest);
-        size = DistinctSize(node);
-      }
-      size_[node] = size;
-    }
-  }
-
-  double SizeOf(const UOp* node) const {
-    constexpr double kIndexWork = 4;  // of a movement, or of a load
-    return IsAlu(node->op) || node->op == Op::kCast
-               ? optimize::OpSize(node->op, node->dtype, costs_)
-               : kIndexWork;
-  }
-  // Of the reduction itself: its axes, of which those of one-hot conditions may be no loops.
-  int LoopsOf(const UOp* node) const {
-    if (!IsLoop(node)) return 0;
-    int loops = 0;
-    for (const int64_t axis : ReduceOf(node).axes())
-      loops += node->src[0]->shape[axis] != Dim(1) ? 1 : 0;
-    return loops;
-  }
-  // What reading a source adds to a kernel. Counts parts that several sources share again.
-  KernelSize SizeWithin(const UOp* source) const {
-    return stored_.contains(source) ? KernelSize{SizeOf(source), 1} : size_.at(source);
-  }
-
-  // The size of the kernel that computes `node`, each operation, buffer and loop once.
-  KernelSize DistinctSize(const UOp* node) const {
-    KernelSize size{SizeOf(node), 0, LoopsOf(node)};
-    absl::flat_hash_set<const UOp*> seen = {node};
-    std::vector<const UOp*> stack(node->src.begin(), node->src.end());
-    while (!stack.empty()) {
-      const UOp* const source = stack.back();
-      stack.pop_back();
-      if (!seen.insert(source).second) continue;
-      size.operations += SizeOf(source);
-      if (stored_.contains(source) || source->op == Op::kParam) {
-        ++size.buffers;
-      } else {
-        size.loops += LoopsOf(source);
-        stack.insert(stack.end(), source->src.begin(), source->src.end());
-      }
-    }
-    return size;
-  }
-
-  // The largest value that `node` is computed with and that may be stored, each looked for through
-  // movements; nullptr if there is none of some size. `by_loops`: the one with the most of them.
-  const UOp* LargestBelow(const UOp* node, bool by_loops) const {
-    constexpr double kSizeLeast = 16;
-    const auto extent_of = [&](const UOp* source) {
-      const KernelSize& size = size_.at(source);
-      return by_loops ? static_cast<double>(size.loops) : size.operations;
-    };
-    const UOp* largest = nullptr;
-    for (const UOp* source : node->src) {
-      while ((IsMovement(source->op) || source->op == Op::kCast) && !stored_.contains(source))
-        source = source->src[0];
-      const bool storable = IsAlu(source->op) || source->op == Op::kReduce;
-      if (!storable || stored_.contains(source) || seen_.contains(source) ||
-          never_.contains(source) || Elements(source) == 0 ||
-          extent_of(source) < (by_loops ? 1 : kSizeLeast))
-        continue;
-      if (largest == nullptr || extent_of(source) > extent_of(largest)) largest = source;
-    }
-    return largest;
-  }
-
   Graph& graph_;
   const UOp* sink_;
   const Target& target_;
@@ -569,7 +474,6 @@ class Chooser {
   absl::flat_hash_map<const UOp*, double> work_;  // to compute an element, from what is kept below
   absl::flat_hash_map<const UOp*, double>
       cost_;  // to read an element: the same, or 1 where it is kept
-  absl::flat_hash_map<const UOp*, KernelSize> size_;  // of the kernel that would compute it
   absl::flat_hash_map<const UOp*, int> users_;
   absl::flat_hash_map<const UOp*, bool> holds_reduce_;
   absl::flat_hash_map<const UOp*, Inputs> made_of_;

@@ -37,6 +37,10 @@ absl::StatusOr<Predicted> Predict(const Mesh& mesh, const UOp* sink, GraphNodes&
                                   SpreadCandidate& candidate) {
   Predicted predicted;
   for (bool again = true; again;) {
+    if (nodes.compared_parts > 2 * nodes.compared_parts_max)
+      return absl::ResourceExhaustedError(
+          absl::StrCat("plans for several devices, as results can be stored, have over ",
+                       2 * nodes.compared_parts_max, " nodes, sources and dimensions"));
     again = false;
     predicted.planner = std::make_unique<Planner>(mesh, sink, nodes);
     OB_ASSIGN_OR_RETURN(predicted.plan, predicted.planner->Plan(sink, candidate.inputs()));
@@ -65,6 +69,11 @@ absl::StatusOr<Predicted> Predict(const Mesh& mesh, const UOp* sink, GraphNodes&
                           .memory_bytes = held + work.peak_bytes,
                           .kept_bytes = held + work.kept_bytes};
   return predicted;
+}
+
+// Whether one more plan of the graph may be made, only to be compared.
+bool MayCompare(const GraphNodes& nodes) {
+  return nodes.compared_parts < nodes.compared_parts_max;
 }
 
 // Whether `a` is to be chosen rather than `b`. No choice gets better by what is known of its later
@@ -134,7 +143,9 @@ absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNode
   std::vector<SpreadChoice> found;  // each judged by this Run alone
   size_t quickest = 0;
   const auto consider = [&](bool in_parts) -> absl::Status {
+    const size_t before = found.size();
     for (SpreadCandidate& candidate : CandidatesOf(mesh, sink, state, params, options, in_parts)) {
+      if (found.size() > before && !MayCompare(nodes)) break;
       OB_ASSIGN_OR_RETURN(Predicted predicted,
                           Predict(mesh, sink, nodes, state, options, candidate));
       found.push_back({.candidate = std::move(candidate),
@@ -176,7 +187,7 @@ absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNode
   for (SpreadChoice& one : found) {
     if (best != nullptr && !IsBetter(one, *best, options.memory)) break;
     const std::vector<Layout> next = state.LayoutsAfter(now, one.results);
-    if (next != now) {
+    if (next != now && MayCompare(nodes)) {
       SpreadCandidate later = NextStep(mesh, sink, state, next, options, one.candidate);
       const absl::StatusOr<Predicted> predicted =
           Predict(mesh, sink, nodes, state, options, later);

@@ -4,16 +4,23 @@
 #include <limits>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/spec/walks.h"
 #include "compiler/shard/products.h"
 #include "compiler/shard/rules.h"
 
 namespace outboard::shard {
 namespace {
+
+// More than one step makes, or walks: a RESHAPE, say, of which up to two movements a dimension are
+// made on the way, each over sixteen dimensions. (The sums of dimensions in them are the client's,
+// and exist.)
+constexpr int64_t kNodesOfAStep = 4096, kWalksOfAStep = 1 << 15;
 
 // Stands for every value where only the cost is counted.
 const UOp* const kNoValue = nullptr;
@@ -107,7 +114,18 @@ absl::StatusOr<const UOp*> RankWriter::Get(Frame& frame, int place, const Shardi
   return frame.Find(place, p)->value;
 }
 
+absl::Status RankWriter::CheckRoom(int64_t more_nodes) const {
+  if (graph_ == nullptr) return absl::OkStatus();
+  if (graph_->node_count() + more_nodes + kNodesOfAStep > limits::kGraphNodesMax)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the graph and what of it is written for devices need over ",
+                     limits::kGraphNodesMax, " nodes"));
+  if (graph_->walk_budget >= kWalksOfAStep) return absl::OkStatus();
+  return spec::TakeSteps(*graph_, kWalksOfAStep, "what is written for devices");
+}
+
 absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& needs, bool& done) {
+  OB_RETURN_IF_ERROR(CheckRoom());
   const auto& [place, p] = key;
   const UOp* const node = frame.node(place);
   const NodePlan& plan = frame.plan->plans[place];
@@ -272,6 +290,7 @@ absl::StatusOr<const UOp*> RankWriter::BuildCall(Frame& frame, int place,
     body.work.peak_bytes = inner.memory.peak_bytes();
     body.result_bytes = inner.memory.kept_bytes();
     if (graph_ != nullptr) {
+      OB_RETURN_IF_ERROR(CheckRoom(std::ssize(function->src)));
       std::vector<const UOp*> parts = {root};
       for (size_t i = 1; i < function->src.size(); ++i)
         parts.push_back(Param(*graph_, static_cast<int64_t>(i) - 1, function->src[i]->dtype,

@@ -45,7 +45,7 @@ class RankWriter {
              const std::vector<bool>* donated = nullptr, const DeviceSpeeds& speeds = {});
 
   // Writes the graph that `frame` plans. Returns its SINK; nullptr without a graph.
-  // Errors: RESOURCE_EXHAUSTED as Graph::Make
+  // Errors: RESOURCE_EXHAUSTED as Graph::Make, and where the graph is that near to its limits
   absl::StatusOr<const UOp*> Run(const FramePlan& frame);
 
   const ShardWork& work() const { return work_; }
@@ -93,6 +93,9 @@ class RankWriter {
     double result_bytes = 0;
   };
 
+  // Whether the next step, which makes so many nodes beside its own, has room for all of them, and
+  // steps for what they are checked by: a step makes most of them where it takes no error.
+  absl::Status CheckRoom(int64_t more_nodes = 0) const;
   absl::StatusOr<const UOp*> WriteRoot(Frame& frame);
   absl::StatusOr<const UOp*> Get(Frame& frame, int place, const Sharding& p);
   absl::Status Step(Frame& frame, const Key& key, std::vector<Key>& needs, bool& done);

@@ -28,6 +28,8 @@ FrameNodes::FrameNodes(const UOp* root) : nodes(PostOrder(root, /*into_functions
     for (int s = 0; s < own; ++s) source_places.push_back(place.at(node->src[s]));
   }
   first_source.push_back(static_cast<int>(source_places.size()));
+  parts = count() + std::ssize(source_places);
+  for (const UOp* node : nodes) parts += node->rank();
   NoteStored();
   feeds_product.resize(nodes.size());
   for (int i = count() - 1; i >= 0; --i) {
@@ -328,11 +330,13 @@ absl::StatusOr<const FramePlan*> Planner::Plan(const UOp* root, const PlanInputs
   FramePlan& frame = *frames_.back();
   frame.frame = &nodes_.Of(root);
   const FrameNodes& of = *frame.frame;
-  planned_nodes_ += of.count() + std::ssize(of.source_places);
-  if (planned_nodes_ > limits::kPlannedNodesMax)
-    return absl::ResourceExhaustedError(
-        absl::StrCat("FUNCTION: bodies that are called with several layouts have over ",
-                     limits::kPlannedNodesMax, " nodes and sources together"));
+  planned_parts_ += of.parts;
+  nodes_.compared_parts += of.parts;
+  if (planned_parts_ > limits::kPlannedPartsMax)
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a plan for several devices has over ", limits::kPlannedPartsMax,
+        " nodes, sources and dimensions, those of FUNCTIONs again for each way in which they are "
+        "called"));
   frame.plans.resize(of.nodes.size());
   frame.params.assign(inputs.params.begin(), inputs.params.end());
   Seeds seeds;

@@ -18,6 +18,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "compiler/ir/limits.h"
 #include "compiler/ir/uop.h"
 #include "compiler/shard/rules.h"
 #include "compiler/shard/sharding.h"
@@ -48,6 +49,8 @@ struct FrameNodes {
   // Whether a sum of products, or a call, reads the value, directly or not.
   std::vector<bool> feeds_product;
 
+  int64_t parts = 0;  // nodes, their sources and their dimensions, as limits.h counts them
+
   explicit FrameNodes(const UOp* root);
   int count() const { return static_cast<int>(nodes.size()); }
   absl::Span<const int> SourcesOf(int at) const {
@@ -63,6 +66,8 @@ struct FrameNodes {
 class GraphNodes {
  public:
   const FrameNodes& Of(const UOp* root);
+  // That all plans of the graph have together, and the most that they are to have.
+  int64_t compared_parts = 0, compared_parts_max = limits::kComparedPartsMax;
 
  private:
   absl::flat_hash_map<const UOp*, std::unique_ptr<const FrameNodes>> frames_;
@@ -144,7 +149,7 @@ class Planner {
   // By FUNCTION: the values of calls that run whole.
   absl::flat_hash_map<const UOp*, TupleShardings> whole_;
   std::vector<Wanted> wanted_;  // by place, of the pass at hand
-  int64_t planned_nodes_ = 0;
+  int64_t planned_parts_ = 0;
 };
 
 }  // namespace outboard::shard

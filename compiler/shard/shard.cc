@@ -10,6 +10,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
+#include "compiler/ir/spec/walks.h"
 #include "compiler/shard/choose.h"
 #include "compiler/shard/lower.h"
 
@@ -84,6 +85,8 @@ absl::StatusOr<ShardedGraph> ShardGraph(Graph& graph, const UOp* sink, const Mes
     if (options.results[i])
       OB_RETURN_IF_ERROR(CheckValue(mesh, *options.results[i], sink, sink->src[i], " is wanted: "));
 
+  // What is written of a graph that had few steps to be checked with has no more.
+  const spec::LimitedWalks limited(graph);
   GraphNodes nodes;
   OB_ASSIGN_OR_RETURN(SpreadChoice choice, Choose(mesh, sink, nodes, params, options));
   RankWriter writer(&graph, mesh, sink);

@@ -21,9 +21,13 @@ using AxisSet = uint8_t;  // limits::kMeshAxesMax bits
 
 // How one dimension is cut: place p of the axes together has the elements [p * chunk, (p + 1) *
 // chunk), as far as they exist. Without axes it is whole, and chunk is 0.
+// In few bytes: of a large graph there are tens of millions.
 struct DimCut {
-  AxisSet axes = 0;
-  int64_t chunk = 0;
+  DimCut() = default;
+  DimCut(int64_t by, int64_t each) : axes(by), chunk(each) {}
+
+  int64_t axes : 8 = 0;
+  int64_t chunk : 56 = 0;
   friend bool operator==(const DimCut&, const DimCut&) = default;
 };
 

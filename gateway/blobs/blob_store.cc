@@ -21,10 +21,12 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "gateway/blobs/limits.h"
 #include "wire/limits.h"
 
 namespace outboard::gateway {
@@ -405,16 +407,36 @@ absl::Status BlobStore::Protect(TenantId tenant, std::span<const wire::Hash> roo
   return index_.Protect(tenant, roots);
 }
 
+// Files go while the lock is held, or one that is uploaded meanwhile would go, too. A session may
+// leave thousands, and every account's calls wait for the lock: it is let go after a few of them,
+// and long enough for who waits to have it.
+void BlobStore::InParts(std::span<const wire::Hash> roots,
+                        const std::function<void(std::span<const wire::Hash>)>& of_part) {
+  while (!roots.empty()) {
+    const auto part = roots.first(std::min(roots.size(), kRootsRemovedAtOnce));
+    roots = roots.subspan(part.size());
+    {
+      std::lock_guard lock(mutex_);
+      of_part(part);
+    }
+    if (!roots.empty()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
 void BlobStore::Unprotect(TenantId tenant, std::span<const wire::Hash> roots) {
-  std::lock_guard lock(mutex_);
-  RemoveFiles(tenant, index_.Unprotect(tenant, roots, Now()));
+  InParts(roots, [&](std::span<const wire::Hash> part) {
+    RemoveFiles(tenant, index_.Unprotect(tenant, part, Now()));
+  });
 }
 
 uint64_t BlobStore::RemoveIdle(TenantId tenant, std::span<const wire::Hash> roots) {
-  std::lock_guard lock(mutex_);
-  const BlobIndex::Gone gone = index_.RemoveIdle(tenant, roots);
-  RemoveFiles(tenant, gone);
-  return gone.bytes;
+  uint64_t bytes = 0;
+  InParts(roots, [&](std::span<const wire::Hash> part) {
+    const BlobIndex::Gone gone = index_.RemoveIdle(tenant, part);
+    RemoveFiles(tenant, gone);
+    bytes += gone.bytes;
+  });
+  return bytes;
 }
 
 void BlobStore::RemoveIdleOfSessions() {

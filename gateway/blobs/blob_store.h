@@ -122,6 +122,7 @@ class BlobStore {
   // Protects all of `roots` or none, until Unprotect has been called as often. NOT_FOUND: one of
   // them is absent.
   absl::Status Protect(TenantId tenant, std::span<const wire::Hash> roots);
+  // In parts, between which other calls have their turn, as RemoveIdle.
   void Unprotect(TenantId tenant, std::span<const wire::Hash> roots);
   // Removes those of `roots` that nothing protects. Returns the bytes freed.
   uint64_t RemoveIdle(TenantId tenant, std::span<const wire::Hash> roots);
@@ -181,6 +182,9 @@ class BlobStore {
   absl::Status MakeRoomOnDisk();
   void QueueSync(const Unsynced& item);                            // mutex_ held
   void RemoveFiles(TenantId tenant, const BlobIndex::Gone& gone);  // mutex_ held
+  // Calls `of_part` with mutex_ held, for a few roots at a time.
+  void InParts(std::span<const wire::Hash> roots,
+               const std::function<void(std::span<const wire::Hash>)>& of_part);
   void Lose(TenantId tenant, const wire::Hash& chunk, BlobIndex::ChunkState state);
   absl::Status SyncOne(const Unsynced& item, std::set<std::string>& folders);
   absl::Status CheckDurable(const Waiter& waiter);  // mutex_ held

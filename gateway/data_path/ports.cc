@@ -9,6 +9,7 @@
 #include "gateway/accounts/accounts.h"
 #include "gateway/admission/open_check.h"
 #include "gateway/base/limits.h"
+#include "gateway/base/thrown.h"
 #include "gateway/data_path/admitted.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/relay.h"
@@ -146,8 +147,11 @@ bool ClientPort::Pass(proto::ClientFrame frame) {
   };
   const bool has_work = std::any_of(frame.items().begin(), frame.items().end(), is_work);
   bool pause = false;
-  if (absl::Status status = relay->FromClient(endpoint_, std::move(frame), pause); !status.ok())
-    Fail(status);
+  // On a thread that serves others, too: what the frame throws ends this session alone. It has left
+  // its locks, and nothing of the relay is used any more but what ends it.
+  const absl::Status status = ErrorIfThrown(
+      "a frame of the session", [&] { return relay->FromClient(endpoint_, std::move(frame), pause); });
+  if (!status.ok()) Fail(status);
   if (has_work && sleeping_.exchange(false)) driver_->ClientActs(conn_);
   return !pause;
 }

@@ -1,8 +1,6 @@
 #include "gateway/groups/graph_sharder.h"
 
 #include <algorithm>
-#include <exception>
-#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +10,7 @@
 #include "compiler/ir/uop.h"
 #include "compiler/shard/sharding.h"
 #include "gateway/base/limits.h"
+#include "gateway/base/thrown.h"
 #include "wire/merkle.h"
 
 namespace outboard::gateway {
@@ -74,17 +73,6 @@ absl::StatusOr<WrittenGraph> WriteFor(const GraphUse& use, std::string_view byte
   return written;
 }
 
-// What is written is a client's: an exception that it causes ends its graph alone.
-absl::StatusOr<WrittenGraph> WriteOrFail(const GraphUse& use, std::string_view bytes) {
-  try {
-    return WriteFor(use, bytes);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("the graph needs more memory to be divided than there is");
-  } catch (const std::exception& e) {
-    return absl::InternalError(absl::StrCat("the graph cannot be divided: ", e.what()));
-  }
-}
-
 absl::StatusOr<WrittenGraph> WriteGather(const shard::Mesh& mesh,
                                          const WrittenGraph::Result& stored) {
   Graph graph;
@@ -116,6 +104,8 @@ size_t BytesOf(const GraphUse& use, const WrittenGraph& written) {
 
 }  // namespace
 
+GraphSharder::GraphSharder() : GraphSharder(WriteFor) {}
+
 std::shared_ptr<const WrittenGraph> GraphSharder::Find(TenantId tenant, const GraphUse& use) {
   std::lock_guard lock(mutex_);
   const auto kept = kept_.find(tenant);
@@ -126,7 +116,9 @@ std::shared_ptr<const WrittenGraph> GraphSharder::Find(TenantId tenant, const Gr
 
 std::shared_ptr<const WrittenGraph> GraphSharder::Write(TenantId tenant, const GraphUse& use,
                                                         std::string_view bytes) {
-  return Keep(tenant, use, WriteOrFail(use, bytes));
+  // It is a client's: what it throws ends this graph alone.
+  return Keep(tenant, use,
+              ErrorIfThrown("dividing the graph", [&] { return writer_(use, bytes); }));
 }
 
 std::shared_ptr<const WrittenGraph> GraphSharder::Gather(TenantId tenant, const shard::Mesh& mesh,

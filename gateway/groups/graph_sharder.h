@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -74,9 +75,15 @@ struct WrittenGraph {
 
 class GraphSharder {
  public:
+  // How a client's graph is written; a test has its own.
+  using Writer =
+      std::function<absl::StatusOr<WrittenGraph>(const GraphUse& use, std::string_view bytes)>;
+  GraphSharder();
+  explicit GraphSharder(Writer writer) : writer_(std::move(writer)) {}
+
   // nullptr: it is to be written first.
   std::shared_ptr<const WrittenGraph> Find(TenantId tenant, const GraphUse& use);
-  // `bytes`: the client's graph, which has been verified.
+  // `bytes`: the client's graph, which has been verified. What writing it throws is its error.
   std::shared_ptr<const WrittenGraph> Write(TenantId tenant, const GraphUse& use,
                                             std::string_view bytes);
   // The graph with which the ranks make a whole array of their parts.
@@ -93,6 +100,7 @@ class GraphSharder {
                                            absl::StatusOr<WrittenGraph> written);
   void DropOldest();  // requires mutex_
 
+  const Writer writer_;
   std::mutex mutex_;
   std::map<TenantId, Kept> kept_;
   size_t bytes_ = 0;  // of all tenants

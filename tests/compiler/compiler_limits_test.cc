@@ -177,6 +177,23 @@ std::vector<Case> Cases() {
          return status;
        },
        {"sums of dimensions", absl::StrCat(kWalkStepsMax)}},
+      {"products of dimensions",
+       [](Graph& g) {
+         g.walk_budget = kWalkStepsMax;  // as while a graph is decoded
+         const UOp* length = ConstIndex(g, 1);
+         for (int64_t slot = 0; slot < 58; ++slot) length = Mul(g, length, Var(g, slot, 0, 1));
+         const UOp* x = Expand(g, ConstOf(g, DType::kI32, 1), {});
+         x = Expand(g, Reshape(g, x, Shape(16, Dim(1))), Shape(16, Dim(length)));
+         std::vector<const UOp*> sources(17, length);
+         const std::vector<int64_t> dims(16, kSymbolicDim);
+         absl::Status status;
+         for (int k = 0; status.ok() && k < 4000; ++k) {
+           sources[0] = x = Add(g, x, x);
+           status = g.Make(Op::kReshape, DType::kVoid, sources, dims).status();
+         }
+         return status;
+       },
+       {"products of dimensions", absl::StrCat(kWalkStepsMax)}},
       {"bytes of a graph",
        [](Graph& g) { return DecodeGraph(g, std::string(kGraphBytesMax + 1, 'O')).status(); },
        {absl::StrCat(kGraphBytesMax + 1, " bytes"), absl::StrCat(kGraphBytesMax)}},

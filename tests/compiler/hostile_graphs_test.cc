@@ -4,15 +4,19 @@
 #include <sys/resource.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/spec.h"
 #include "compiler/ir/sums/gather.h"
+#include "compiler/shard/choose.h"
+#include "compiler/shard/plan.h"
 #include "compiler/shard/products.h"
 #include "compiler/shard/shard.h"
 
@@ -128,6 +132,107 @@ TEST(HostileGraphs, WalksAreCounted_WhereAGraphIsDecoded) {
   const auto refused = DecodeGraph(decoded, encoded->bytes, Level::kTensor);
   EXPECT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
   EXPECT_GT(decoded.walk_budget, limits::kWalkStepsMax);  // as before
+}
+
+// One body, called with so many layouts of its twelve arguments. `of`: what it makes of their sum.
+template <typename Body>
+const UOp* CalledWithLayouts(Graph& g, int calls, const Shape& shape, Body of) {
+  constexpr int kArguments = 12;
+  std::vector<const UOp*> params, function;
+  for (int i = 0; i < kArguments; ++i) params.push_back(Param(g, i, DType::kF32, shape));
+  const UOp* sum = params[0];
+  for (int i = 1; i < kArguments; ++i) sum = Add(g, sum, params[i]);
+  function = {of(sum)};
+  function.insert(function.end(), params.begin(), params.end());
+  const UOp* const made = g.MakeChecked(Op::kFunction, DType::kVoid, function);
+  const UOp* all = nullptr;
+  for (int call = 0; call < calls; ++call) {
+    std::vector<const UOp*> sources = {made};
+    for (int i = 0, rest = call; i < kArguments; ++i, rest /= 3)
+      sources.push_back(rest % 3 == 2 ? params[i]
+                                      : g.MakeChecked(Op::kLayout, DType::kVoid, {params[i]},
+                                                      {0, rest % 3}));
+    const UOp* const result = g.MakeChecked(Op::kCall, DType::kVoid, sources);
+    all = all == nullptr ? result : Add(g, all, result);
+  }
+  return Sink(g, {all});
+}
+
+// What is written for devices of a graph near the limit of nodes is over it: that is the graph's
+// error, also where a movement is the node too many.
+TEST(HostileGraphs, WrittenForDevicesOverTheLimitOfNodes_AreRefused) {
+  Graph g;
+  while (g.node_count() < limits::kGraphNodesMax - 20'000) ConstInt(g, DType::kI64, g.node_count());
+  const UOp* x = Param(g, 0, DType::kF32, Shape{Dim(64), Dim(4), Dim(9)});
+  for (int i = 0; i < 4'500; ++i)
+    x = Permute(g, Reshape(g, x, Shape{Dim(64), Dim(4), Dim(9)}), {0, 2, 1});
+  const auto sharded = Sharded(g, Sink(g, {Reduce(g, Op::kAdd, x, {1, 2})}));
+  EXPECT_TRUE(absl::IsResourceExhausted(sharded.status())) << sharded.status();
+  EXPECT_TRUE(absl::StrContains(sharded.status().message(), "written for devices"));
+}
+
+// A body that was decoded once is checked again for each way in which it is written.
+TEST(HostileGraphs, WrittenForDevicesInManyWays_AreCheckedWithinTheBudget) {
+  Graph g;
+  const UOp* length = ConstIndex(g, 1);
+  for (int64_t slot = 0; slot < 58; ++slot) length = Add(g, length, Var(g, slot, 0, 0));
+  const auto body = [&](const UOp* sum) {
+    const UOp* x = Reshape(g, Reduce(g, Op::kAdd, sum, {0, 1}), Shape(16, Dim(1)));
+    x = Expand(g, x, Shape(16, Dim(length)));
+    const UOp* all = nullptr;
+    for (int i = 0; i < 100; ++i) {
+      x = Add(g, x, x);
+      const UOp* const padded =
+          g.MakeChecked(Op::kPad, DType::kVoid, {x}, std::vector<int64_t>(32, 1));
+      all = all == nullptr ? padded : Add(g, all, padded);
+    }
+    return all;
+  };
+  const UOp* const sink = CalledWithLayouts(g, 60, Shape{Dim(64), Dim(64)}, body);
+  shard::ShardOptions whole;  // the results' lengths have VARs
+  whole.results = {shard::Layout{}};
+  const auto sharded = shard::ShardGraph(g, sink, Mesh{.sizes = {4, 2}}, {}, whole);
+  EXPECT_TRUE(absl::IsResourceExhausted(sharded.status())) << sharded.status();
+  EXPECT_TRUE(absl::StrContains(sharded.status().message(), absl::StrCat(limits::kWalkStepsMax)))
+      << sharded.status();
+}
+
+TEST(HostileGraphs, PlansOfManyDimensions_AreCounted) {
+  Graph g;
+  Shape shape(16, Dim(1));
+  shape[0] = shape[1] = Dim(64);
+  const auto body = [&](const UOp* sum) {
+    for (int i = 0; i < 2000; ++i) sum = Alu(g, Op::kNeg, sum);
+    return sum;
+  };
+  const auto sharded = Sharded(g, CalledWithLayouts(g, 600, shape, body));
+  EXPECT_TRUE(absl::IsResourceExhausted(sharded.status())) << sharded.status();
+  EXPECT_TRUE(
+      absl::StrContains(sharded.status().message(), absl::StrCat(limits::kPlannedPartsMax)));
+}
+
+// A way to spread a graph costs a plan. Once plans have so many parts, the best of those that were
+// made is taken; at least one is.
+TEST(HostileGraphs, PlansThatAreCompared_AreCounted) {
+  const auto parts_of = [](int64_t most) {
+    Graph g;
+    const UOp* sum = ConstFloat(g, DType::kF32, 0);
+    for (int64_t slot = 0; slot < 40; ++slot) {
+      const UOp* x = Param(g, slot, DType::kF32, Shape{Dim(64 + slot), Dim(64)});
+      for (int i = 0; i < 10; ++i) x = Alu(g, Op::kNeg, x);
+      sum = Add(g, sum, Reduce(g, Op::kAdd, x, {0, 1}));
+    }
+    const UOp* const sink = Sink(g, {sum});
+    shard::GraphNodes nodes;
+    nodes.compared_parts_max = most;
+    const Mesh mesh{.sizes = {4, 2}};
+    EXPECT_TRUE(shard::Choose(mesh, sink, nodes, {}, {}).ok());
+    return std::pair(nodes.compared_parts, nodes.Of(sink).parts);
+  };
+  const auto [all, once] = parts_of(limits::kComparedPartsMax);
+  EXPECT_GT(all, 5 * once);
+  EXPECT_EQ(parts_of(0).first, once);
+  EXPECT_LT(parts_of(2 * once).first, 4 * once);
 }
 
 // A value of its source's shape has its source's memory for it.

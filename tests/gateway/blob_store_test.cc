@@ -460,5 +460,30 @@ TEST(Merkle, NamesDifferByDomainSizeAndOrder) {
   EXPECT_NE(wire::HashChunk(pair), Sha256(std::string(1, '\1') + pair));
 }
 
+// A session that ends leaves the values that it stored, which are all removed: not before anybody
+// else can call the store.
+TEST_F(BlobStoreTest, ManyThatAreRemoved_LetOthersCallBetween) {
+  std::vector<wire::Hash> roots;
+  for (int i = 0; i < 400; ++i) {
+    roots.push_back(Blob(kA, "value " + std::to_string(i), BlobOrigin::kSession));
+    ASSERT_TRUE(store_->Protect(kA, std::span(&roots.back(), 1)).ok());
+  }
+  std::promise<void> begins;
+  std::future<int> other;  // how many had gone when it had its answer
+  disk_.on_remove = [&] {
+    if (other.valid()) return;
+    other = std::async(std::launch::async, [&] {
+      begins.set_value();
+      store_->UsageOf(kB);
+      return disk_.removed.load();
+    });
+    begins.get_future().wait();
+  };
+  const int before = disk_.removed;
+  store_->Unprotect(kA, roots);
+  EXPECT_EQ(disk_.removed - before, 800) << "a list and a chunk each";
+  EXPECT_LT(other.get() - before, 800);
+}
+
 }  // namespace
 }  // namespace outboard::gateway

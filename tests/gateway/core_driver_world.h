@@ -111,7 +111,7 @@ class Auth final : public ClientAuth {
   Host* const host_;
 };
 
-class Blobs final : public BlobUses {
+class Blobs : public BlobUses {
  public:
   void BeginSession(TenantId, const SessionId&) override {}
   void EndSession(const SessionId&) override { ++ended; }

@@ -2,7 +2,9 @@
 // then loses what was not synced, as a power cut may.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -20,6 +22,8 @@ class FaultDisk final : public Disk {
   // Calls that change something, or wait for the disk; reads are `reads`.
   int changes = 0;
   int reads = 0;
+  std::atomic<int> removed = 0;
+  std::function<void()> on_remove;  // before a file goes, with the store's lock held
   int stop_before = -1;  // change: this one and all later ones do nothing and fail
   absl::Status sync_status, open_status, read_status;  // with which such calls fail
   bool stopped() const { return stop_before >= 0 && changes > stop_before; }
@@ -80,6 +84,8 @@ class FaultDisk final : public Disk {
     if (absl::Status status = Change(); !status.ok()) return status;
     bytes_.erase(path);
     names_.erase(path);
+    ++removed;
+    if (on_remove) on_remove();
     return Disk::Remove(path);
   }
   absl::Status Sync(const std::string& path) override {

@@ -2,7 +2,9 @@
 
 #include <vector>
 
+#include "base/check.h"
 #include "compiler/ir/limits.h"
+#include "compiler/ir/spec/walks.h"
 
 namespace outboard::spec {
 namespace {
@@ -26,12 +28,9 @@ Result CheckFunction(const Node& n) {
     if (n.src[i]->op != Op::kParam || n.src[i]->arg[0] != static_cast<int64_t>(i) - 1)
       return Broken(n.op, "source ", i, " must be the PARAM of slot ", i - 1);
   const std::vector<const UOp*> inside = PostOrder(body, /*into_functions=*/false);
-  for (const UOp* node : inside)
-    n.graph.walk_budget -= 1 + static_cast<int64_t>(node->src.size());
-  if (n.graph.walk_budget < 0)
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "FUNCTION: bodies of one graph have over ", limits::kWalkStepsMax,
-        " nodes and sources together"));
+  int64_t steps = std::ssize(inside);
+  for (const UOp* node : inside) steps += std::ssize(node->src);
+  OB_RETURN_IF_ERROR(TakeSteps(n.graph, steps, "bodies of FUNCTIONs"));
   for (const UOp* node : inside) {
     if (node->op == Op::kBuffer)
       return Broken(n.op, "the body reads a BUFFER; pass it as an argument");

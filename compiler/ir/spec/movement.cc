@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "compiler/ir/dims.h"
+#include "compiler/ir/spec/walks.h"
 
 namespace outboard::spec {
 namespace {
@@ -15,9 +16,11 @@ namespace {
 struct Product {
   __int128 number = 1;
   std::vector<const UOp*> factors;
+  int64_t steps = 0;  // that it took to find them
 
   bool Multiply(const Dim& dim) {
     const DimFactors of_dim = FactorsOf(dim);
+    steps += of_dim.steps;
     factors.insert(factors.end(), of_dim.expressions.begin(), of_dim.expressions.end());
     number *= of_dim.number;
     return number <= (__int128{1} << 62);
@@ -34,6 +37,7 @@ Result CheckReshape(const Node& n, Shape dims) {
   bool fits = true;
   for (const Dim& dim : n.src[0]->shape) fits = fits && before.Multiply(dim);
   for (const Dim& dim : dims) fits = fits && after.Multiply(dim);
+  OB_RETURN_IF_ERROR(TakeSteps(n.graph, before.steps + after.steps, "products of dimensions"));
   before.Sort();
   after.Sort();
   if (!fits || before.number != after.number || before.factors != after.factors)
