@@ -52,12 +52,12 @@ bool Interpreter::LoadOfCluster(const ThreadStep& step, int thread, int64_t* r) 
 bool Interpreter::HopperStep(const ThreadStep& step, int thread, int64_t* r) {
   const auto value = [&](size_t source) { return r[SourceOf(step, source)]; };
   int64_t barrier = 0;
-  if (step.code >= Code::kBarrierInit && step.code <= Code::kBoxLoad) {
+  if (step.code >= Code::kMbInit && step.code <= Code::kBoxLoad) {
     const size_t at = step.code == Code::kBoxLoad ? 2 : 0;
     const Memory& barriers = MemoryOf(SourceOf(step, at), thread);
     if (!InRange(barriers, value(at + 1), step, thread)) return false;
     barrier = barriers.first + value(at + 1);
-    if (step.code == Code::kBarrierArrive && step.source_count == 3) {
+    if (step.code == Code::kMbArrive && step.source_count == 3) {
       if (!IsThere(value(2), step, thread)) return false;
       barrier += (value(2) - RankOf(thread)) * plan_.barriers;
     }
@@ -65,10 +65,10 @@ bool Interpreter::HopperStep(const ThreadStep& step, int thread, int64_t* r) {
   Finding found;
   bool passed = true;
   switch (step.code) {
-    case Code::kBarrierInit: found = hopper_->Init(thread, barrier, step.imm); break;
-    case Code::kBarrierExpect: found = hopper_->Expect(thread, barrier, step.imm); break;
-    case Code::kBarrierArrive: found = hopper_->Arrive(thread, barrier); break;
-    case Code::kBarrierWait: found = hopper_->Wait(thread, barrier, value(2), &passed); break;
+    case Code::kMbInit: found = hopper_->Init(thread, barrier, step.imm); break;
+    case Code::kMbExpect: found = hopper_->Expect(thread, barrier, step.imm); break;
+    case Code::kMbArrive: found = hopper_->Arrive(thread, barrier); break;
+    case Code::kMbWait: found = hopper_->Wait(thread, barrier, value(2), &passed); break;
     case Code::kBoxLoad:
     case Code::kBoxStore: return BeginBox(step, thread, r, barrier);
     case Code::kBoxCommit: hopper_->CommitStores(thread); break;
@@ -150,15 +150,15 @@ bool Interpreter::PassGroup(int group) {
       return Report(Fault::kDivergence, step.at, t, "threads of the warpgroup are elsewhere");
   bool passed = true, fine = true;
   switch (step.code) {
-    case Code::kGroupMma: fine = MultiplyGroup(step, group); break;
-    case Code::kGroupCommit: hopper_->CommitProducts(group); break;
-    case Code::kGroupSync: hopper_->SyncThreads(first, kWarpgroupThreads); break;
-    case Code::kGroupFence:
+    case Code::kWgmma: fine = MultiplyGroup(step, group); break;
+    case Code::kWgCommit: hopper_->CommitProducts(group); break;
+    case Code::kWgSync: hopper_->SyncThreads(first, kWarpgroupThreads); break;
+    case Code::kWgFence:
       ForAccumulators(step, group, [](int32_t, const Memory& memory, int64_t e) {
         if (memory.holds[e] == kUnfenced) memory.holds[e] = kFree;
       });
       break;
-    case Code::kGroupWait:
+    case Code::kWgWait:
       hopper_->WaitProducts(group, step.imm);
       ForAccumulators(step, group, [&](int32_t number, const Memory& memory, int64_t e) {
         if (held_by_[{group, number}] <= hopper_->DoneGroup(group) && memory.holds[e] == kHeld)

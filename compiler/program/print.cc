@@ -22,7 +22,7 @@ std::string ArgumentsOf(const Instruction& i) {
       return absl::StrCat(" ", std::string(kSpaces[i.imm[0]]), "[", i.imm[1], "]");
     }
     case Code::kAlu:
-      if (i.imm[0] == static_cast<int64_t>(Rounding::kByUnit))
+      if (i.imm[0] == static_cast<int64_t>(Precision::kByUnit))
         return i.imm[1] == 0 ? " by unit" : " by unit, subnormal too";
       return i.imm[0] == 0 ? "" : " with product";
     case Code::kTileLoad:
@@ -49,11 +49,11 @@ std::string ArgumentsOf(const Instruction& i) {
     case Code::kShuffle:
     case Code::kWait:
     case Code::kMap:
-    case Code::kBarrierInit:
-    case Code::kBarrierExpect:
+    case Code::kMbInit:
+    case Code::kMbExpect:
     case Code::kBoxWait:
-    case Code::kGroupWait: return absl::StrCat(" ", i.imm[0]);
-    case Code::kGroupMma:
+    case Code::kWgWait: return absl::StrCat(" ", i.imm[0]);
+    case Code::kWgmma:
       return absl::StrCat(" ", i.imm[0], " leading ", i.imm[1], " ", i.imm[2],
                           i.imm[3] != 0 ? " alone" : "");
     case Code::kMaxRegisters: return absl::StrCat(i.imm[1] != 0 ? " raise " : " lower ", i.imm[0]);

@@ -60,9 +60,9 @@ bool IsPure(Code code) {
 absl::Span<const ValueId> ChangedMemories(const Instruction& i) {
   switch (i.code) {
     case Code::kTileStore: return absl::MakeConstSpan(i.src).subspan(1, 1);
-    case Code::kGroupMma: return absl::MakeConstSpan(i.src).subspan(0, 1);
-    case Code::kGroupFence:
-    case Code::kGroupWait: return i.src;
+    case Code::kWgmma: return absl::MakeConstSpan(i.src).subspan(0, 1);
+    case Code::kWgFence:
+    case Code::kWgWait: return i.src;
     default: return {};
   }
 }

@@ -20,7 +20,7 @@
 //   IF       (condition) imm: rarely   ENDIF (if)
 //                                      rarely (1): most often the condition does not hold, and what
 //                                      is computed for what is in it is not computed before it
-//   ALU      op, (sources) imm: Rounding   one of Op's operations, in every lane
+//   ALU      op, (sources) imm: Precision   one of Op's operations, in every lane
 //   CAST     (x)
 //   BITCAST  (x)                       the same bytes; the number of lanes may differ
 //   LANES    (x) or (x0, x1 ...)       a vector: x in all lanes, or one scalar for each
@@ -131,7 +131,7 @@
 
 namespace outboard::program {
 
-// As listed above. Those of sm_90a come last, from kMap on, of warpgroups from kGroupFence on.
+// As listed above. Those of sm_90a come last, from kMap on, of warpgroups from kWgFence on.
 enum class Code : uint8_t {
   kConst,
   kVar,
@@ -162,10 +162,10 @@ enum class Code : uint8_t {
   kTileStore,
   kTileDot,
   kMap,
-  kBarrierInit,
-  kBarrierExpect,
-  kBarrierArrive,
-  kBarrierWait,
+  kMbInit,
+  kMbExpect,
+  kMbArrive,
+  kMbWait,
   kBoxLoad,
   kBoxStore,
   kBoxCommit,
@@ -174,23 +174,24 @@ enum class Code : uint8_t {
   kWarpSync,
   kClusterSync,
   kClusterLoad,
-  kGroupFence,
-  kGroupMma,
-  kGroupCommit,
-  kGroupWait,
-  kGroupSync,
+  kWgFence,
+  kWgmma,
+  kWgCommit,
+  kWgWait,
+  kWgSync,
   kMaxRegisters,
 };
 std::string_view Name(Code code);
 
 enum class Grid : int64_t { kBlock = 0, kThread = 1 };
 enum class Space : int64_t { kPrivate = 0, kShared = 1, kTile = 2, kBarriers = 3 };
-// How an ADD of floats is rounded. kWithProduct: a product that it adds need not be rounded before,
-// so that a device may compute both in one instruction (a reduction's sums). kByUnit, of f32 alone,
-// is by the unit of an NVIDIA GPU: an EXP2, within 2^-22 of the value, and 0 below 2^-126 (with imm
-// 1: within 2^-21, subnormal numbers included); or an FDIV of 1, within 2^-23, where what is below
-// 2^-126, the divisor or the result, counts as 0.
-enum class Rounding : int64_t { kEach = 0, kWithProduct = 1, kByUnit = 2 };
+// How exact the result of an ALU of floats is. kEach: each operation is rounded by itself.
+// kWithProduct, of an ADD: a product that it adds need not be rounded before, so that a device may
+// compute both in one instruction (a reduction's sums). kByUnit, of f32 alone, is by the unit of an
+// NVIDIA GPU: an EXP2, within 2^-22 of the value, and 0 below 2^-126 (with imm 1: within 2^-21,
+// subnormal numbers included); or an FDIV of 1, within 2^-23, where what is below 2^-126, the divisor
+// or the result, counts as 0.
+enum class Precision : int64_t { kEach = 0, kWithProduct = 1, kByUnit = 2 };
 // How a loop is to be run. After expansion only kPlain remains.
 enum class How : int64_t { kPlain = 0, kUnroll = 1, kVector = 2 };
 
@@ -236,7 +237,7 @@ inline bool IsOfCluster(Code code) {
   return code == Code::kClusterSync || code == Code::kClusterLoad;
 }
 // Returns whether all threads of a warpgroup run it together.
-inline bool IsOfWarpgroup(Code code) { return code >= Code::kGroupFence; }
+inline bool IsOfWarpgroup(Code code) { return code >= Code::kWgFence; }
 // The private memories whose elements an instruction may change, but for STORE.
 absl::Span<const ValueId> ChangedMemories(const Instruction& instruction);
 

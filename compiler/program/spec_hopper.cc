@@ -30,19 +30,19 @@ class HopperRules {
       return "in a block of no whole warps";
     switch (i.code) {
       case Code::kMap: return Map(i);
-      case Code::kBarrierInit:
+      case Code::kMbInit:
         if (std::string broken = Barrier(i, 0, 2); !broken.empty()) return broken;
         return i.imm[0] < 1 || i.imm[0] > kArrivalsMax ? absl::StrCat("of ", i.imm[0], " arrivals")
                                                        : "";
-      case Code::kBarrierExpect:
+      case Code::kMbExpect:
         if (std::string broken = Barrier(i, 0, 2); !broken.empty()) return broken;
         return i.imm[0] < 1 || i.imm[0] > kPhaseBytesMax ? absl::StrCat("of ", i.imm[0], " bytes")
                                                          : "";
-      case Code::kBarrierArrive:
+      case Code::kMbArrive:
         if (std::string broken = Barrier(i, 0, i.src.size() == 3 ? 3 : 2); !broken.empty())
           return broken;
         return i.src.size() < 3 || IsIndex(i.src[2]) ? "" : "the rank is no i64";
-      case Code::kBarrierWait:
+      case Code::kMbWait:
         if (std::string broken = Barrier(i, 0, 3); !broken.empty()) return broken;
         return IsIndex(i.src[2]) ? "" : "the parity is no i64";
       case Code::kBoxLoad:
@@ -58,11 +58,11 @@ class HopperRules {
       case Code::kBoxCommit:
       case Code::kProxyFence:
       case Code::kWarpSync:
-      case Code::kGroupCommit:
-      case Code::kGroupSync: return Nothing(i);
-      case Code::kGroupFence: return Accumulators(i);
-      case Code::kGroupWait: return i.imm[0] < 0 ? "for a negative number" : Accumulators(i);
-      case Code::kGroupMma: return Product(i);
+      case Code::kWgCommit:
+      case Code::kWgSync: return Nothing(i);
+      case Code::kWgFence: return Accumulators(i);
+      case Code::kWgWait: return i.imm[0] < 0 ? "for a negative number" : Accumulators(i);
+      case Code::kWgmma: return Product(i);
       case Code::kMaxRegisters:
         if (i.imm[0] < kRegistersMin || i.imm[0] > kRegistersMax || i.imm[0] % kRegistersStep != 0)
           return absl::StrCat(i.imm[0], " registers");
@@ -236,7 +236,7 @@ std::string ClusterRules::Broken(ValueId n) {
   }
   const bool reaches = (i.code == Code::kBoxLoad && i.imm[0] != 0) ||
                        i.code == Code::kClusterLoad ||
-                       (i.code == Code::kBarrierArrive && i.src.size() == 3);
+                       (i.code == Code::kMbArrive && i.src.size() == 3);
   if (!reaches) return "";
   if (!met_) return "reaches another block before a CLUSTERSYNC";
   reached_since_ = true;

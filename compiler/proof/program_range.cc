@@ -253,12 +253,12 @@ class Checker {
   // a whole number (spec.h): whatever of these it touches is in range if the unswizzled place is.
   bool BlockMemoryInRange(const Instruction& i) {
     switch (i.code) {
-      case Code::kBarrierArrive:
+      case Code::kMbArrive:
         if (i.src.size() == 3 && !IsRank(i.src[2])) return false;
         [[fallthrough]];
-      case Code::kBarrierInit:
-      case Code::kBarrierExpect:
-      case Code::kBarrierWait: return InRangeFrom(i.src[0], i.src[1], 0, -1, 0, 0);
+      case Code::kMbInit:
+      case Code::kMbExpect:
+      case Code::kMbWait: return InRangeFrom(i.src[0], i.src[1], 0, -1, 0, 0);
       case Code::kBoxLoad:
       case Code::kBoxStore: {
         const size_t map = i.code == Code::kBoxLoad ? 4 : 2;
@@ -269,7 +269,7 @@ class Checker {
       }
       case Code::kClusterLoad:
         return IsRank(i.src[2]) && InRangeFrom(i.src[0], i.src[1], 0, -1, 0, i.lanes - 1);
-      case Code::kGroupMma: {
+      case Code::kWgmma: {
         const int width = ByteWidth(program_.code[i.src[3]].dtype);
         const auto last = [&](int64_t leading, int64_t rows) {
           return program::WgmmaPlace(leading, static_cast<int>(rows) - 1,
@@ -404,7 +404,7 @@ std::vector<ValueId> UnprovedAccesses(const Program& program) {
 absl::Status NotInRange(const Program& program, ValueId n) {
   const Instruction& access = program.code[n];
   const bool second = access.code == Code::kTileLoad || access.code == Code::kTileStore ||
-                      access.code == Code::kGroupMma;
+                      access.code == Code::kWgmma;
   const Instruction& memory = program.code[access.src[second ? 1 : 0]];
   return absl::InternalError(absl::StrCat("program: ", std::string(program::Name(access.code)),
                                           " at ", n, " is not shown to be within ", memory.imm[1],

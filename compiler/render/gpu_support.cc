@@ -9,7 +9,7 @@ namespace outboard::render {
 
 using program::Code;
 using program::Instruction;
-using program::Rounding;
+using program::Precision;
 using program::Space;
 
 namespace {
@@ -21,7 +21,7 @@ constexpr int64_t kSelectsMax = 1 << 16;
 
 // By the unit of NVIDIA's GPUs.
 bool IsByUnit(const Instruction& i) {
-  return i.code == Code::kAlu && i.imm[0] == static_cast<int64_t>(Rounding::kByUnit);
+  return i.code == Code::kAlu && i.imm[0] == static_cast<int64_t>(Precision::kByUnit);
 }
 
 }  // namespace

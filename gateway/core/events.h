@@ -40,7 +40,7 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 
 // A device of a worker. Its index in the worker's list is its slot, which an Assign names.
 struct DeviceSlot {
-  std::string device_class;                        // of its hardware; empty: not reported
+  std::string hardware_class;                      // as its worker says; empty: not reported
   uint64_t memory_bytes = 0;                       // 0: not reported
   MicroUsd price_per_hour = kDefaultPricePerHour;  // fixed for a session at its first lease
   std::string price_class = {};                    // of the price file; empty: there is none
@@ -56,7 +56,7 @@ inline std::string OwnPoolsOf(TenantId owner) {
 // without a price file "gpu-a:80"; of an account's own machines "own:7/gpu-a:80".
 inline std::string PoolNameOf(const DeviceSlot& device, const std::optional<TenantId>& owner) {
   const std::string of = owner.has_value() ? OwnPoolsOf(*owner) : device.price_class;
-  return of.empty() ? device.device_class : of + "/" + device.device_class;
+  return of.empty() ? device.hardware_class : of + "/" + device.hardware_class;
 }
 
 // What a class costs from now on.

@@ -307,7 +307,7 @@ DeviceSlot CoreDriver::SlotOf(const proto::Device& device, bool is_own) const {
     return slot;
   }
   if (prices_ == nullptr) return slot;
-  const PriceClass* const of = prices_->ClassOf(slot.device_class, slot.memory_bytes);
+  const PriceClass* const of = prices_->ClassOf(slot.hardware_class, slot.memory_bytes);
   if (of == nullptr) return slot;
   slot.price_class = of->name;
   slot.price_per_hour = of->run;

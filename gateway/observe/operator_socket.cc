@@ -125,7 +125,7 @@ std::string FleetJson(const FleetView& view, const PriceList* prices, MicroUsd p
     devices.push_back(
         Joined({Member("worker", Quoted(of.worker)), Member("device", of.device),
                 Member("class", Quoted(of.slot.price_class)),
-                Member("hardware", Quoted(of.slot.device_class)),
+                Member("hardware", Quoted(of.slot.hardware_class)),
                 Member("memory_bytes", absl::StrCat(of.slot.memory_bytes)),
                 Member("state", Quoted(of.state)),
                 Member("owner", of.owner ? absl::StrCat(of.owner->value) : kNull),

@@ -196,7 +196,7 @@ TEST(Amdgpu, ASumWithAProduct_IsOneInstructionOnlyWhereTheProgramAllowsIt) {
                                .op = Op::kAdd,
                                .dtype = DType::kF32,
                                .src = {b.Alu(Op::kMul, DType::kF32, {x, x}), x}};
-      if (allowed) sum.imm[0] = static_cast<int64_t>(program::Rounding::kWithProduct);
+      if (allowed) sum.imm[0] = static_cast<int64_t>(program::Precision::kWithProduct);
       b.Store(out, thread, b.Add(sum));
       const auto code = LinkAndDisassemble(ValueOrDie(Rendered(b.Take(2), arch)).object, arch);
       ASSERT_TRUE(code.ok()) << code.status();

@@ -45,45 +45,45 @@ std::vector<PlantedMistake> Mistakes() {
   // The waits of the program, in its order: the producer's for an empty stage; the consumers' for
   // the first full one, and for those in the loop. WGWAIT: 1 in the loop, then 0.
   return {
-      {"no WGFENCE", Changing(Code::kGroupFence, 0, Drop), {Fault::kAccumulator}},
-      {"no last WGWAIT", Changing(Code::kGroupWait, 1, Drop), {Fault::kAccumulator, Fault::kRace}},
+      {"no WGFENCE", Changing(Code::kWgFence, 0, Drop), {Fault::kAccumulator}},
+      {"no last WGWAIT", Changing(Code::kWgWait, 1, Drop), {Fault::kAccumulator, Fault::kRace}},
       {"a stage is released before its products are done",
-       Changing(Code::kGroupWait, 0, imm(2)),
+       Changing(Code::kWgWait, 0, imm(2)),
        {Fault::kRace}},
       {"no wait for an empty stage",
-       Changing(Code::kBarrierWait, 0, Drop),
+       Changing(Code::kMbWait, 0, Drop),
        {Fault::kRace, Fault::kMisuse}},
       {"no wait for the first full stage",
-       Changing(Code::kBarrierWait, 1, Drop),
+       Changing(Code::kMbWait, 1, Drop),
        {Fault::kRace, Fault::kUninitialised}},
       {"no wait for the next full stages",
-       Changing(Code::kBarrierWait, 2, Drop),
+       Changing(Code::kMbWait, 2, Drop),
        {Fault::kRace, Fault::kUninitialised}},
       {"the producer waits for the other parity",
-       Changing(Code::kBarrierWait, 0, other_parity),
+       Changing(Code::kMbWait, 0, other_parity),
        {Fault::kEndlessWait}},
       {"consumers wait for the other parity first",
-       Changing(Code::kBarrierWait, 1, other_parity),
+       Changing(Code::kMbWait, 1, other_parity),
        {Fault::kRace, Fault::kUninitialised, Fault::kEndlessWait}},
       {"consumers wait for the other parity",
-       Changing(Code::kBarrierWait, 2, other_parity),
+       Changing(Code::kMbWait, 2, other_parity),
        {Fault::kRace, Fault::kUninitialised, Fault::kEndlessWait}},
       {"half of the bytes are expected",
-       Changing(Code::kBarrierExpect, 0,
+       Changing(Code::kMbExpect, 0,
                 [](ProgramBuilder&, Instruction& i) {
                   i.imm[0] /= 2;
                   return true;
                 }),
        {Fault::kEndlessWait, Fault::kRace}},
       {"one arrival empties a stage",
-       Changing(Code::kBarrierInit, 1, imm(1)),
+       Changing(Code::kMbInit, 1, imm(1)),
        {Fault::kRace, Fault::kMisuse, Fault::kEndlessWait}},
       {"barriers are used before all know of them",
        Without(Code::kBarrier),
        {Fault::kRace, Fault::kUninitialised}},
-      {"no stage is released", Without(Code::kBarrierArrive), {Fault::kEndlessWait}},
+      {"no stage is released", Without(Code::kMbArrive), {Fault::kEndlessWait}},
       {"an operand begins in the middle of a pattern",
-       Changing(Code::kGroupMma, 2,
+       Changing(Code::kWgmma, 2,
                 [](ProgramBuilder& b, Instruction& i) {
                   i.src[2] = b.Plus(i.src[2], b.Int(64));
                   return true;
@@ -95,7 +95,7 @@ std::vector<PlantedMistake> Mistakes() {
       {"a raise that lowers", Changing(Code::kMaxRegisters, 1, imm(160)), {Fault::kMisuse}},
       {"a lowering that raises", Changing(Code::kMaxRegisters, 0, imm(176)), {Fault::kMisuse}},
       {"products are in no group",
-       Changing(Code::kGroupCommit, 1, Drop),
+       Changing(Code::kWgCommit, 1, Drop),
        {Fault::kAccumulator, Fault::kRace}},
   };
 }
@@ -155,24 +155,24 @@ std::vector<PlantedMistake> ClusterMistakes() {
        {Fault::kDivergence, Fault::kMisuse}},
       {"a copy for one block alone", Changing(Code::kBoxLoad, 1, imm(1)), {Fault::kEndlessWait}},
       {"a stage is released in one block alone",
-       Changing(Code::kBarrierArrive, 0,
+       Changing(Code::kMbArrive, 0,
                 [](ProgramBuilder& b, Instruction& i) {
                   i.src[2] = b.Int(0);
                   return true;
                 }),
        {Fault::kEndlessWait, Fault::kMisuse, Fault::kRace}},
       {"arrivals of one block empty a stage",
-       Changing(Code::kBarrierInit, 1, imm(2)),
+       Changing(Code::kMbInit, 1, imm(2)),
        {Fault::kRace, Fault::kMisuse}},
       {"a stage is released at a block beyond the cluster",
-       Changing(Code::kBarrierArrive, 0,
+       Changing(Code::kMbArrive, 0,
                 [](ProgramBuilder& b, Instruction& i) {
                   i.src[2] = b.Int(2);
                   return true;
                 }),
        {Fault::kOutOfRange}},
       {"bytes of the own half of B are expected",
-       Changing(Code::kBarrierExpect, 0,
+       Changing(Code::kMbExpect, 0,
                 [](ProgramBuilder&, Instruction& i) {
                   i.imm[0] -= 64 * 64 * 2;
                   return true;
@@ -222,7 +222,7 @@ TEST(HopperProgram, AClusterThatDoesNotMeet_IsNoProgram) {
   EXPECT_FALSE(CheckProgram(torn, "test").ok());
   const auto at_rank = [&](int64_t rank) {
     const Program changed = Edited(
-        *program, Changing(Code::kBarrierArrive, 0, [rank](ProgramBuilder& b, Instruction& i) {
+        *program, Changing(Code::kMbArrive, 0, [rank](ProgramBuilder& b, Instruction& i) {
           i.src[2] = b.Int(rank);
           return true;
         }));
@@ -258,7 +258,7 @@ Program StoredTile() {
     b.Store(tile, place, b.Cast(b.Plus(b.Times(i, 100), column), DType::kF32));
   }
   b.Do(Code::kProxyFence);
-  b.Do(Code::kGroupSync);
+  b.Do(Code::kWgSync);
   const ValueId one = b.If(b.Less(thread, b.Int(1)));
   b.Do(Code::kBoxStore, {tile, b.Int(0), map, b.Int(16), b.Int(32)});
   b.Do(Code::kBoxCommit);
@@ -310,7 +310,7 @@ TEST(HopperProgram, AStoredBox_IsSwizzledAndWritesNothingOutside) {
 TEST(HopperProgram, MistakesAroundAStoredBox_AreFound) {
   const PlantedMistake cases[] = {
       {"no fence", Without(Code::kProxyFence), {Fault::kMissingFence}},
-      {"no barrier of the warpgroup", Without(Code::kGroupSync), {Fault::kRace}},
+      {"no barrier of the warpgroup", Without(Code::kWgSync), {Fault::kRace}},
       {"nobody waits", Without(Code::kBoxWait), {Fault::kRace}},
   };
   for (const PlantedMistake& planted : cases) {
@@ -342,10 +342,10 @@ TEST(HopperProgram, ABoxOfFourDimensions_HasZerosOutside) {
   const ValueId barriers = b.Alloc(Space::kBarriers, DType::kU64, 1);
   const ValueId zero = b.Int(0);
   const ValueId one = b.If(b.Less(thread, b.Int(1)));
-  b.Do(Code::kBarrierInit, {barriers, zero}, {1, 0, 0});
-  b.Do(Code::kBarrierExpect, {barriers, zero}, {96 * 4, 0, 0});
+  b.Do(Code::kMbInit, {barriers, zero}, {1, 0, 0});
+  b.Do(Code::kMbExpect, {barriers, zero}, {96 * 4, 0, 0});
   b.Do(Code::kBoxLoad, {tile, zero, barriers, zero, from, zero, b.Int(2), b.Int(-1), zero});
-  b.Do(Code::kBarrierWait, {barriers, zero, zero});
+  b.Do(Code::kMbWait, {barriers, zero, zero});
   b.Do(Code::kBoxStore, {tile, zero, to, zero, zero, zero, zero});
   b.Do(Code::kBoxCommit);
   b.Do(Code::kBoxWait, {}, {0, 0, 0});
@@ -383,12 +383,12 @@ Program ProductOfHalves(DType dtype, bool turned) {
   const ValueId full = b.Alloc(Space::kBarriers, DType::kU64, 1);
   const ValueId thread = b.Special(Grid::kThread, kWarpgroupThreads);
   const ValueId one = b.If(b.Less(thread, b.Int(1)));
-  b.Do(Code::kBarrierInit, {full, b.Int(0)}, {1, 0, 0});
-  b.Do(Code::kBarrierExpect, {full, b.Int(0)}, {kSide * kSide * 2, 0, 0});
+  b.Do(Code::kMbInit, {full, b.Int(0)}, {1, 0, 0});
+  b.Do(Code::kMbExpect, {full, b.Int(0)}, {kSide * kSide * 2, 0, 0});
   b.Do(Code::kBoxLoad, {tile, b.Int(0), full, b.Int(0), map, b.Int(0), b.Int(0)});
   b.EndIf(one);
   b.Barrier();
-  b.Do(Code::kBarrierWait, {full, b.Int(0), b.Int(0)});
+  b.Do(Code::kMbWait, {full, b.Int(0), b.Int(0)});
   const ValueId sums = b.Alloc(Space::kPrivate, DType::kF32, kSide / 2);
   const ValueId registers = b.Alloc(Space::kPrivate, DType::kU32, kWgmmaRegistersOfA);
   const ValueId in_warp = b.Modulo(thread, 32);
@@ -405,11 +405,11 @@ Program ProductOfHalves(DType dtype, bool turned) {
     b.Store(registers, b.Int(r),
             b.Add({.code = Code::kBitcast, .dtype = DType::kU32, .src = {pair}}));
   }
-  b.Do(Code::kGroupFence, {sums, registers});
-  b.Do(Code::kGroupMma, {sums, registers, b.Int(0), tile, b.Int(0)},
+  b.Do(Code::kWgFence, {sums, registers});
+  b.Do(Code::kWgmma, {sums, registers, b.Int(0), tile, b.Int(0)},
        {kSide, 0, turned ? kSide * kSide : 0, 1});
-  b.Do(Code::kGroupCommit);
-  b.Do(Code::kGroupWait, {sums, registers}, {0, 0, 0});
+  b.Do(Code::kWgCommit);
+  b.Do(Code::kWgWait, {sums, registers}, {0, 0, 0});
   for (int s = 0; s < kSide / 2; ++s) {
     const MatrixPlace of_first = WgmmaElement(0, s);
     const ValueId row = b.Plus(b.Plus(b.Times(b.Divide(thread, 32), 16), b.Divide(in_warp, 4)),

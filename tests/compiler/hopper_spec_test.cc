@@ -37,7 +37,7 @@ TEST(HopperSpec, SpecRefusesWhatIsNoProgram) {
     b.Special(Grid::kThread, 128);
     const ValueId c = b.Alloc(Space::kPrivate, DType::kF32, sums);
     const ValueId tile = b.Alloc(Space::kShared, type, 64 * 64);
-    b.Do(Code::kGroupMma, {c, tile, b.Int(0), tile, b.Int(0)}, {columns, 0, leading, alone});
+    b.Do(Code::kWgmma, {c, tile, b.Int(0), tile, b.Int(0)}, {columns, 0, leading, alone});
   };
   struct Registers {
     DType type = DType::kU32;
@@ -51,7 +51,7 @@ TEST(HopperSpec, SpecRefusesWhatIsNoProgram) {
     const ValueId c = b.Alloc(Space::kPrivate, DType::kF32, 32);
     const ValueId registers = b.Alloc(Space::kPrivate, a.type, 8);
     const ValueId tile = b.Alloc(Space::kShared, a.other, 64 * 128 / ByteWidth(a.other));
-    b.Do(Code::kGroupMma, {c, registers, a.constant ? b.Int(a.at) : thread, tile, b.Int(0)},
+    b.Do(Code::kWgmma, {c, registers, a.constant ? b.Int(a.at) : thread, tile, b.Int(0)},
          {64, a.leading, 0, 0});
   };
   const auto matrix = [](ProgramBuilder& b, DType type, int64_t how, int64_t elements = 1024) {
@@ -66,11 +66,11 @@ TEST(HopperSpec, SpecRefusesWhatIsNoProgram) {
       {"barriers are u64", [](ProgramBuilder& b) { b.Alloc(Space::kBarriers, DType::kU32, 2); }},
       {"of no barriers",
        [](ProgramBuilder& b) {
-         b.Do(Code::kBarrierArrive, {b.Alloc(Space::kShared, DType::kU64, 2), b.Int(0)});
+         b.Do(Code::kMbArrive, {b.Alloc(Space::kShared, DType::kU64, 2), b.Int(0)});
        }},
       {"of 0 arrivals",
        [&](ProgramBuilder& b) {
-         b.Do(Code::kBarrierInit, {barriers(b), b.Int(0)});
+         b.Do(Code::kMbInit, {barriers(b), b.Int(0)});
        }},
       {"the first source is no memory", [&](ProgramBuilder& b) { b.Load(barriers(b), b.Int(0)); }},
       {"memory of a block in a scope",
@@ -112,7 +112,7 @@ TEST(HopperSpec, SpecRefusesWhatIsNoProgram) {
          b.Do(Code::kBoxStore, {b.Alloc(Space::kShared, DType::kBF16, 64 * 64 + 8), b.Int(0),
                                 view(b, square), b.Int(0), b.Int(0)});
        }},
-      {"in a block of no whole warpgroups", [](ProgramBuilder& b) { b.Do(Code::kGroupCommit); }},
+      {"in a block of no whole warpgroups", [](ProgramBuilder& b) { b.Do(Code::kWgCommit); }},
       {"60 columns", [&](ProgramBuilder& b) { product(b, 60, 30, DType::kBF16); }},
       {"private memory of 32 f32", [&](ProgramBuilder& b) { product(b, 64, 31, DType::kBF16); }},
       {"of a type that it has no form for",
@@ -153,7 +153,7 @@ TEST(HopperSpec, SpecRefusesWhatIsNoProgram) {
       {"a warpgroup may enter apart",
        [](ProgramBuilder& b) {
          const ValueId branch = b.If(b.Less(b.Special(Grid::kThread, 256), b.Int(64)));
-         b.Do(Code::kGroupCommit);
+         b.Do(Code::kWgCommit);
          b.EndIf(branch);
        }},
       {"a warp may enter apart",
@@ -202,10 +202,10 @@ TEST(HopperSpec, AWarpgroupsBranch_IsNoneThatItMayEnterApart) {
   const ValueId tile = b.Alloc(Space::kShared, DType::kF32, 1024);
   const ValueId thread = b.Special(Grid::kThread, 256);
   const ValueId first = b.If(b.Less(thread, b.Int(128)));
-  b.Do(Code::kGroupSync);
+  b.Do(Code::kWgSync);
   b.EndIf(first);
   const ValueId second = b.If(b.Less(b.Int(0), b.Divide(thread, 128)));
-  b.Do(Code::kGroupSync);
+  b.Do(Code::kWgSync);
   b.EndIf(second);
   const ValueId third = b.If(b.Less(thread, b.Int(128)));
   b.Add({.code = Code::kLdmatrix, .dtype = DType::kF32, .lanes = 4, .src = {tile, b.Int(0)}});
@@ -224,7 +224,7 @@ TEST(HopperSpec, ProofOfRanges_SeesTheOtherOperandOfRegisters) {
     const ValueId c = b.Alloc(Space::kPrivate, DType::kF32, 32);
     const ValueId registers = b.Alloc(Space::kPrivate, DType::kU32, 8);
     const ValueId tile = b.Alloc(Space::kShared, DType::kF32, 64 * 32);
-    b.Do(Code::kGroupMma, {c, registers, b.Int(4), tile, b.Int(at)}, {64, 0, 0});
+    b.Do(Code::kWgmma, {c, registers, b.Int(4), tile, b.Int(at)}, {64, 0, 0});
     return proof::UnprovedAccesses(b.Take(0)).size();
   };
   EXPECT_EQ(unproved(24), 0u);
@@ -237,7 +237,7 @@ TEST(HopperSpec, ProofOfRanges_RefusesWhatIsOutsideOfBlockMemory) {
     b.Special(Grid::kThread, 128);
     const ValueId c = b.Alloc(Space::kPrivate, DType::kF32, 32);
     const ValueId tile = b.Alloc(Space::kShared, DType::kBF16, 64 * 64);
-    b.Do(Code::kGroupMma, {c, tile, b.Int(at), tile, b.Int(0)}, {64, 0, 0});
+    b.Do(Code::kWgmma, {c, tile, b.Int(at), tile, b.Int(0)}, {64, 0, 0});
     return proof::UnprovedAccesses(b.Take(0)).size();
   };
   EXPECT_EQ(unproved(48), 0u);

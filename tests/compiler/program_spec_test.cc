@@ -189,7 +189,7 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
                 .op = Op::kMul,
                 .dtype = DType::kF32,
                 .src = {x, x},
-                .imm = {static_cast<int64_t>(Rounding::kWithProduct), 0, 0}});
+                .imm = {static_cast<int64_t>(Precision::kWithProduct), 0, 0}});
        }},
       {"by a unit",
        [](ProgramBuilder& b) {
@@ -197,7 +197,7 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
                 .op = Op::kExp2,
                 .dtype = DType::kF64,
                 .src = {b.Const(DType::kF64, 1)},
-                .imm = {static_cast<int64_t>(Rounding::kByUnit), 0, 0}});
+                .imm = {static_cast<int64_t>(Precision::kByUnit), 0, 0}});
        }},
       {"no inverse",
        [](ProgramBuilder& b) {
@@ -206,7 +206,7 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
                 .op = Op::kFDiv,
                 .dtype = DType::kF32,
                 .src = {x, x},
-                .imm = {static_cast<int64_t>(Rounding::kByUnit), 0, 0}});
+                .imm = {static_cast<int64_t>(Precision::kByUnit), 0, 0}});
        }},
       {"in no way that there is",
        [](ProgramBuilder& b) {
@@ -214,7 +214,7 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
                 .op = Op::kExp2,
                 .dtype = DType::kF32,
                 .src = {b.Const(DType::kF32, 1)},
-                .imm = {static_cast<int64_t>(Rounding::kByUnit), 2, 0}});
+                .imm = {static_cast<int64_t>(Precision::kByUnit), 2, 0}});
        }},
       {"operands of other types",
        [](ProgramBuilder& b) {

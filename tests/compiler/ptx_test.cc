@@ -396,7 +396,7 @@ TEST(Ptx, ASumWithAProduct_IsOneInstructionOnlyWhereTheProgramAllowsIt) {
                              .op = Op::kAdd,
                              .dtype = DType::kF32,
                              .src = {b.Alu(Op::kMul, DType::kF32, {x, x}), x}};
-    if (allowed) sum.imm[0] = static_cast<int64_t>(program::Rounding::kWithProduct);
+    if (allowed) sum.imm[0] = static_cast<int64_t>(program::Precision::kWithProduct);
     b.Store(out, thread, b.Add(sum));
     const auto compiled = Rendered(b.Take(2));
     ASSERT_TRUE(compiled.ok()) << compiled.status();

@@ -333,10 +333,10 @@ TEST(SymbolicAttention, PlantedMistakesOfTheEnd_AreFoundInEveryOrder) {
        Changing(Code::kWarpSync, 0, Drop),
        {Fault::kRace, Fault::kMissingFence}},
       {"zeros do not wait for the box",
-       Changing(Code::kBarrierWait, 2, Drop),
+       Changing(Code::kMbWait, 2, Drop),
        {Fault::kRace, Fault::kUninitialised, Fault::kMisuse}},
       {"nobody says that zeros are there",
-       Changing(Code::kBarrierArrive, 0, Drop),
+       Changing(Code::kMbArrive, 0, Drop),
        {Fault::kEndlessWait}},
   };
   const Attention a{.name = "", .queries = 128, .heads = 1};

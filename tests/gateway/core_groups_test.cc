@@ -23,7 +23,7 @@ struct GroupWorld : test::World {
         .worker = WorkerId{worker},
         .name = "box#" + std::to_string(worker),
         .devices = std::vector<DeviceSlot>(
-            devices, DeviceSlot{.device_class = device_class, .price_per_hour = kPrice}),
+            devices, DeviceSlot{.hardware_class = device_class, .price_per_hour = kPrice}),
         .worker_identity = "node" + std::to_string(worker % 10),
         .held = std::move(held),
         .snapshots_when_asked = true,

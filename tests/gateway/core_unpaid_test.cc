@@ -253,7 +253,7 @@ int64_t ChargedAfterMemoryWasNeededBy(TenantId other) {
   UnpaidWorld w;
   w.Tell(WorkerJoined{.worker = WorkerId{2},
                       .name = "v#",
-                      .devices = {DeviceSlot{.device_class = "large", .memory_bytes = 1000}},
+                      .devices = {DeviceSlot{.hardware_class = "large", .memory_bytes = 1000}},
                       .worker_identity = "node2",
                       .snapshots_when_asked = true});
   const auto open = [&](uint64_t conn, TenantId tenant) {

@@ -99,14 +99,14 @@ class ProductBuilder {
   // is small is summed first.
   void MultiplyRegisters(const RingAddend& addend, const StepPlace& place, ValueId added,
                          ValueId registers, ValueId consumer) {
-    b_.Do(Code::kBarrierWait, {ring_.barriers, ring_.Full(place.stage), place.parity});
+    b_.Do(Code::kMbWait, {ring_.barriers, ring_.Full(place.stage), place.parity});
     LoadStageOfA(b_,
                  {addend.a.shared, b_.Times(place.stage, addend.a.elements()), addend.a.along_rows},
                  consumer, ring_.thread, ring_.shape.three_tf32, registers);
     WaitForParts(place);
     // All have read A before one of them says that the stage is empty.
-    b_.Do(Code::kGroupSync);
-    b_.Do(Code::kGroupFence, {added, registers});
+    b_.Do(Code::kWgSync);
+    b_.Do(Code::kWgFence, {added, registers});
     const ValueId columns = b_.Times(place.stage, addend.b.elements());
     std::vector<std::pair<int64_t, ValueId>> of = {{0, addend.b.shared}};  // A's place, and B
     if (ring_.shape.three_tf32)
@@ -114,18 +114,18 @@ class ProductBuilder {
     bool alone = ring_.shape.three_tf32;
     for (const auto& [part, of_b] : of)
       for (int64_t product = 0; product < kMmasOfStage; ++product) {
-        b_.Do(Code::kGroupMma,
+        b_.Do(Code::kWgmma,
               {added, registers, b_.Int(part + product * kWgmmaRegistersOfA), of_b,
                b_.Plus(columns, b_.Int(product * WgmmaDepth(ByteWidth(DType::kF32))))},
               {ring_.tile.columns, 0, 0, alone ? 1 : 0});
         alone = false;
       }
-    b_.Do(Code::kGroupCommit);
+    b_.Do(Code::kWgCommit);
   }
 
   void WaitForParts(const StepPlace& place) {
     if (ring_.makes_parts)
-      b_.Do(Code::kBarrierWait, {ring_.barriers, ring_.PartsMade(place.stage), place.parity});
+      b_.Do(Code::kMbWait, {ring_.barriers, ring_.PartsMade(place.stage), place.parity});
   }
 
   // ---- products
@@ -142,9 +142,9 @@ class ProductBuilder {
     const ValueId in_group = b_.Modulo(ring_.thread, kWarpgroupThreads);
     const ValueId speaks = b_.Less(in_group, b_.Int(ring_.Partners()));
     const auto multiply = [&](const RingAddend& addend, const StepPlace& place) {
-      b_.Do(Code::kBarrierWait, {ring_.barriers, ring_.Full(place.stage), place.parity});
+      b_.Do(Code::kMbWait, {ring_.barriers, ring_.Full(place.stage), place.parity});
       WaitForParts(place);
-      b_.Do(Code::kGroupFence, {added});
+      b_.Do(Code::kWgFence, {added});
       const ValueId rows = b_.Plus(b_.Times(place.stage, addend.a.elements()),
                                    b_.Times(consumer, kWgmmaRows * ring_.depth));
       const ValueId columns = b_.Times(place.stage, addend.b.elements());
@@ -153,20 +153,20 @@ class ProductBuilder {
         const auto at = [&](const RingOperand& operand, ValueId first) {
           return b_.Plus(first, b_.Int(step * (operand.leading() > 0 ? operand.wide() : 1)));
         };
-        b_.Do(Code::kGroupMma,
+        b_.Do(Code::kWgmma,
               {added, addend.a.shared, at(addend.a, rows), addend.b.shared, at(addend.b, columns)},
               {ring_.tile.columns, addend.a.leading(), addend.b.leading(),
                by_stage && product == 0 ? 1 : 0});
       }
-      b_.Do(Code::kGroupCommit);
+      b_.Do(Code::kWgCommit);
     };
     const auto release = [&](ValueId stage) {
       // One thread for each block that copies to this stage.
       const ValueId one = b_.If(speaks);
       if (ring_.Partners() == 1)
-        b_.Do(Code::kBarrierArrive, {ring_.barriers, ring_.Empty(stage)});
+        b_.Do(Code::kMbArrive, {ring_.barriers, ring_.Empty(stage)});
       else
-        b_.Do(Code::kBarrierArrive, {ring_.barriers, ring_.Empty(stage), in_group});
+        b_.Do(Code::kMbArrive, {ring_.barriers, ring_.Empty(stage), in_group});
       b_.EndIf(one);
     };
     ring_.ForTiles([&](ValueId round, const TilePlace& place) {
@@ -180,10 +180,10 @@ class ProductBuilder {
           const StepPlace at = ring_.PlaceOfStep(round, addend, step);
           if (a_in_registers_) {
             MultiplyRegisters(addend, at, added, registers, consumer);
-            b_.Do(Code::kGroupWait, {added, registers}, {0, 0, 0});
+            b_.Do(Code::kWgWait, {added, registers}, {0, 0, 0});
           } else {
             multiply(addend, at);
-            b_.Do(Code::kGroupWait, {added}, {0, 0, 0});
+            b_.Do(Code::kWgWait, {added}, {0, 0, 0});
           }
           release(at.stage);
           for (int64_t e = 0; by_stage && e < elements; ++e)
@@ -200,11 +200,11 @@ class ProductBuilder {
         const ValueId counter = b_.Loop(addend.steps - done);
         const ValueId step = b_.Plus(counter, b_.Int(addend.before + done));
         multiply(addend, ring_.PlaceOfStep(round, step));
-        b_.Do(Code::kGroupWait, {sums}, {1, 0, 0});
+        b_.Do(Code::kWgWait, {sums}, {1, 0, 0});
         release(ring_.StageBefore(round, step));
         b_.End(counter);
       }
-      b_.Do(Code::kGroupWait, {sums}, {0, 0, 0});
+      b_.Do(Code::kWgWait, {sums}, {0, 0, 0});
       release(ring_.PlaceOfStep(round, b_.Int(ring_.steps - 1)).stage);
       Leave(sums, consumer, place);
     });

@@ -24,7 +24,7 @@ void ProductCopies::Produce() {
 void ProductCopies::WaitUntilEmpty(const StepPlace& at) {
   // Empty for the first time is what precedes phase 0: parity 1.
   const ValueId parity = b_.Plus(b_.Int(1), b_.Times(at.parity, -1));
-  b_.Do(Code::kBarrierWait, {ring_.barriers, ring_.Empty(at.stage), parity});
+  b_.Do(Code::kMbWait, {ring_.barriers, ring_.Empty(at.stage), parity});
 }
 
 ValueId ProductCopies::StartOf(const RingAddend& addend, ValueId step) {
@@ -37,7 +37,7 @@ void ProductCopies::FetchBoxes(const RingAddend& addend, ValueId stage, ValueId 
   int64_t elements = 0;
   for (const RingOperand* operand : {&addend.a, &addend.b})
     if (!operand->gathered) elements += operand->elements();
-  b_.Do(Code::kBarrierExpect, {ring_.barriers, ring_.Full(stage)},
+  b_.Do(Code::kMbExpect, {ring_.barriers, ring_.Full(stage)},
         {elements * ByteWidth(ring_.shape.dtype), 0, 0});
   const HopperAddend& of = ring_.shape.addends[&addend - ring_.addends.data()];
   if (!addend.a.gathered) Fetch(addend.a, of.a, stage, k, place.row, place.batch, 1);
@@ -86,7 +86,7 @@ void ProductCopies::Gather(const RingOperand& staged, const HopperOperand& opera
 void ProductCopies::Deliver(ValueId stage, int64_t left) {
   b_.Do(Code::kWait, {}, {left, 0, 0});
   b_.Do(Code::kProxyFence);
-  b_.Do(Code::kBarrierArrive, {ring_.barriers, ring_.Full(stage)});
+  b_.Do(Code::kMbArrive, {ring_.barriers, ring_.Full(stage)});
 }
 
 void ProductCopies::Fetch(const RingOperand& operand, const HopperOperand& of, ValueId stage,
@@ -113,7 +113,7 @@ void ProductCopies::MakeParts() {
     for (const RingAddend& addend : ring_.runs_of_equal_layout) {
       const ValueId step = b_.Loop(addend.steps);
       const StepPlace at = ring_.PlaceOfStep(round, addend, step);
-      b_.Do(Code::kBarrierWait, {ring_.barriers, ring_.Full(at.stage), at.parity});
+      b_.Do(Code::kMbWait, {ring_.barriers, ring_.Full(at.stage), at.parity});
       // For another addend other threads of the warp have written these places.
       if (ring_.runs_of_equal_layout.size() > 1) b_.Do(Code::kWarpSync);
       // Beside a B that is transposed, one that need not be is left as it is.
@@ -122,7 +122,7 @@ void ProductCopies::MakeParts() {
             b_, {addend.b.shared, b_.Times(at.stage, addend.b.elements()), addend.b.along_rows},
             ring_.low_of_b, ring_.tile.columns, ring_.thread);
       b_.Do(Code::kProxyFence);
-      b_.Do(Code::kBarrierArrive, {ring_.barriers, ring_.PartsMade(at.stage)});
+      b_.Do(Code::kMbArrive, {ring_.barriers, ring_.PartsMade(at.stage)});
       b_.End(step);
     }
   });

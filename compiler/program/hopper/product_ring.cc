@@ -94,10 +94,10 @@ void ProductRing::OpenBarriers() {
   barriers = b_.Alloc(Space::kBarriers, DType::kU64, (makes_parts ? 3 : 2) * tile.stages);
   const ValueId one = b_.If(b_.Less(thread, b_.Int(1)));
   for (int64_t stage = 0; stage < tile.stages; ++stage) {
-    b_.Do(Code::kBarrierInit, {barriers, Full(b_.Int(stage))}, {ArrivalsOfStage(), 0, 0});
-    b_.Do(Code::kBarrierInit, {barriers, Empty(b_.Int(stage))}, {kConsumers * Partners(), 0, 0});
+    b_.Do(Code::kMbInit, {barriers, Full(b_.Int(stage))}, {ArrivalsOfStage(), 0, 0});
+    b_.Do(Code::kMbInit, {barriers, Empty(b_.Int(stage))}, {kConsumers * Partners(), 0, 0});
     if (makes_parts)
-      b_.Do(Code::kBarrierInit, {barriers, PartsMade(b_.Int(stage))}, {kPartMakers, 0, 0});
+      b_.Do(Code::kMbInit, {barriers, PartsMade(b_.Int(stage))}, {kPartMakers, 0, 0});
   }
   b_.EndIf(one);
   if (tile.cluster * tile.split > 1)

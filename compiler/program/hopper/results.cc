@@ -110,7 +110,7 @@ void ResultWriter::WriteBox(size_t result, const SumTile& tile, int64_t box, int
   const ValueId waits = b_.If(Speaks());
   b_.Do(Code::kBoxWait, {}, {left, 1, 0});
   b_.EndIf(waits);
-  b_.Do(Code::kGroupSync);
+  b_.Do(Code::kWgSync);
   // Of the box: 8 rows of a warp, then the other 8, by columns of 8.
   const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
   const ValueId own = b_.Plus(b_.Times(b_.Plus(b_.Times(b_.Divide(in_group, kWarpThreads), 16),
@@ -128,7 +128,7 @@ void ResultWriter::WriteBox(size_t result, const SumTile& tile, int64_t box, int
     if (result == 0 && stores_.direct == nullptr) KeepForSums(tile, e);
   }
   b_.Do(Code::kProxyFence);
-  b_.Do(Code::kGroupSync);
+  b_.Do(Code::kWgSync);
   const ValueId stores = b_.If(Speaks());
   std::vector<ValueId> src = {opened.shared, begin, opened.map,
                               b_.Plus(tile.first.column, b_.Int(box * wide)),

@@ -104,7 +104,7 @@ void ComputeAgain(ProgramBuilder& b, const HopperShape& shape, ValueId thread,
                    .op = Op::kAdd,
                    .dtype = DType::kF32,
                    .src = {b.Load(total, b.Int(0)), product},
-                   .imm = {static_cast<int64_t>(Rounding::kWithProduct), 0, 0}}));
+                   .imm = {static_cast<int64_t>(Precision::kWithProduct), 0, 0}}));
     b.End(k);
   }
   b.Store(tile.sums, element, b.Load(total, b.Int(0)));

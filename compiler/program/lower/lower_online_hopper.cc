@@ -123,7 +123,7 @@ class OnlineHopperLowering : OnlineElements {
     barriers_ = b_.Alloc(Space::kBarriers, DType::kU64, count);
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     for (int64_t n = 0; n < count; ++n)
-      b_.Do(Code::kBarrierInit, {barriers_, b_.Int(n)}, {arrivals[static_cast<size_t>(n)], 0, 0});
+      b_.Do(Code::kMbInit, {barriers_, b_.Int(n)}, {arrivals[static_cast<size_t>(n)], 0, 0});
     b_.EndIf(one);
     b_.Barrier();
   }
@@ -152,19 +152,19 @@ class OnlineHopperLowering : OnlineElements {
     const ValueId one = IfFirst();
     for (size_t m = 0; m < staged_.size(); ++m)
       if (plan_.matrices[m].of_rows) bytes += staged_[m].elements() * ByteWidth(plan_.dtype);
-    b_.Do(Code::kBarrierExpect, {barriers_, b_.Int(0)}, {bytes, 0, 0});
+    b_.Do(Code::kMbExpect, {barriers_, b_.Int(0)}, {bytes, 0, 0});
     for (size_t m = 0; m < staged_.size(); ++m)
       if (plan_.matrices[m].of_rows) Fetch(m, b_.Int(0), b_.Int(0), origin_);
     EndFirst(one);
     for (size_t pass = 0; pass < plan_.passes.size(); ++pass) {
-      if (pass > 0) b_.Do(Code::kBarrierWait, {barriers_, Passed(pass - 1), b_.Int(0)});
+      if (pass > 0) b_.Do(Code::kMbWait, {barriers_, Passed(pass - 1), b_.Int(0)});
       const ValueId step = LoopOverTimes();
       low_.Enter();
       const ValueId stage = StageOf(step);
       // Empty for the first time is what precedes phase 0: parity 1.
       const ValueId parity = b_.Plus(b_.Int(1), b_.Times(ParityOf(step), -1));
       for (const size_t m : OrderOf(pass)) {
-        b_.Do(Code::kBarrierWait, {barriers_, Empty(pass, m, stage), parity});
+        b_.Do(Code::kMbWait, {barriers_, Empty(pass, m, stage), parity});
         CopySteps(pass, m, stage, b_.Times(NumberOf(step), tile_.steps));
       }
       // Of the threads that only wait none may be a phase behind.
@@ -181,7 +181,7 @@ class OnlineHopperLowering : OnlineElements {
                                   [&](const OnlineProduct* p) { return p->matrix == m; });
     const auto fetch = [&](ValueId barrier) {
       const ValueId one = IfFirst();
-      b_.Do(Code::kBarrierExpect, {barriers_, barrier},
+      b_.Do(Code::kMbExpect, {barriers_, barrier},
             {staged_[m].elements() * ByteWidth(plan_.dtype), 0, 0});
       Fetch(m, stage, barrier, line);
       EndFirst(one);
@@ -193,12 +193,12 @@ class OnlineHopperLowering : OnlineElements {
     b_.EndIf(whole);
     const ValueId cut = b_.If(b_.Less(left, b_.Int(tile_.steps)));
     fetch(Cut(pass, m));
-    b_.Do(Code::kBarrierWait, {barriers_, Cut(pass, m), b_.Int(0)});
+    b_.Do(Code::kMbWait, {barriers_, Cut(pass, m), b_.Int(0)});
     WriteZeros(m, stage, left);
     b_.Do(Code::kProxyFence);
     b_.Do(Code::kWarpSync);
     const ValueId one = IfFirst();
-    b_.Do(Code::kBarrierArrive, {barriers_, Full(pass, m, stage)});
+    b_.Do(Code::kMbArrive, {barriers_, Full(pass, m, stage)});
     EndFirst(one);
     b_.EndIf(cut);
   }
@@ -274,7 +274,7 @@ class OnlineHopperLowering : OnlineElements {
     for (int64_t i = 0; i < tile_.steps / kStepsOfRegister && values_ >= 0; ++i)
       b_.Store(values_, b_.Int(i),
                b_.Add({.code = Code::kConst, .dtype = DType::kU32, .imm = {0, 0, 0}}));
-    b_.Do(Code::kBarrierWait, {barriers_, b_.Int(0), b_.Int(0)});
+    b_.Do(Code::kMbWait, {barriers_, b_.Int(0), b_.Int(0)});
     for (size_t pass = 0; pass < plan_.passes.size(); ++pass) {
       Pass(pass);
       scores_.clear();
@@ -301,7 +301,7 @@ class OnlineHopperLowering : OnlineElements {
   bool TakesTurns(size_t pass) const { return consumers_ == 2 && IsOverlapped(pass); }
 
   void WaitFull(size_t pass, size_t matrix, ValueId step) {
-    b_.Do(Code::kBarrierWait, {barriers_, Full(pass, matrix, StageOf(step)), ParityOf(step)});
+    b_.Do(Code::kMbWait, {barriers_, Full(pass, matrix, StageOf(step)), ParityOf(step)});
   }
 
   // ---- a pass whose products wait for the next scores
@@ -358,7 +358,7 @@ class OnlineHopperLowering : OnlineElements {
   }
   // While so many groups of products that were issued later are running.
   void EndScores(size_t pass, const OnlineProduct& product, ValueId step, int64_t running) {
-    b_.Do(Code::kGroupWait, Memories(), {running, 0, 0});
+    b_.Do(Code::kWgWait, Memories(), {running, 0, 0});
     for (const size_t m : plan_.passes[pass].matrices)
       if (IsScored(pass, m) && m != product.matrix) Arrive(Empty(pass, m, StageOf(step)));
     for (const size_t g : plan_.online.phases[pass])
@@ -371,7 +371,7 @@ class OnlineHopperLowering : OnlineElements {
     IssueProducts(product, StageOf(step));
   }
   void EndProducts(size_t pass, const OnlineProduct& product, ValueId step) {
-    b_.Do(Code::kGroupWait, {carried_.at(product.sum), values_}, {0, 0, 0});
+    b_.Do(Code::kWgWait, {carried_.at(product.sum), values_}, {0, 0, 0});
     Arrive(Empty(pass, product.matrix, StageOf(step)));
   }
 
@@ -382,14 +382,14 @@ class OnlineHopperLowering : OnlineElements {
   ValueId Turn(size_t pass, ValueId consumer) { return b_.Plus(consumer, b_.Int(turns_[pass])); }
   void AwaitTurn(size_t pass, ValueId time) {
     const ValueId others = b_.Plus(b_.Int(1), b_.Times(consumer_, -1));
-    b_.Do(Code::kBarrierWait,
+    b_.Do(Code::kMbWait,
           {barriers_, Turn(pass, consumer_), b_.Modulo(b_.Plus(time, others), 2)});
   }
 
   void EndTurn(size_t pass) {
     const ValueId one = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {lane_, b_.Int(0)}));
     const ValueId other = b_.Plus(b_.Int(1), b_.Times(consumer_, -1));
-    b_.Do(Code::kBarrierArrive, {barriers_, Turn(pass, other)});
+    b_.Do(Code::kMbArrive, {barriers_, Turn(pass, other)});
     b_.EndIf(one);
   }
 
@@ -432,14 +432,14 @@ class OnlineHopperLowering : OnlineElements {
     for (const size_t s : plan_.passes[pass].scores) wait_for(plan_.scores[s].steps);
     IssueScores(pass, StageOf(step));
     LoadOfSteps();
-    b_.Do(Code::kGroupWait, Memories(), {0, 0, 0});
+    b_.Do(Code::kWgWait, Memories(), {0, 0, 0});
     for (const size_t m : plan_.passes[pass].matrices)
       if (IsScored(pass, m) && is_done(m, 0)) Arrive(Empty(pass, m, StageOf(step)));
     size_t next = 0;
     const OnlineProduct* running = nullptr;
     const auto end_products = [&] {
       if (running == nullptr) return;
-      b_.Do(Code::kGroupWait, {carried_.at(running->sum), values_}, {0, 0, 0});
+      b_.Do(Code::kWgWait, {carried_.at(running->sum), values_}, {0, 0, 0});
       if (is_done(running->matrix, next)) Arrive(Empty(pass, running->matrix, StageOf(step)));
     };
     for (const size_t g : plan_.online.phases[pass])
@@ -467,7 +467,7 @@ class OnlineHopperLowering : OnlineElements {
   // One thread for the warpgroup, whose products have been waited for.
   void Arrive(ValueId barrier) {
     const ValueId one = b_.If(b_.Less(in_group_, b_.Int(1)));
-    b_.Do(Code::kBarrierArrive, {barriers_, barrier});
+    b_.Do(Code::kMbArrive, {barriers_, barrier});
     b_.EndIf(one);
   }
 
@@ -482,7 +482,7 @@ class OnlineHopperLowering : OnlineElements {
   }
 
   void IssueScores(size_t pass, ValueId stage) {
-    b_.Do(Code::kGroupFence, Memories());
+    b_.Do(Code::kWgFence, Memories());
     for (size_t n = 0; n < scores_.size(); ++n) {
       const OnlineScore& score = plan_.scores[plan_.passes[pass].scores[n]];
       const Staged &rows = staged_[score.rows], &steps = staged_[score.steps];
@@ -490,14 +490,14 @@ class OnlineHopperLowering : OnlineElements {
       const ValueId first_step = b_.Times(stage, steps.elements());
       for (int64_t column = 0; column < rows.width; column += kDepth) {
         const int64_t box = column / kOnlineBoxColumns, in_box = column % kOnlineBoxColumns;
-        b_.Do(Code::kGroupMma,
+        b_.Do(Code::kWgmma,
               {scores_[n].second, rows.shared,
                b_.Plus(first_row, b_.Int(box * rows.box() + in_box)), steps.shared,
                b_.Plus(first_step, b_.Int(box * steps.box() + in_box))},
               {tile_.steps, 0, 0, column == 0 ? 1 : 0});
       }
     }
-    b_.Do(Code::kGroupCommit);
+    b_.Do(Code::kWgCommit);
   }
 
   void BindScores(int64_t half, int64_t eight, int64_t element) override {
@@ -540,16 +540,16 @@ class OnlineHopperLowering : OnlineElements {
   void IssueProducts(const OnlineProduct& product, ValueId stage) {
     const ValueId sums = carried_.at(product.sum);
     const Staged& matrix = staged_[product.matrix];
-    b_.Do(Code::kGroupFence, {sums, values_});
+    b_.Do(Code::kWgFence, {sums, values_});
     const int64_t columns = matrix.width / tile_.parts;
     const ValueId first = b_.Plus(b_.Times(stage, matrix.elements()),
                                   b_.Times(part_, columns / kOnlineBoxColumns * matrix.box()));
     for (int64_t step = 0; step < tile_.steps; step += kDepth)
-      b_.Do(Code::kGroupMma,
+      b_.Do(Code::kWgmma,
             {sums, values_, b_.Int(step / kStepsOfRegister), matrix.shared,
              b_.Plus(first, b_.Int(step * kOnlineBoxColumns))},
             {columns, 0, matrix.box(), 0});
-    b_.Do(Code::kGroupCommit);
+    b_.Do(Code::kWgCommit);
   }
 
   const int64_t consumers_;  // warpgroups that multiply

@@ -15,7 +15,7 @@ ValueId Lowering::Combine(Op op, ValueId a, ValueId b) {
   Instruction out{.code = Code::kAlu, .op = op, .dtype = b_.at(a).dtype, .lanes = b_.at(a).lanes};
   out.src = {a, b};
   if (op == Op::kAdd && IsFloat(out.dtype))
-    out.imm[0] = static_cast<int64_t>(Rounding::kWithProduct);
+    out.imm[0] = static_cast<int64_t>(Precision::kWithProduct);
   return b_.Add(std::move(out));
 }
 

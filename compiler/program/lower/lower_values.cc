@@ -74,7 +74,7 @@ ValueId Lowering::Compute(const UOp* node) {
                                     .op = Op::kFDiv,
                                     .dtype = node->dtype,
                                     .src = {b_.Const(node->dtype, 1), source(1)},
-                                    .imm = {static_cast<int64_t>(Rounding::kByUnit), 0, 0}});
+                                    .imm = {static_cast<int64_t>(Precision::kByUnit), 0, 0}});
     return b_.Alu(Op::kMul, node->dtype, {source(0), inverse});
   }
   // A matrix unit sums narrow floats in f32.
@@ -107,7 +107,7 @@ ValueId Lowering::Compute(const UOp* node) {
   for (size_t i = 0; i < node->src.size(); ++i) alu.src.push_back(source(static_cast<int>(i)));
   if (node->op == Op::kAdd &&
       (by_inverse_.contains(node->src[0]) || by_inverse_.contains(node->src[1])))
-    alu.imm[0] = static_cast<int64_t>(Rounding::kWithProduct);
+    alu.imm[0] = static_cast<int64_t>(Precision::kWithProduct);
   return b_.Add(std::move(alu));
 }
 
@@ -115,7 +115,7 @@ Instruction Lowering::AluOf(const UOp* node) {
   OB_CHECK(IsAlu(node->op));
   Instruction alu{.code = Code::kAlu, .op = node->op, .dtype = node->dtype};
   if (node->op == Op::kExp2 && Exp2Of(node).by_unit())
-    alu.imm = {static_cast<int64_t>(Rounding::kByUnit), Exp2Of(node).has_subnormals() ? 1 : 0, 0};
+    alu.imm = {static_cast<int64_t>(Precision::kByUnit), Exp2Of(node).has_subnormals() ? 1 : 0, 0};
   return alu;
 }
 
@@ -142,7 +142,7 @@ ValueId Lowering::ByUnit(const UnitExponential& unit, ValueId y) {
     if (unit.factor != 1) {
       subtract.src[0] =
           b_.Alu(Op::kMul, DType::kF32, {y, b_.Const(DType::kF32, unit.factor)});
-      subtract.imm[0] = static_cast<int64_t>(Rounding::kWithProduct);
+      subtract.imm[0] = static_cast<int64_t>(Precision::kWithProduct);
     }
   }
   const ValueId distance = b_.Add(std::move(subtract));
@@ -151,7 +151,7 @@ ValueId Lowering::ByUnit(const UnitExponential& unit, ValueId y) {
                  .op = Op::kExp2,
                  .dtype = DType::kF32,
                  .src = {b_.Alu(Op::kMul, DType::kF32, {distance, factor})},
-                 .imm = {static_cast<int64_t>(Rounding::kByUnit), 0, 0}});
+                 .imm = {static_cast<int64_t>(Precision::kByUnit), 0, 0}});
 }
 
 ValueId Lowering::Load(const UOp* node) {

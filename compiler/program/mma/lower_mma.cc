@@ -251,7 +251,7 @@ class MmaLowering {
         term = b_.Alu(Op::kWhere, DType::kF32, {low_.Emit(gate), term, b_.Const(DType::kF32, 0)});
       Instruction sum{.code = Code::kAlu, .op = Op::kAdd, .dtype = DType::kF32};
       sum.src = {b_.Load(total, b_.Int(0)), term};
-      sum.imm[0] = static_cast<int64_t>(Rounding::kWithProduct);
+      sum.imm[0] = static_cast<int64_t>(Precision::kWithProduct);
       b_.Store(total, b_.Int(0), b_.Add(std::move(sum)));
       for (const int r : addend.reduced) low_.Unbind(r);
       low_.Leave();

@@ -13,7 +13,7 @@ using llvm::Value;
 using program::Code;
 using program::Grid;
 using program::Instruction;
-using program::Rounding;
+using program::Precision;
 
 Value* ProgramPrinter::Splat(Value* value, int lanes) {
   if (lanes == 1 || value->getType()->isVectorTy()) return value;
@@ -48,7 +48,8 @@ Value* ProgramPrinter::Arithmetic(ValueId n) {
   const DType type = at(i.src.back()).dtype;
   std::vector<Value*> args;
   for (const ValueId s : i.src) args.push_back(Of(s));
-  if (i.op == Op::kAdd && i.imm[0] == static_cast<int64_t>(Rounding::kWithProduct) && IsFloat(type))
+  const bool with_product = i.imm[0] == static_cast<int64_t>(Precision::kWithProduct);
+  if (i.op == Op::kAdd && with_product && IsFloat(type))
     return alu_.Round(alu_.Combine(Op::kAdd, type, args[0], args[1]), type);
   QuotientFacts known;
   if ((i.op == Op::kIDiv || i.op == Op::kMod) && type != DType::kU64) {

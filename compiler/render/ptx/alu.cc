@@ -2,7 +2,7 @@
 // beyond the width give what they shall: PTX clamps their amounts.
 //
 // Sums and products of floats say how they round (.rn), so that the assembler joins none of them to
-// one instruction. FMA is where the program allows it (Rounding::kWithProduct).
+// one instruction. FMA is where the program allows it (Precision::kWithProduct).
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +12,7 @@
 namespace outboard::render {
 
 using program::Code;
-using program::Rounding;
+using program::Precision;
 
 namespace {
 
@@ -64,7 +64,7 @@ PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
       value = Alu(Op::kMulAcc, type, args);
     } else if (i.op == Op::kExp2) {
       value = text_.Value(i.imm[1] == 0 ? "ex2.approx.ftz.f32" : "ex2.approx.f32", Width::k32,
-                          {args[0]});  // Rounding::kByUnit
+                          {args[0]});  // Precision::kByUnit
     } else if (IsInverseByUnit(i)) {
       value = text_.Value("rcp.approx.ftz.f32", Width::k32, {args[1]});
     } else if (i.op == Op::kIDiv || i.op == Op::kMod) {

@@ -55,12 +55,12 @@ void PtxPrinter::PrintBarrier(ValueId n) {
   const Instruction& i = at(n);
   const Address barrier = AddressOf(i.src[0], i.src[1]);
   switch (i.code) {
-    case Code::kBarrierInit:
+    case Code::kMbInit:
       text_.Line("mbarrier.init.shared::cta.b64 ", barrier, ", ", i.imm[0]);
       return text_.Line("fence.mbarrier_init.release.cluster");
-    case Code::kBarrierExpect:
+    case Code::kMbExpect:
       return text_.Line("mbarrier.arrive.expect_tx.shared::cta.b64 _, ", barrier, ", ", i.imm[0]);
-    case Code::kBarrierArrive:
+    case Code::kMbArrive:
       if (i.src.size() < 3) return text_.Line("mbarrier.arrive.shared::cta.b64 _, ", barrier);
       // Without a scope: with `.release.cluster`, ptxas puts a fence of the whole GPU into the
       // loop, for writes that no consumer has. It has read the stage by wgmma alone, and has waited
@@ -80,10 +80,10 @@ void PtxPrinter::PrintBarrier(ValueId n) {
 void PtxPrinter::PrintHopper(ValueId n) {
   const Instruction& i = at(n);
   switch (i.code) {
-    case Code::kBarrierInit:
-    case Code::kBarrierExpect:
-    case Code::kBarrierArrive:
-    case Code::kBarrierWait: return PrintBarrier(n);
+    case Code::kMbInit:
+    case Code::kMbExpect:
+    case Code::kMbArrive:
+    case Code::kMbWait: return PrintBarrier(n);
     case Code::kBoxLoad:
     case Code::kBoxStore: return BoxCopy(n);
     case Code::kBoxCommit: return text_.Line("cp.async.bulk.commit_group");
@@ -94,11 +94,11 @@ void PtxPrinter::PrintHopper(ValueId n) {
     case Code::kClusterSync:
       text_.Line("barrier.cluster.arrive.release");
       return text_.Line("barrier.cluster.wait.acquire");
-    case Code::kGroupFence: return text_.Line("wgmma.fence.sync.aligned");
-    case Code::kGroupMma: return GroupProduct(n);
-    case Code::kGroupCommit: return text_.Line("wgmma.commit_group.sync.aligned");
-    case Code::kGroupWait: return text_.Line("wgmma.wait_group.sync.aligned ", i.imm[0]);
-    case Code::kGroupSync:
+    case Code::kWgFence: return text_.Line("wgmma.fence.sync.aligned");
+    case Code::kWgmma: return GroupProduct(n);
+    case Code::kWgCommit: return text_.Line("wgmma.commit_group.sync.aligned");
+    case Code::kWgWait: return text_.Line("wgmma.wait_group.sync.aligned ", i.imm[0]);
+    case Code::kWgSync:
       return text_.Line("bar.sync ", group_barrier_, ", ", program::kWarpgroupThreads);
     case Code::kMaxRegisters:
       return text_.Line("setmaxnreg.", i.imm[1] != 0 ? "inc" : "dec", ".sync.aligned.u32 ",

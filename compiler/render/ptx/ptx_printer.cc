@@ -95,7 +95,7 @@ bool NeedsAllRegisters(const program::Program& program) {
 // Rows in the block's memory leave none for a second block, whatever registers it would need.
 bool IsAlone(const program::Program& program, const Target& target) {
   return program.shared_bytes() > target.half_of_block_bytes() && !Has(program, Code::kMma) &&
-         !Has(program, Code::kGroupMma);
+         !Has(program, Code::kWgmma);
 }
 
 }  // namespace
@@ -203,11 +203,11 @@ void PtxPrinter::OpenMemories() {
   for (const Instruction& i : program_.code) {
     if (i.code == Code::kStore && at(i.src[0]).code == Code::kBuffer)
       written_[static_cast<size_t>(at(i.src[0]).imm[0])] = true;
-    if (i.code == Code::kGroupMma) accumulators_.insert(i.src[0]);
+    if (i.code == Code::kWgmma) accumulators_.insert(i.src[0]);
     if (i.code == Code::kBoxStore)
       written_[program_.maps[static_cast<size_t>(at(i.src[2]).imm[0])].slot] = true;
   }
-  if (Has(program_, Code::kGroupMma) || Has(program_, Code::kGroupSync))
+  if (Has(program_, Code::kWgmma) || Has(program_, Code::kWgSync))
     warpgroup_ = text_.New(Width::k32);
   // What a block has without asking may be declared as arrays. More must not: the assembler refuses
   // it, and launches ask for it.

@@ -108,7 +108,7 @@ class PtxPrinter {
   bool IsQuotient(ValueId n) const;
   static bool IsInverseByUnit(const program::Instruction& i) {
     return i.code == program::Code::kAlu && i.op == Op::kFDiv &&
-           i.imm[0] == static_cast<int64_t>(program::Rounding::kByUnit);
+           i.imm[0] == static_cast<int64_t>(program::Precision::kByUnit);
   }
   std::vector<ValueId> QuotientsWith(ValueId n) const;  // that are printed together
   void PrintQuotients(absl::Span<const ValueId> all);

@@ -7,7 +7,7 @@
 namespace outboard::render {
 
 using program::Code;
-using program::Rounding;
+using program::Precision;
 using program::ValueId;
 
 namespace {
@@ -34,14 +34,14 @@ IndexOperands IndexOperandsOf(const program::Instruction& i) {
       if (i.imm[2] != 0) return {1, {1}, true};
       return {2, {1, 3}};
     case Code::kLoad:
-    case Code::kBarrierInit:
-    case Code::kBarrierExpect:
-    case Code::kBarrierArrive:
-    case Code::kBarrierWait:
+    case Code::kMbInit:
+    case Code::kMbExpect:
+    case Code::kMbArrive:
+    case Code::kMbWait:
     case Code::kBoxStore:
     case Code::kClusterLoad: return {1, {1}};
     case Code::kBoxLoad: return {2, {1, 3}};
-    case Code::kGroupMma: return {2, {2, 4}};
+    case Code::kWgmma: return {2, {2, 4}};
     default: return {};
   }
 }
@@ -122,7 +122,7 @@ class Places {
 PtxPrinter::ValueId PtxPrinter::ProductIn(ValueId sum) const {
   const Instruction& i = at(sum);
   if (i.code != Code::kAlu || i.op != Op::kAdd ||
-      i.imm[0] != static_cast<int64_t>(Rounding::kWithProduct) ||
+      i.imm[0] != static_cast<int64_t>(Precision::kWithProduct) ||
       (i.dtype != DType::kF32 && i.dtype != DType::kF64))
     return -1;
   for (const ValueId source : i.src)

@@ -14,7 +14,7 @@ using llvm::Value;
 using program::Code;
 using program::Grid;
 using program::Instruction;
-using program::Rounding;
+using program::Precision;
 using program::Space;
 
 namespace {
@@ -264,7 +264,7 @@ GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
     known.dividend_not_negative = bounds_[i.src[0]].min >= 0;
   }
   const bool with_product =
-      i.op == Op::kAdd && i.imm[0] == static_cast<int64_t>(Rounding::kWithProduct);
+      i.op == Op::kAdd && i.imm[0] == static_cast<int64_t>(Precision::kWithProduct);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
     Value* value = with_product ? SumWithProduct(n, lane) : nullptr;
