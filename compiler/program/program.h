@@ -189,8 +189,8 @@ enum class Space : int64_t { kPrivate = 0, kShared = 1, kTile = 2, kBarriers = 3
 // kWithProduct, of an ADD: a product that it adds need not be rounded before, so that a device may
 // compute both in one instruction (a reduction's sums). kByUnit, of f32 alone, is by the unit of an
 // NVIDIA GPU: an EXP2, within 2^-22 of the value, and 0 below 2^-126 (with imm 1: within 2^-21,
-// subnormal numbers included); or an FDIV of 1, within 2^-23, where what is below 2^-126, the divisor
-// or the result, counts as 0.
+// subnormal numbers included); or an FDIV of 1, within 2^-23, where what is below 2^-126, the
+// divisor or the result, counts as 0.
 enum class Precision : int64_t { kEach = 0, kWithProduct = 1, kByUnit = 2 };
 // How a loop is to be run. After expansion only kPlain remains.
 enum class How : int64_t { kPlain = 0, kUnroll = 1, kVector = 2 };
