@@ -216,7 +216,7 @@ TEST(OnlineMma, PartsOfColumns) {
                     .backward = true,
                     .dtype = width == 256 ? DType::kBF16 : DType::kF16,
                     .batch = 1},
-                   {.interpreted = false, .spilled_bytes_max = 0, .assembled = true}, 2);
+                   {.interpreted = false, .assembled = true}, 2);
     if (HasFatalFailure()) return;
   }
 }
