@@ -6,8 +6,8 @@
 // is one. The PTX renderer alone has a form for more
 // (compiler/render/ptx/parameters.cc).
 //
-// A second argument, 1, allows TF32, and a third one says which buffers stay as they are (AllowsTf32
-// and SteadySlots in compiler/ir/accessors.h).
+// A second argument, 1, allows TF32, and a third one says which buffers stay as they are
+// (AllowsTf32 and SteadySlots in compiler/ir/accessors.h).
 #pragma once
 
 #include <cstdint>

@@ -61,7 +61,8 @@ std::vector<int64_t> SteadyInputs(const Schedule& schedule, size_t kernel) {
 }
 
 TEST(Steady, WeightsAre_WhereLaunchesOverlap) {
-  for (const auto& [arch, marked] : {std::pair("sm_90a", true), {"sm_90", true}, {"sm_80", false}}) {
+  for (const auto& [arch, marked] :
+       {std::pair("sm_90a", true), {"sm_90", true}, {"sm_80", false}}) {
     Graph g;
     const UOp* const weights = Weights(g, 0);
     const Schedule schedule = ScheduleFor(g, Sink(g, {Times(g, weights, Vector(g, 1))}), arch);
