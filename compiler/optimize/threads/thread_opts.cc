@@ -169,11 +169,6 @@ class ThreadChooser {
     return best;
   }
 
-  // Whether a block of the kernel, which has one row, has a multiprocessor to itself.
-  bool IsAlone() {
-    return target_.kind == TargetKind::kCuda && std::max(Points(Deps()), 1.0) <= Multiprocessors();
-  }
-
   // Bytes of the widest type of those in which the kernel reads or writes most of its values, next
   // to each other: threads side by side then access whole sectors, of all of these types, and rows
   // have the same tile wherever they are read. By the narrowest type a thread would have the wider
@@ -266,30 +261,9 @@ class ThreadChooser {
     int along = Along(stores());
     if (along < 0) along = kernel_.parallel_count - 1;
     if (along < 0) return;
-    const int64_t lanes = LanesFor(stores(), along);
-    Vector(along, lanes);
+    Vector(along, LanesFor(stores(), along));
     Threads(along, ThreadsFor(DivideUp(Extent(along), StepOf(along)), kThreadsWanted));
     FillBlock(kThreadsWanted);
-    RepeatNarrow(along, lanes);
-  }
-
-  // Rows that vectors do not divide are read number by number. One of two bytes by each of 2,048
-  // threads are 4 KiB under way on a multiprocessor, of 15 KiB that hide the latency of memory:
-  // a thread has several, as far as there are blocks, and as its registers and its code allow.
-  void RepeatNarrow(int along, int64_t lanes) {
-    constexpr int64_t kBytesOfThread = 16, kRepeatsMax = 8;
-    constexpr double kBlocksLeast = 8;  // of a multiprocessor
-    constexpr int64_t kOperationsMax = 512;
-    if (target_.kind != TargetKind::kCuda) return;
-    const auto operations = static_cast<int64_t>(stores().ops.size());
-    const double blocks = Points(kernel_.OutputSet()) /
-                          static_cast<double>(lanes * plan_.task_threads());
-    int64_t repeats = std::min(kRepeatsMax, kBytesOfThread / (lanes * widest_));
-    while (repeats > 1 && (repeats * operations > kOperationsMax ||
-                           blocks < kBlocksLeast * Multiprocessors() *
-                                        static_cast<double>(repeats)))
-      repeats /= 2;
-    if (repeats > 1) Repeat(along, repeats);
   }
 
   // Two loads, each of which lacks an output range that the other one has.
@@ -381,11 +355,6 @@ class ThreadChooser {
         count = row.threads;
         kept_vectors_ = row.in_registers;
       }
-      // Rows that are read again and again, and fewer of them than there are multiprocessors: what
-      // others would take is idle.
-      if (row.threads == 0 && IsAlone())
-        while (count < target_.block_threads_max() && steps >= 2 * count * kTermsOfThreadLeast)
-          count *= 2;
     }
     // Threads of one warp do not wait for each other before they store over what others have read.
     if (RowsInPlace(kernel_)) count = std::max<int64_t>(count, 2 * kWarpThreads);
@@ -418,7 +387,7 @@ class ThreadChooser {
     if (StepsOf(along) <= written_out || kept_vectors_ > 0) {
       Repeat(along, StepsOf(along));
     } else {
-      Repeat(along, std::min<int64_t>(IsAlone() ? 8 : 4, written_out));
+      Repeat(along, std::min<int64_t>(4, written_out));
     }
     if (output >= 0) {
       const int64_t left = StepsOf(output);
@@ -547,10 +516,7 @@ class ThreadChooser {
       const bool kept = kept_vectors_ > 0 && Extent(range) == Extent(along_) &&
                         ReadsAnyOf(group, {rows.begin(), rows.end()});
       const int64_t written_out = kRowValuesMax / std::max<int64_t>(lanes, 1);
-      if (kept || StepsOf(range) <= written_out)
-        Repeat(range, StepsOf(range));
-      else if (IsAlone())
-        Repeat(range, std::min<int64_t>(8, written_out));
+      if (kept || StepsOf(range) <= written_out) Repeat(range, StepsOf(range));
     }
   }
 
