@@ -46,9 +46,15 @@ class FairQueue {
     // under the lock, with accounts that have jobs.
     std::function<bool(uint64_t account)> gives_way = {};
     NowUs now_us = SteadyUs;  // another one of a test
+    // Called within the catch of what a job of the account threw; the queue goes on with the next
+    // job. Without it, what a job throws ends the process.
+    std::function<void(uint64_t account)> caught = {};
   };
   explicit FairQueue(const Options& options)
-      : at_once_(options.at_once), gives_way_(options.gives_way), now_us_(options.now_us) {
+      : at_once_(options.at_once),
+        gives_way_(options.gives_way),
+        now_us_(options.now_us),
+        caught_(options.caught) {
     for (int i = 0; i < options.threads; ++i)
       threads_.emplace_back([this, niceness = options.niceness] {
         YieldToOthers(niceness);
@@ -73,7 +79,7 @@ class FairQueue {
         return;
       }
     }
-    job();
+    Run(account, job);
   }
 
   // Runs all posted jobs, then ends the threads.
@@ -182,6 +188,20 @@ class FairQueue {
     }
   }
 
+  // And destroys it.
+  void Run(uint64_t account, std::function<void()>& job) {
+    if (caught_ == nullptr) {
+      job();
+    } else {
+      try {
+        job();
+      } catch (...) {
+        caught_(account);
+      }
+    }
+    job = nullptr;
+  }
+
   void Work() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -202,8 +222,7 @@ class FairQueue {
       if (MayBegin(account)) ready_.emplace(account.bill_us, name);
       lock.unlock();
       const int64_t began_us = now_us_();
-      job();
-      job = nullptr;
+      Run(name, job);
       const int64_t cost_us = std::max<int64_t>(now_us_() - began_us, 1);
       lock.lock();
       --account.running;
@@ -231,6 +250,7 @@ class FairQueue {
   const int at_once_;
   const std::function<bool(uint64_t account)> gives_way_;
   const NowUs now_us_;
+  const std::function<void(uint64_t account)> caught_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::map<uint64_t, Account> accounts_;

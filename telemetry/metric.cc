@@ -30,7 +30,7 @@ constexpr Names kRefusals[] = {
     "no_key",        "key",      "key_address", "scope",    "fleet_secret",   "executor_token",
     "first_message", "protocol", "no_session",  "sessions", "no_device",      "graph",
     "quota",         "rate",     "connections", "streams",  "stalled_reader", "ledger",
-    "credit",        "stopping", "invalid",     "not_found", "other"};
+    "credit",        "stopping", "invalid",     "not_found", "fault",     "other"};
 constexpr Names kMethods[] = {
     "Cloud.Session", "Cloud.Values", "Fleet.Join", "Fleet.Attach", "Fleet.Keep", "Fleet.Enrol",
     "Fleet.EnrolNode", "Fleet.NodeLog", "Blobs.Missing", "Blobs.Upload", "Blobs.Commit",

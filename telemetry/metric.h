@@ -180,6 +180,7 @@ enum class Refusal {
   kStopping,       // the gateway stops
   kInvalid,        // a request with arguments that make no sense
   kNotFound,       // a request for something that is not there
+  kFault,          // a bug of the gateway, or no memory: its log has exception_caught
   kOther
 };
 

@@ -16,17 +16,18 @@ class FrameQueue {
  public:
   void Push(Frame frame) {
     size_t bytes = frame.ByteSizeLong();
-    bytes_ += bytes;
     if (!frames_.empty()) {
       Entry& last = frames_.back();
       if (last.frame.epoch() == frame.epoch() && last.bytes + bytes <= kFrameBytesMax &&
           last.frame.items_size() + frame.items_size() <= static_cast<int>(kFrameItemsMax)) {
         for (auto& item : *frame.mutable_items()) last.frame.add_items()->Swap(&item);
         last.bytes += bytes;
+        bytes_ += bytes;
         return;
       }
     }
     frames_.push_back({std::move(frame), bytes});
+    bytes_ += bytes;  // behind all that can throw
   }
 
   Frame Pop() {

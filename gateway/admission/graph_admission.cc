@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "absl/cleanup/cleanup.h"
 #include "compiler/ir/encoding.h"
 #include "gateway/base/limits.h"
 #include "telemetry/counters.h"
@@ -37,8 +38,10 @@ absl::Status GraphAdmission::Check(TenantId tenant, const std::string& id,
   if (!verdict.ok()) telemetry::CountRefused(telemetry::Refusal::kGraph);
   std::lock_guard lock(mutex_);
   Verdicts& known = verdicts_[tenant];
-  if (known.by_id.emplace(id, verdict).second) {
+  if (const auto [at, is_new] = known.by_id.emplace(id, verdict); is_new) {
+    absl::Cleanup forget = [&, at = at] { known.by_id.erase(at); };
     known.order.push_back(id);
+    std::move(forget).Cancel();
     if (++count_ > kGraphVerdictsMax) DropOldest();
   }
   return verdict;

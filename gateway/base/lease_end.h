@@ -25,6 +25,7 @@ enum class LeaseEnd : uint8_t {
   kResumed,           // its state alone was kept, and it waits for a device again
   kWorkerDrained,     // the worker is stopped in order, and the session goes on elsewhere
   kTakenOver,         // a client with another key has entered the session, and pays from now on
+  kGatewayFault,      // the gateway met a bug of its own, or had no memory
 };
 
 // The text of the row, which files of earlier gateways have, too.
@@ -33,8 +34,8 @@ constexpr std::string_view NameOf(LeaseEnd end) {
       "closed",        "idle",      "abandoned",  "refused",         "executor lost",
       "worker lost",   "no device", "no credit",  "gateway stopped", "gateway restarted",
       "not written",   "held",      "runs again", "put away",        "resumed",
-      "worker drained", "taken over"};
-  static_assert(std::size(kNames) == static_cast<size_t>(LeaseEnd::kTakenOver) + 1);
+      "worker drained", "taken over", "gateway fault"};
+  static_assert(std::size(kNames) == static_cast<size_t>(LeaseEnd::kGatewayFault) + 1);
   return kNames[static_cast<size_t>(end)];
 }
 

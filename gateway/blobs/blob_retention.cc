@@ -10,6 +10,7 @@
 #include "gateway/blobs/blob_retention.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -181,19 +182,24 @@ absl::StatusOr<uint64_t> BlobRetention::SizeOf(TenantId tenant, const wire::Hash
 
 absl::Status BlobRetention::UseBlob(TenantId tenant, const SessionId& session,
                                     const wire::Hash& root, uint64_t seq, uint64_t behind_seq) {
+  // BR3, also where there is no memory: what may throw comes before what changes.
+  std::map<uint64_t, wire::Hash> entry = {{seq, root}};
   OB_RETURN_IF_ERROR(store_->Protect(tenant, std::span(&root, 1)));
   std::vector<wire::Hash> free;
   absl::Status status;
-  {
+  try {
     std::lock_guard lock(sessions_mutex_);
     if (const auto uses = sessions_.find(session); uses == sessions_.end()) {
       free.push_back(root);
       status = Ended();
     } else {
       ForgetPuts(uses->second, behind_seq, free);
-      const auto [put, is_new] = uses->second.puts.try_emplace(seq, root);
-      if (!is_new) free.push_back(std::exchange(put->second, root));  // a repeated Put
+      const auto put = uses->second.puts.insert(entry.extract(seq));
+      if (!put.inserted) free.push_back(std::exchange(put.position->second, root));  // repeated
     }
+  } catch (...) {
+    store_->Unprotect(tenant, std::span(&root, 1));
+    throw;
   }
   store_->Unprotect(tenant, free);
   return status;
@@ -201,6 +207,8 @@ absl::Status BlobRetention::UseBlob(TenantId tenant, const SessionId& session,
 
 void BlobRetention::ForgetPuts(Session& uses, uint64_t seq, std::vector<wire::Hash>& free) {
   const auto behind = uses.puts.upper_bound(seq);
+  // With room for one more, so that nothing throws behind it.
+  free.reserve(free.size() + static_cast<size_t>(std::distance(uses.puts.begin(), behind)) + 1);
   for (auto put = uses.puts.begin(); put != behind; ++put) free.push_back(put->second);
   uses.puts.erase(uses.puts.begin(), behind);
 }

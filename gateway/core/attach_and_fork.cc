@@ -109,11 +109,14 @@ void GatewayCore::Handle(const ClientAttach& event, Out& out) {
   Reconnect(*session, event.conn, event.wall, "another client entered the session", out);
 }
 
-// As its client would, by its key.
+// As its client would, by its key; or it is lost, and time that nobody has confirmed is not paid.
 void GatewayCore::Handle(const EndSession& event, Out& out) {
-  if (Find(event.session) != nullptr)
+  if (Find(event.session) == nullptr) return;
+  if (event.fault.ok())
     End(event.session, absl::CancelledError("the session was ended by `outboard stop`"),
         SessionRowState::kClosed, LeaseEnd::kClosed, out);
+  else
+    End(event.session, event.fault, SessionRowState::kLost, LeaseEnd::kGatewayFault, out);
 }
 
 std::vector<GatewayCore::Listed> GatewayCore::List(TenantId tenant, MonoTime now) const {

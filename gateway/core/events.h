@@ -300,8 +300,9 @@ struct SnapshotShared {  // answers ShareSnapshot
   // begin with it.
   absl::Status status;
 };
-struct EndSession {  // by its account
+struct EndSession {  // by its account, or for a fault of the gateway
   SessionId session;
+  absl::Status fault = {};  // OK: by its account
 };
 struct SnapshotKept {  // by the session's executor, or all of them; its blobs are on disk
   SessionId session;

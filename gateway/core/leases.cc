@@ -27,6 +27,7 @@ telemetry::LeaseEndLabel LabelOf(LeaseEnd end) {
     case LeaseEnd::kPutAway:
     case LeaseEnd::kResumed:
     case LeaseEnd::kTakenOver:
+    case LeaseEnd::kGatewayFault:
     case LeaseEnd::kWorkerDrained: return Label::kOther;
   }
   return Label::kOther;

@@ -341,6 +341,12 @@ void CoreDriver::Fail(ConnId conn, const absl::Status& why) {
   Tell(ClientClosed{conn, why});
 }
 
+void CoreDriver::FailSession(SessionId session, const absl::Status& why) {
+  telemetry::CountRefused(telemetry::Refusal::kFault);
+  std::lock_guard lock(mutex_);
+  Tell(EndSession{session, why});
+}
+
 void CoreDriver::Deny(ConnId conn, const absl::Status& why) {
   std::lock_guard lock(mutex_);
   Tell(ClientDenied{conn, why});

@@ -152,6 +152,8 @@ class CoreDriver {
   void Leave(ConnId conn);  // as Close, but its session stays
   // Ends the session with `why`: its client violated the protocol.
   void Fail(ConnId conn, const absl::Status& why);
+  // A fault of the gateway's, such as an exception: the session is lost, whoever its client is.
+  void FailSession(SessionId session, const absl::Status& why);
   // Ends the client's stream with `why`: its key does not allow it. Its session stays for a resume
   // with another key, and gives its device back when its work is done.
   void Deny(ConnId conn, const absl::Status& why);

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/accounts/session_rows.h"
+#include "gateway/base/thrown.h"
 #include "gateway/base/token.h"
 #include "gateway/blobs/blob_uses.h"
 #include "gateway/data_path/core_driver_entries.h"
@@ -310,7 +311,11 @@ void CoreDriver::Do(ShareSnapshot& action) {
     absl::Status status = known;
     const auto parts = PartsOfRoot(share.root, share.devices);
     if (!parts) status.Update(absl::DataLossError("a snapshot's name is damaged"));
-    if (status.ok()) status = blobs_->RestoreSnapshot(share.tenant, share.session, *parts);
+    if (status.ok())
+      status = ErrorIfThrown(
+          "sharing a snapshot",
+          [&] { return blobs_->RestoreSnapshot(share.tenant, share.session, *parts); },
+          share.tenant.value);
     std::lock_guard lock(mutex_);
     if (status.ok() && share.devices > 1) {
       Session& session = Entry(share.session);

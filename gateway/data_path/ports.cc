@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -24,6 +25,7 @@ namespace outboard::gateway {
 
 namespace {
 constexpr size_t kWhyBytesMax = 500;  // of what a worker says for people
+constexpr absl::string_view kFrame = "a frame of the session";
 
 // Of a worker whose certificate has this name. No secret.
 std::string IdentityOfProved(const std::string& name) {
@@ -105,8 +107,19 @@ bool ClientPort::Open(proto::ClientFrame frame) {
   return true;
 }
 
+// On a thread that serves others, too: what a frame throws ends its session alone.
 bool ClientPort::OnFrame(proto::ClientFrame frame) {
   OB_CHECK(admitted_ != nullptr);
+  // The one whose session is meant: the client may have another by the time that this one has failed.
+  const std::shared_ptr<Relay> relay = this->relay();
+  const absl::StatusOr<bool> goes_on = ErrorIfThrown(
+      kFrame, [&] { return Take(std::move(frame)); }, account_.load());
+  if (goes_on.ok()) return *goes_on;
+  FailOf(relay.get(), goes_on.status());
+  return true;
+}
+
+absl::StatusOr<bool> ClientPort::Take(proto::ClientFrame frame) {
   if (!std::exchange(opened_, true)) return Open(std::move(frame));
   for (const proto::ClientItem& item : frame.items()) {
     if (item.has_save() &&  // it writes a name
@@ -123,15 +136,19 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
     return true;
   }
   const std::shared_ptr<Relay> relay = this->relay();
-  if (!Relay::IsHeavy(frame) && (relay == nullptr || !relay->MustWrite(endpoint_, frame))) {
-    if (relay == nullptr) return true;  // before Opened there is nothing to say
+  bool is_heavy = Relay::IsHeavy(frame);
+  if (!is_heavy && relay == nullptr) return true;  // before Opened there is nothing to say
+  if (!is_heavy) {
+    OB_ASSIGN_OR_RETURN(is_heavy, relay->MustWrite(endpoint_, frame));
+  }
+  if (!is_heavy) {
     host_->FramePasses(admitted_->identity.tenant);
     return Pass(std::move(frame));
   }
   if (!endpoint_->Hold()) return false;
   host_->PostFor(admitted_->identity.tenant, [this, frame = std::move(frame)]() mutable {
+    const absl::Cleanup unhold = [this] { endpoint_->Unhold(); };
     if (Pass(std::move(frame))) endpoint_->ResumeReading();
-    endpoint_->Unhold();
   });
   return false;
 }
@@ -147,13 +164,22 @@ bool ClientPort::Pass(proto::ClientFrame frame) {
   };
   const bool has_work = std::any_of(frame.items().begin(), frame.items().end(), is_work);
   bool pause = false;
-  // On a thread that serves others, too: what the frame throws ends this session alone. It has left
-  // its locks, and nothing of the relay is used any more but what ends it.
   const absl::Status status = ErrorIfThrown(
-      "a frame of the session", [&] { return relay->FromClient(endpoint_, std::move(frame), pause); });
-  if (!status.ok()) Fail(status);
+      kFrame, [&] { return relay->FromClient(endpoint_, std::move(frame), pause); },
+      account_.load());
+  if (!status.ok()) FailOf(relay.get(), status);
   if (has_work && sleeping_.exchange(false)) driver_->ClientActs(conn_);
   return !pause;
+}
+
+// Ends the session of `relay`, or of this connection where there is none. What was thrown is no
+// fault of the client's: its session is lost, whoever is connected to it by now.
+void ClientPort::FailOf(const Relay* relay, const absl::Status& why) {
+  if (!IsThrown(why)) return Fail(why);
+  if (relay != nullptr) return driver_->FailSession(relay->session(), why);
+  telemetry::CountRefused(telemetry::Refusal::kFault);
+  driver_->Fail(conn_, why);
+  endpoint_->End(why);  // where nothing had begun
 }
 
 // Ends the session, as any violation of the protocol does.
@@ -189,9 +215,17 @@ absl::Status ExecutorPort::Attach(SessionId session, Token token, uint32_t rank)
   return absl::OkStatus();
 }
 
+// It may be an account's own machine: what its frame throws ends the session alone.
 bool ExecutorPort::OnFrame(proto::ServerFrame frame) {
   bool pause = false;
-  relay_->FromExecutor(endpoint_, std::move(frame), pause);
+  const absl::Status status = ErrorIfThrown(
+      "a frame of the session's executor",
+      [&] {
+        relay_->FromExecutor(endpoint_, std::move(frame), pause);
+        return absl::OkStatus();
+      },
+      relay_->tenant().value);
+  if (!status.ok()) driver_->FailSession(session_, status);
   return !pause;
 }
 
@@ -273,7 +307,20 @@ void WorkerPort::Refuse(const std::string& name, const absl::Status& why) {
   endpoint_->End(why);
 }
 
+// It may be an account's own machine: what it says and is thrown ends its stream alone, as if that
+// had broken.
 void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
+  const absl::Status status = ErrorIfThrown(
+      "what a worker says",
+      [&] {
+        Take(event);
+        return absl::OkStatus();
+      },
+      owner_ == nullptr ? std::nullopt : std::optional(owner_->tenant.value));
+  if (!status.ok()) endpoint_->End(status);
+}
+
+void WorkerPort::Take(const proto::WorkerEvent& event) {
   if (worker_.value == 0 && measured_ != nullptr) {
     if (event.has_measured()) OnMeasured(event.measured());
     return;  // what else it says, it says of a worker that has not joined

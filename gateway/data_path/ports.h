@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "gateway/core/events.h"
 #include "gateway/data_path/endpoints.h"
 #include "gateway/data_path/host.h"
@@ -59,9 +60,11 @@ class ClientPort {
   TenantId account() const { return {account_}; }
 
  private:
+  absl::StatusOr<bool> Take(proto::ClientFrame frame);  // as OnFrame; an error ends the session
   bool Open(proto::ClientFrame frame);
   bool Pass(proto::ClientFrame frame);  // false: to pause
   void Fail(const absl::Status& why);
+  void FailOf(const Relay* relay, const absl::Status& why);
   void Refuse(const absl::Status& why);  // before there is a session
   std::shared_ptr<Relay> relay();
 
@@ -120,6 +123,7 @@ class WorkerPort {
   void OnGone();  // the endpoint is not used after this returns; a second call does nothing
 
  private:
+  void Take(const proto::WorkerEvent& event);
   void Join(proto::Register reg);
   void OnMeasured(const proto::Measured& measured);
   void Refuse(const std::string& name, const absl::Status& why);

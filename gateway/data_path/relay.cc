@@ -15,6 +15,9 @@
 //   R8  A client that enters another one's session begins behind an item that all ranks have
 //       applied, of which it is known how the arrays lie behind it; of later items of the client
 //       before, no rank has any.
+//   R9  Where something was thrown while frames passed, one rank may have what another lacks: before
+//       anybody else has the lock, is_broken_ is set. Then no frame passes any more, whoever is
+//       connected, and whoever called ends the session.
 //
 //   alone --SetExecutor--> has an executor --Connect--> connected, of a new epoch
 //   connected --Connect (another client, or this one again)--> connected, of a new epoch
@@ -26,6 +29,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gateway/base/thrown.h"
 #include "gateway/base/token.h"
 #include "telemetry/counters.h"
 #include "wire/limits.h"
@@ -86,13 +90,25 @@ bool Relay::has_all() const {
 
 // R6. To the last without a copy.
 void Relay::SendToAll(proto::ClientFrame frame) {
+  if (is_broken_) return;
+  const BreaksIfThrown breaks(*this);
   for (size_t rank = 0; rank + 1 < executors_.size(); ++rank)
     executors_[rank].endpoint->Send(frame);
   executors_.back().endpoint->Send(std::move(frame));
 }
 
+void Relay::Break() noexcept {
+  is_broken_ = true;
+  try {
+    if (failure_.ok()) failure_ = AfterThrown("a frame of the session");
+  } catch (...) {
+    // No memory for the text. Whoever caught the first exception has another.
+  }
+}
+
 void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto::Open& open) {
   std::lock_guard lock(mutex_);
+  if (is_broken_) return;
   // The client before this one drains no more.
   ResumeExecutors();
   client_ = client;
@@ -301,6 +317,8 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
   const uint64_t came_ns = trace_.Now();
   std::lock_guard lock(mutex_);
   pause = false;
+  if (is_broken_) return;
+  const BreaksIfThrown breaks(*this);
   RankStream* const from = Find(executor);
   if (from == nullptr) return;
   // Epochs begin here: an executor has heard of none that is later.

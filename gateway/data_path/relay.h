@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -118,7 +119,9 @@ class Relay {
   uint64_t done_seq() const { return done_seq_; }
   uint64_t epoch() const;
   TenantId tenant() const { return tenant_; }
-  absl::Status failure() const;  // with which the executor ended the session; OK: none
+  SessionId session() const { return session_; }
+  // With which the executor ended the session, or a fault of the gateway (R9) does; OK: none.
+  absl::Status failure() const;
   // What its executor did since the last call that an honest one does not; the last of it.
   std::optional<telemetry::WorkerOffence> TakeOffence();
 
@@ -126,7 +129,8 @@ class Relay {
   // True if FromClient would verify, hash or read the disk: then it must not run on gRPC's threads.
   static bool IsHeavy(const proto::ClientFrame& frame);
   // Likewise, where a graph is to be written for the ranks first.
-  bool MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame);
+  // Errors: as of FromClient, which is not called then: what was planned is not planned twice.
+  absl::StatusOr<bool> MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame);
   // Passes a frame to the executor. An error ends the session (INVALID_ARGUMENT,
   // RESOURCE_EXHAUSTED, and those of BlobUses). Sets `pause` if reading must stop until the relay
   // calls ResumeReading.
@@ -158,6 +162,8 @@ class Relay {
   void ResumeClient();
   void ResumeExecutors();
   bool has_all() const;  // executors
+  class BreaksIfThrown;
+  void Break() noexcept;  // under mutex_
   void SendWritten(const std::vector<std::shared_ptr<const WrittenGraph>>& graphs);
   void SendToAll(proto::ClientFrame frame);
   struct RankStream;
@@ -212,6 +218,7 @@ class Relay {
   EpochStart start_;
   Bill bill_;
   absl::Status failure_;
+  bool is_broken_ = false;  // R9
   std::string graph_id_, graph_bytes_;  // partially received from client_
   GraphBytes::Held graph_held_;         // of graph_bytes_
   size_t device_class_ = 0;             // label of telemetry::Metric::kDeviceTime
@@ -226,6 +233,19 @@ class Relay {
   bool is_entered_ = false;  // likewise, by a client that did not send what came before
   bool has_unseen_ = false;
   uint64_t generation_ = 0;  // of runs_, in which the client of this epoch sends
+};
+
+// R9, of what holds the lock.
+class Relay::BreaksIfThrown {
+ public:
+  explicit BreaksIfThrown(Relay& relay) : relay_(relay) {}
+  ~BreaksIfThrown() {
+    if (std::uncaught_exceptions() > before_) relay_.Break();
+  }
+
+ private:
+  Relay& relay_;
+  const int before_ = std::uncaught_exceptions();
 };
 
 }  // namespace outboard::gateway

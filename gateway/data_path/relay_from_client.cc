@@ -67,7 +67,7 @@ bool Relay::IsHeavy(const proto::ClientFrame& frame) {
   });
 }
 
-bool Relay::MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame) {
+absl::StatusOr<bool> Relay::MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame) {
   if (runs_ == nullptr) return false;
   uint64_t generation = 0;
   {
@@ -75,10 +75,9 @@ bool Relay::MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame) {
     if (!IsCurrent(client, frame.epoch())) return false;
     generation = generation_;
   }
-  const absl::StatusOr<GroupRuns::Planned> planned =
-      runs_->PlanFrame(/*may_write=*/false, frame, generation);
-  // FromClient says what is wrong.
-  return planned.ok() && *planned == GroupRuns::Planned::kMustWrite;
+  OB_ASSIGN_OR_RETURN(const GroupRuns::Planned planned,
+                      runs_->PlanFrame(/*may_write=*/false, frame, generation));
+  return planned == GroupRuns::Planned::kMustWrite;
 }
 
 // First, without the lock, what takes time: graphs are verified, and written for the ranks. The
@@ -96,6 +95,7 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   if (!is_prepared) return absl::OkStatus();
 
   std::lock_guard lock(mutex_);
+  const BreaksIfThrown breaks(*this);
   if (!IsCurrent(client, epoch)) return absl::OkStatus();
   if (!has_all()) {
     if (runs_ != nullptr) generation_ = runs_->BeginGeneration();
@@ -118,7 +118,7 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
 }
 
 bool Relay::IsCurrent(const ClientEndpoint* client, uint64_t epoch) const {
-  return client_ == client && epoch == start_.epoch;
+  return !is_broken_ && client_ == client && epoch == start_.epoch;
 }
 
 // The frame as it may pass on: its Puts checked, and in place of a graph's pieces what OnGraph puts

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "gateway/base/thrown.h"
 #include "telemetry/counters.h"
 
 namespace outboard::gateway {
@@ -62,7 +63,8 @@ void KeyDoor::Admit(const Credentials& credentials, Scopes any_of, SlotKind slot
                // call until it is answered.
                if (credentials.has_hung_up && credentials.has_hung_up())
                  return then(absl::CancelledError("the caller has hung up"));
-               absl::StatusOr<Admitted> admitted = Look(credentials, any_of, slot);
+               absl::StatusOr<Admitted> admitted = ErrorIfThrown(
+                   "looking at a key", [&] { return Look(credentials, any_of, slot); });
                if (!absl::IsUnauthenticated(admitted.status())) return then(std::move(admitted));
                {
                  std::lock_guard lock(mutex_);

@@ -25,6 +25,7 @@
 #include "gateway/data_path/admitted.h"
 #include "gateway/data_path/host.h"
 #include "gateway/base/limits.h"
+#include "gateway/base/thrown.h"
 #include "gateway/doors/account_limits.h"
 #include "gateway/doors/connection_table.h"
 #include "gateway/doors/delayed_answers.h"
@@ -79,7 +80,9 @@ class KeyDoor final : public ClientAuth {
   mutable std::mutex mutex_;
   ConnectionTable* connections_ = nullptr;
   std::unordered_set<size_t> good_;  // hashes of keys that were good lately
-  FairQueue keys_{{.threads = kAuthThreads}};
+  FairQueue keys_{{.threads = kAuthThreads, .caught = [](uint64_t) {
+                     ErrorOfThrown("a job of the door").IgnoreError();
+                   }}};
   DelayedAnswers answers_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
@@ -11,6 +12,7 @@
 #include "compiler/shard/sharding.h"
 #include "gateway/base/limits.h"
 #include "gateway/base/thrown.h"
+#include "telemetry/counters.h"
 #include "wire/merkle.h"
 
 namespace outboard::gateway {
@@ -104,7 +106,7 @@ size_t BytesOf(const GraphUse& use, const WrittenGraph& written) {
 
 }  // namespace
 
-GraphSharder::GraphSharder() : GraphSharder(WriteFor) {}
+GraphSharder::GraphSharder() : GraphSharder(WriteFor, WriteGather) {}
 
 std::shared_ptr<const WrittenGraph> GraphSharder::Find(TenantId tenant, const GraphUse& use) {
   std::lock_guard lock(mutex_);
@@ -118,7 +120,8 @@ std::shared_ptr<const WrittenGraph> GraphSharder::Write(TenantId tenant, const G
                                                         std::string_view bytes) {
   // It is a client's: what it throws ends this graph alone.
   return Keep(tenant, use,
-              ErrorIfThrown("dividing the graph", [&] { return writer_(use, bytes); }));
+              ErrorIfThrown(
+                  "dividing the graph", [&] { return writer_(use, bytes); }, tenant.value));
 }
 
 std::shared_ptr<const WrittenGraph> GraphSharder::Gather(TenantId tenant, const shard::Mesh& mesh,
@@ -128,21 +131,30 @@ std::shared_ptr<const WrittenGraph> GraphSharder::Gather(TenantId tenant, const 
                      .mesh = mesh,
                      .inputs = {stored.layout}};
   if (auto found = Find(tenant, use); found != nullptr) return found;
-  return Keep(tenant, use, WriteGather(mesh, stored));
+  return Keep(tenant, use,
+              ErrorIfThrown(
+                  "gathering an array", [&] { return gatherer_(mesh, stored); }, tenant.value));
 }
 
 std::shared_ptr<const WrittenGraph> GraphSharder::Keep(TenantId tenant, const GraphUse& use,
                                                        absl::StatusOr<WrittenGraph> written) {
+  const bool is_thrown = IsThrown(written.status());
+  if (is_thrown) telemetry::CountRefused(telemetry::Refusal::kFault);
   auto entry = std::make_shared<const WrittenGraph>(
-      written.ok() ? *std::move(written)
-                   : WrittenGraph{.status = written.status(),
-                                  .id = NameOfRefused(use, written.status()),
-                                  .refused = FailedNodeOf(written.status())});
+      written.ok()
+          ? *std::move(written)
+          : WrittenGraph{.status = written.status(),
+                         .id = NameOfRefused(use, written.status()),
+                         .is_passing = is_thrown && absl::IsResourceExhausted(written.status()),
+                         .refused = FailedNodeOf(written.status())});
+  if (entry->is_passing) return entry;
   std::lock_guard lock(mutex_);
   Kept& kept = kept_[tenant];
   const auto [at, is_new] = kept.by_use.try_emplace(use, entry);
   if (!is_new) return at->second;  // another session was quicker
+  absl::Cleanup forget = [&, at = at] { kept.by_use.erase(at); };
   kept.order.push_back(&at->first);
+  std::move(forget).Cancel();
   const size_t bytes = BytesOf(use, *entry);
   kept.bytes += bytes;
   bytes_ += bytes;

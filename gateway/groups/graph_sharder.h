@@ -58,6 +58,8 @@ struct WrittenGraph {
   // Then `id` is a name for that.
   absl::Status status;
   std::string id, bytes;
+  // Memory was short when it was to be written, for whatever reason: the next use tries again.
+  bool is_passing = false;
   // Nothing was to be written: it is the client's graph, with its id.
   bool is_clients = false;
   struct Result {
@@ -75,18 +77,23 @@ struct WrittenGraph {
 
 class GraphSharder {
  public:
-  // How a client's graph is written; a test has its own.
+  // How a client's graph is written, and one that makes an array whole; a test has its own.
   using Writer =
       std::function<absl::StatusOr<WrittenGraph>(const GraphUse& use, std::string_view bytes)>;
+  using Gatherer = std::function<absl::StatusOr<WrittenGraph>(const shard::Mesh& mesh,
+                                                              const WrittenGraph::Result& stored)>;
   GraphSharder();
-  explicit GraphSharder(Writer writer) : writer_(std::move(writer)) {}
+  GraphSharder(Writer writer, Gatherer gatherer)
+      : writer_(std::move(writer)), gatherer_(std::move(gatherer)) {}
 
   // nullptr: it is to be written first.
   std::shared_ptr<const WrittenGraph> Find(TenantId tenant, const GraphUse& use);
-  // `bytes`: the client's graph, which has been verified. What writing it throws is its error.
+  // `bytes`: the client's graph, which has been verified. What writing it throws is its error: kept as any
+  // other, but for a lack of memory, which passes (WrittenGraph::is_passing).
   std::shared_ptr<const WrittenGraph> Write(TenantId tenant, const GraphUse& use,
                                             std::string_view bytes);
-  // The graph with which the ranks make a whole array of their parts.
+  // The graph with which the ranks make a whole array of their parts. Its errors are as those of
+  // Write.
   std::shared_ptr<const WrittenGraph> Gather(TenantId tenant, const shard::Mesh& mesh,
                                              const WrittenGraph::Result& stored);
 
@@ -101,6 +108,7 @@ class GraphSharder {
   void DropOldest();  // requires mutex_
 
   const Writer writer_;
+  const Gatherer gatherer_;
   std::mutex mutex_;
   std::map<TenantId, Kept> kept_;
   size_t bytes_ = 0;  // of all tenants

@@ -4,15 +4,19 @@
 //       where the session can go on elsewhere, that no snapshot holds.
 //   GR2 A graph leaves before the first item of an epoch that names it.
 //   GR3 What has been planned and not sent can be taken back: unsent_ has what its items changed.
+//   GR4 An item that threw may be planned in part, so behind it nothing is planned: is_broken_ is set
+//       before anybody else has the lock.
 #include "gateway/groups/group_runs.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/limits.h"
 #include "gateway/base/limits.h"
+#include "gateway/base/thrown.h"
 #include "wire/limits.h"
 
 namespace outboard::gateway {
@@ -98,6 +102,20 @@ absl::StatusOr<GroupRuns::Planned> GroupRuns::PlanFrame(bool may_write,
                                                         const proto::ClientFrame& frame,
                                                         uint64_t generation) {
   std::unique_lock lock(mutex_);
+  if (is_broken_) return AfterThrown("a frame of the session");
+  absl::Cleanup breaks = [&] {  // unless it returns
+    if (!lock.owns_lock()) lock.lock();
+    is_broken_ = true;
+  };
+  absl::StatusOr<Planned> planned = PlanItems(may_write, frame, generation, lock);
+  std::move(breaks).Cancel();
+  return planned;
+}
+
+absl::StatusOr<GroupRuns::Planned> GroupRuns::PlanItems(bool may_write,
+                                                        const proto::ClientFrame& frame,
+                                                        uint64_t generation,
+                                                        std::unique_lock<std::mutex>& lock) {
   for (const proto::ClientItem& item : frame.items()) {
     if (generation != generation_) return Planned::kAll;  // the frame goes nowhere
     if (item.seq() == 0 || item.seq() <= planned_seq_) continue;
@@ -351,7 +369,7 @@ absl::StatusOr<GroupRuns::Planned> GroupRuns::PlanRun(bool may_write, uint64_t s
         if (generation != generation_)
           return Planned::kAll;  // for a client that was replaced meanwhile
       }
-      KeepKnown(graph->second, key_, written);
+      if (!written->is_passing) KeepKnown(graph->second, key_, written);
     }
   }
   if (!written->is_clients && !originals_.contains(written->id)) {

@@ -69,6 +69,7 @@ class GroupRuns {
   // write a graph may take its time.
   // `generation`: that of the client that sent it; of another one than the last nothing is planned.
   // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED: the session ends
+  //         INTERNAL  an earlier call threw (GR4): likewise
   absl::StatusOr<Planned> PlanFrame(bool may_write, const proto::ClientFrame& frame,
                                     uint64_t generation = 0);
   // Changes the items, which are planned and are sent now, into those for the ranks, and adds the
@@ -155,6 +156,8 @@ class GroupRuns {
   };
 
   // `lock`, of mutex_, is let go of while a graph is written.
+  absl::StatusOr<Planned> PlanItems(bool may_write, const proto::ClientFrame& frame,
+                                    uint64_t generation, std::unique_lock<std::mutex>& lock);
   absl::StatusOr<Planned> PlanItem(bool may_write, const proto::ClientItem& item,
                                    std::unique_lock<std::mutex>& lock);
   absl::StatusOr<Planned> PlanRun(bool may_write, uint64_t seq, const proto::Run& run,
@@ -190,6 +193,7 @@ class GroupRuns {
   std::vector<proto::Notice> notices_;
   size_t written_bytes_ = 0;                                 // of those graphs
   std::optional<proto::GroupState> durable_;  // of the session's snapshot, where that is known
+  bool is_broken_ = false;  // GR4
   uint64_t generation_ = 0;
   uint64_t planned_seq_ = 0, sent_seq_ = 0;  // the last planned item; of these, rewritten
   std::vector<std::pair<uint64_t, std::optional<Handle>>> unsent_;  // handles, as they were before

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/base/limits.h"
+#include "gateway/base/thrown.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/observe/call_record.h"
 #include "telemetry/counters.h"
@@ -104,7 +105,8 @@ UnaryCall<Request, Reply>* BlobService::Answer(
                                      typename Call::Done done) {
         const TenantId tenant = admitted.identity.tenant;
         Post(tenant, [tenant, request, reply, body, done = std::move(done)] {
-          const absl::Status status = body(tenant, request, reply);
+          const absl::Status status =
+              ErrorIfThrown("the call", [&] { return body(tenant, request, reply); }, tenant.value);
           CountRefusal(status);
           done(status);
         });
@@ -161,7 +163,8 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     }
     // Finish is only called from here on, so OnDone cannot come while the job runs.
     service_->Post(tenant(), [this] {
-      if (absl::Status status = Take(); !status.ok()) {
+      absl::Status status = ErrorIfThrown("the upload", [&] { return Take(); }, tenant().value);
+      if (!status.ok()) {
         writer_.reset();
         service_->NoteFailure(caller_, status);
         return Close(status);
@@ -292,7 +295,8 @@ class BlobService::DownloadStream final
     transfer_->Goes();
     if (!ok) return Close(absl::InvalidArgumentError("no request came that could be read"));
     service_->Post(tenant_, [this] {
-      if (absl::Status status = Begin(); !status.ok()) return Close(status);
+      absl::Status status = ErrorIfThrown("the download", [&] { return Begin(); }, tenant_.value);
+      if (!status.ok()) return Close(status);
       Next();
     });
   }
@@ -319,7 +323,9 @@ class BlobService::DownloadStream final
 
   void Next() {
     if (next_ == chunks_.size()) return Close(absl::OkStatus());
-    auto bytes = service_->store_->ReadChunk(tenant_, chunks_[next_]);
+    auto bytes = ErrorIfThrown(
+        "the download", [&] { return service_->store_->ReadChunk(tenant_, chunks_[next_]); },
+        tenant_.value);
     if (!bytes.ok()) return Close(bytes.status());
     bytes_ = std::make_shared<const std::string>(*std::move(bytes));
     at_ = 0;

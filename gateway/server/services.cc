@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gateway/base/clock.h"
+#include "gateway/base/thrown.h"
 #include "gateway/blobs/limits.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/nodes/node_keeper.h"
@@ -55,7 +56,9 @@ UnaryCall<Request, Reply>* AnswerInTurn(
       [&queue, body = std::move(body)](const Admitted& caller, const Request* request, Reply* reply,
                                        typename Call::Done done) {
         queue.Post(AccountOf(caller), [&caller, request, reply, body, done = std::move(done)] {
-          done(body(caller.identity, request, reply));
+          done(ErrorIfThrown(
+              "the call", [&] { return body(caller.identity, request, reply); },
+              caller.identity.tenant.value));
         });
       });
 }

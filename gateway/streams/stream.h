@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "base/check.h"
 #include "gateway/base/limits.h"
+#include "gateway/base/thrown.h"
 #include "gateway/streams/stall_watch.h"
 #include "wire/frame_queue.h"
 #include "wire/status.h"
@@ -34,8 +35,9 @@ template <typename Message>
 class PlainQueue {
  public:
   void Push(Message message) {
-    bytes_ += message.ByteSizeLong();
+    const size_t bytes = message.ByteSizeLong();
     messages_.push_back(std::move(message));
+    bytes_ += bytes;  // behind all that can throw
   }
   Message Pop() {
     Message message = std::move(messages_.front());
@@ -142,12 +144,29 @@ class SendingStream : public Reactor {
     queue_.Push(std::move(message));
     OnQueued(queue_.bytes() - before);
     if (writing_) return false;
-    writing_ = true;
     out_ = queue_.Pop();
+    writing_ = true;
     return true;
   }
 
+  // Where there is no memory to write with, the stream ends: its peer would lack a message.
   void Write() {
+    const absl::Status status = ErrorIfThrown("writing to a stream", [this] {
+      StartWriteOfOut();
+      return absl::OkStatus();
+    });
+    if (status.ok()) return;
+    {
+      std::lock_guard lock(mutex_);
+      broken_ = true;
+      writing_ = false;
+      queue_.Clear();
+      if (!std::exchange(ending_, true)) status_ = status;
+    }
+    FinishIfIdle();
+  }
+
+  void StartWriteOfOut() {
     if (writes_ != nullptr) writes_->Waits();
     if constexpr (std::is_same_v<Written, Out>) {
       this->StartWrite(&out_);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -157,6 +158,23 @@ TEST(FairQueue, WhoGivesWayNowAndThen_LosesNoJob) {
 }
 
 // F3.
+TEST(FairQueue, WhatAJobThrows_IsToldAndTheNextRuns) {
+  std::atomic<uint64_t> told{0};
+  std::atomic<int> ran{0};
+  const auto job = [&] {
+    if (ran++ == 0) throw std::out_of_range("no such key");
+  };
+  FairQueue queue({.caught = [&](uint64_t account) { told = account; }});
+  queue.Post(7, job);
+  queue.Post(7, job);
+  queue.Stop();
+  EXPECT_EQ(ran, 2);
+  EXPECT_EQ(told, 7u);
+  ran = 0;
+  queue.Post(8, job);  // on this thread
+  EXPECT_EQ(told, 8u);
+}
+
 TEST(FairQueue, AccountsWithoutJobs_TakeNoMemory) {
   FairQueue queue({.threads = 2, .niceness = 5});
   std::atomic<int> ran{0};

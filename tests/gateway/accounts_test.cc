@@ -405,13 +405,13 @@ TEST_F(SessionRowsTest, TheEndOfALease_HasTheTextThatItAlwaysHad) {
       "closed",        "idle",      "abandoned",  "refused",         "executor lost",
       "worker lost",   "no device", "no credit",  "gateway stopped", "gateway restarted",
       "not written",   "held",      "runs again", "put away",        "resumed",
-      "worker drained", "taken over"};
+      "worker drained", "taken over", "gateway fault"};
   for (size_t i = 0; i < std::size(texts); ++i) {
     const uint64_t grant = *rows->GrantLease(Lease(7));
     ASSERT_TRUE(rows->EndLease({SessionId{1, 7}, grant}, static_cast<LeaseEnd>(i), kNoon).ok());
     EXPECT_EQ(rows->LeasesOf(SessionId{1, 7})->back().end, texts[i]);
   }
-  EXPECT_EQ(LeaseEnd::kTakenOver, static_cast<LeaseEnd>(std::size(texts) - 1))
+  EXPECT_EQ(LeaseEnd::kGatewayFault, static_cast<LeaseEnd>(std::size(texts) - 1))
       << "or more texts";
 }
 

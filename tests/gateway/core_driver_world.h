@@ -71,7 +71,7 @@ class Writes final : public WriteQueue {
         jobs.push_back([receipt, refused, why = receipts_refused] { refused(receipt, why); });
     }
   }
-  void EndLease(LeaseId, LeaseEnd) override {}
+  void EndLease(LeaseId, LeaseEnd why) override { lease_ends.push_back(why); }
   void Then(std::function<void(absl::Status)> job) override {
     jobs.push_back([job = std::move(job)] { job(absl::OkStatus()); });
   }
@@ -79,6 +79,7 @@ class Writes final : public WriteQueue {
   absl::Status trouble() const override { return trouble_; }
   std::vector<SessionRow> rows;
   std::vector<LeaseRow> leases;
+  std::vector<LeaseEnd> lease_ends;
   std::vector<Charge> charges;
   std::vector<proto::Receipt> receipts;
   absl::Status receipts_refused;  // what becomes of each

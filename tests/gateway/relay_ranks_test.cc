@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -17,13 +18,16 @@ namespace outboard::gateway {
 namespace {
 
 struct Executor final : ExecutorEndpoint {
-  void Send(proto::ClientFrame frame) override { got.push_back(std::move(frame)); }
+  void Send(proto::ClientFrame frame) override {
+    if (throws) throw std::bad_alloc();
+    got.push_back(std::move(frame));
+  }
   void End(absl::Status) override { ended = true; }
   bool AskWritable() override { return full; }
   void ResumeReading() override { ++resumed; }
   std::vector<proto::ClientFrame> got;
   proto::Open opened;
-  bool ended = false, full = false;
+  bool ended = false, full = false, throws = false;
   int resumed = 0;
 };
 struct Client final : ClientEndpoint {
@@ -118,6 +122,30 @@ TEST_F(RelayRanksTest, AClient_ReadsOnWhenAllRanksAreWritable) {
   EXPECT_EQ(client_.resumed, 0);
   relay_.ExecutorWritable(&ranks_[1]);
   EXPECT_EQ(client_.resumed, 1);
+}
+
+// One rank has what the other lacks: whoever is the client by then, nobody gets more.
+TEST_F(RelayRanksTest, R9WhatThrowsBetweenTwoRanks_IsTheLastThatPasses) {
+  Opened(0), Opened(1);
+  ranks_[1].throws = true;
+  EXPECT_THROW(Run(1), std::bad_alloc);
+  ranks_[1].throws = false;
+  EXPECT_EQ(relay_.failure().code(), absl::StatusCode::kInternal);
+  Client again;
+  relay_.Connect(&again, {.epoch = 2}, {});
+  for (const uint64_t epoch : {1, 2}) {
+    proto::ClientFrame frame;
+    frame.set_epoch(epoch);
+    frame.add_items()->set_seq(1);
+    frame.mutable_items(0)->mutable_run()->add_outputs(1);
+    bool pause = false;
+    EXPECT_TRUE(relay_.FromClient(epoch == 1 ? &client_ : &again, frame, pause).ok());
+  }
+  const size_t told = client_.got.size();
+  Done(0, 1), Done(1, 1);
+  EXPECT_EQ(client_.got.size(), told);
+  EXPECT_EQ(ranks_[0].got.size(), 2u);
+  EXPECT_EQ(ranks_[1].got.size(), 1u);
 }
 
 // A client sends no graph of the device level, and names none.

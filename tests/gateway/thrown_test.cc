@@ -2,12 +2,17 @@
 // never the gateway (gateway/base/thrown.h).
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "gateway/base/thrown.h"
 #include "gateway/groups/graph_sharder.h"
+#include "gateway/groups/group_runs.h"
+#include "telemetry/log.h"
 #include "tests/gateway/core_driver_world.h"
 #include "wire/merkle.h"
 
@@ -21,31 +26,94 @@ GraphUse UseOf(const std::string& graph_id) {
 }
 
 TEST(Thrown, WhileAGraphIsDivided_EndsThatGraphAlone) {
-  GraphSharder sharder([](const GraphUse& use,
-                          std::string_view) -> absl::StatusOr<WrittenGraph> {
-    if (use.graph_id == "large") throw std::bad_alloc();
-    if (use.graph_id == "odd") throw std::out_of_range("no such key");
-    return WrittenGraph{.id = "written"};
-  });
+  bool has_memory = false;
+  GraphSharder sharder(
+      [&](const GraphUse& use, std::string_view) -> absl::StatusOr<WrittenGraph> {
+        if (use.graph_id == "large" && !has_memory) throw std::bad_alloc();
+        if (use.graph_id == "odd") throw std::out_of_range("no such key");
+        return WrittenGraph{.id = "written"};
+      },
+      nullptr);
   const auto status_of = [&](const std::string& id) {
     return sharder.Write(kTenant, UseOf(id), "")->status;
   };
   EXPECT_EQ(status_of("large").code(), absl::StatusCode::kResourceExhausted) << status_of("large");
   EXPECT_EQ(status_of("odd").code(), absl::StatusCode::kInternal) << status_of("odd");
   EXPECT_TRUE(status_of("good").ok()) << status_of("good");
-  const auto known = sharder.Find(kTenant, UseOf("large"));
+  EXPECT_EQ(status_of("odd").message().find("no such key"), std::string::npos) << "for the log alone";
+  const auto known = sharder.Find(kTenant, UseOf("odd"));
   ASSERT_NE(known, nullptr) << "it is not tried again and again";
   EXPECT_FALSE(known->id.empty());
+  // Others may have had the memory.
+  EXPECT_EQ(sharder.Find(kTenant, UseOf("large")), nullptr);
+  has_memory = true;
+  EXPECT_TRUE(status_of("large").ok()) << status_of("large");
+}
+
+TEST(Thrown, WhileAnArrayIsGathered_IsTheErrorOfThatGather) {
+  bool is_odd = true;
+  GraphSharder sharder(nullptr, [&](const shard::Mesh&, const WrittenGraph::Result&)
+                                    -> absl::StatusOr<WrittenGraph> {
+    if (is_odd) throw std::out_of_range("no such key");
+    throw std::bad_alloc();
+  });
+  WrittenGraph::Result stored{.dtype = DType::kF32, .dims = {8}};
+  const auto gather = [&] { return sharder.Gather(kTenant, shard::Mesh{{2}}, stored)->status; };
+  EXPECT_EQ(gather().code(), absl::StatusCode::kInternal) << gather();
+  is_odd = false;
+  EXPECT_EQ(gather().code(), absl::StatusCode::kInternal) << "it is kept";
+  stored.dims = {16};
+  EXPECT_EQ(gather().code(), absl::StatusCode::kResourceExhausted) << gather();
+}
+
+// A Run that found no memory is no Run of a graph that cannot be written.
+TEST(Thrown, ARunThatFoundNoMemory_IsTriedAgainByTheNext) {
+  bool has_memory = false;
+  GraphSharder sharder(
+      [&](const GraphUse&, std::string_view) -> absl::StatusOr<WrittenGraph> {
+        if (!has_memory) throw std::bad_alloc();
+        return WrittenGraph{.id = "written", .results = {{}}};
+      },
+      nullptr);
+  GroupRuns runs(kTenant, shard::Mesh{{2}}, shard::Spread::kAuto, &sharder);
+  ASSERT_TRUE(runs.AddGraph("graph", "its bytes").ok());
+  for (uint64_t seq = 1; seq <= 2; ++seq) {
+    proto::ClientFrame frame;
+    frame.add_items()->set_seq(seq);
+    frame.mutable_items(0)->mutable_run()->set_graph_id("graph");
+    frame.mutable_items(0)->mutable_run()->add_outputs(seq);
+    ASSERT_TRUE(runs.PlanFrame(/*may_write=*/true, frame).ok());
+    std::vector<std::shared_ptr<const WrittenGraph>> written;
+    runs.Rewrite(frame, written);
+    ASSERT_EQ(written.size(), 1u);
+    EXPECT_EQ(written[0]->status.ok(), has_memory) << written[0]->status;
+    has_memory = true;
+  }
+}
+
+TEST(Thrown, TheLogNamesTheException) {
+  std::vector<std::string> lines;
+  telemetry::StartLogging({.sink = [&](const std::string& line) { lines.push_back(line); }});
+  const absl::Status status = ErrorIfThrown(
+      "a test", []() -> absl::Status { throw std::out_of_range("no such key"); }, 7);
+  telemetry::StopLogging();
+  EXPECT_TRUE(IsThrown(status));
+  ASSERT_EQ(lines.size(), 1u);
+  for (const char* const part :
+       {"level=error", "event=exception_caught", "account=7", "a test", "no such key"})
+    EXPECT_NE(lines[0].find(part), std::string::npos) << lines[0];
 }
 
 // A store whose index throws.
 class ThrowingBlobs final : public Blobs {
  public:
   absl::StatusOr<uint64_t> SizeOf(TenantId, const wire::Hash&) override {
+    if (before) before();
     if (throws_bad_alloc) throw std::bad_alloc();
     throw std::out_of_range("no such key");
   }
   bool throws_bad_alloc = true;
+  std::function<void()> before;
 };
 
 class ThrownTest : public CoreDriverTest, public ::testing::WithParamInterface<bool> {
@@ -97,6 +165,10 @@ TEST_P(ThrownTest, OnThePool_EndsThatSessionAlone) {
   ASSERT_FALSE(session.end.ends.empty());
   const absl::StatusCode code = session.end.ends[0].code();
   EXPECT_EQ(code, GetParam() ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal);
+  EXPECT_EQ(session.end.ends[0].message().find("no such key"), std::string::npos);
+  // It is not the client that refuses to pay for time that nobody has confirmed.
+  EXPECT_EQ(writes_.rows.back().state, SessionRowState::kLost);
+  EXPECT_EQ(writes_.lease_ends, std::vector{LeaseEnd::kGatewayFault});
   EXPECT_TRUE(other.end.ends.empty());
   EXPECT_FALSE(other.executor.ended);
   EXPECT_EQ(driver.CheckInvariants(), "");
@@ -104,6 +176,40 @@ TEST_P(ThrownTest, OnThePool_EndsThatSessionAlone) {
     one->port.OnGone();
     one->executor_port.Leave();
   }
+}
+
+// The client has come back on another stream when the frame of its first one throws.
+TEST_P(ThrownTest, BehindAResume_EndsThatSession) {
+  ThrowingBlobs blobs;
+  blobs.throws_bad_alloc = GetParam();
+  CoreDriver driver(Options(), &host_, &writes_, &blobs, &auth_);
+  WorkerEnd worker;
+  WorkerPort port(&driver, &worker);
+  Session session(driver, host_, auth_);
+  Join(port, 'b');
+  Begin(session, worker);
+  proto::ServerFrame opened;
+  opened.set_epoch(1);
+  opened.add_items()->mutable_opened();
+  session.executor_port.OnFrame(std::move(opened));
+  ASSERT_EQ(session.end.sent.size(), 1u);
+  ClientEnd end;
+  ClientPort again(&driver, &host_, &auth_, &end, {});
+  blobs.before = [&] {
+    proto::ClientFrame frame = OpenFrame();
+    frame.mutable_items(0)->mutable_open()->set_resume_token(
+        session.end.sent[0].items(0).opened().resume_token());
+    Open(again, std::move(frame));
+    RunAll(writes_.jobs);
+    EXPECT_TRUE(end.ends.empty()) << end.ends[0];
+  };
+  SendPutByBlob(session);
+  ASSERT_FALSE(end.ends.empty()) << "the session goes on";
+  EXPECT_EQ(driver.session_count(), 0u);
+  EXPECT_EQ(driver.CheckInvariants(), "");
+  session.port.OnGone();
+  again.OnGone();
+  session.executor_port.Leave();
 }
 
 INSTANTIATE_TEST_SUITE_P(Exceptions, ThrownTest, testing::Bool(),

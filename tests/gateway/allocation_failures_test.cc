@@ -1,0 +1,255 @@
+// What is left behind where memory ends: each operation is tried with its first allocation failing,
+// then with its second, and so on until it succeeds. Whatever was counted before must be taken back.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "base/check.h"
+#include "gateway/admission/graph_admission.h"
+#include "gateway/base/limits.h"
+#include "gateway/blobs/blob_retention.h"
+#include "gateway/groups/graph_sharder.h"
+#include "gateway/streams/stream.h"
+#include "proto/cloud.pb.h"
+#include "tests/gateway/core_driver_world.h"
+#include "tests/gateway/support.h"
+
+namespace {
+// Allocations of this thread until one fails; negative: none does.
+thread_local int allocations_left = -1;
+}  // namespace
+
+void* operator new(size_t bytes) {
+  if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
+  void* const at = std::malloc(bytes);
+  if (at == nullptr) throw std::bad_alloc();
+  return at;
+}
+void operator delete(void* at) noexcept { std::free(at); }
+void operator delete(void* at, size_t) noexcept { std::free(at); }
+
+namespace outboard::gateway {
+namespace {
+
+constexpr TenantId kTenant{1};
+constexpr int kAllocationsMax = 300;  // of one operation
+
+// True: `work` needed its allocation number `failing`, counted from 0, and threw without it.
+bool Throws(int failing, const std::function<void()>& work) {
+  allocations_left = failing;
+  bool threw = false;
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    threw = true;
+  }
+  allocations_left = -1;
+  return threw;
+}
+
+// How often `work` threw, until it had all that it needs. Gets the number of the try.
+int TimesThrown(const std::function<void(int)>& work) {
+  for (int failing = 0; failing < kAllocationsMax; ++failing)
+    if (!Throws(failing, [&] { work(failing); })) return failing;
+  ADD_FAILURE() << "it never succeeds";
+  return 0;
+}
+
+TEST(AllocationFailures, OfAVerdict_LeaveNoneThatIsNeverForgotten) {
+  GraphAdmission admission;
+  const auto graph_of = [](int i) { return "no graph, number " + std::to_string(i); };
+  const auto check = [&](const std::string& bytes) {
+    const wire::Hash hash = Sha256(bytes);
+    admission.Check(kTenant, std::string(wire::AsBytes(hash)), bytes).IgnoreError();
+  };
+  const int thrown = TimesThrown([&](int i) { check(graph_of(i)); });
+  EXPECT_GT(thrown, 3);
+  for (size_t i = 0; i <= kGraphVerdictsMax; ++i) check(graph_of(kAllocationsMax + static_cast<int>(i)));
+  for (int i = 0; i < thrown; ++i)
+    EXPECT_FALSE(admission.Knows(kTenant, std::string(wire::AsBytes(Sha256(graph_of(i)))))) << i;
+}
+
+TEST(AllocationFailures, OfAWrittenGraph_LeaveNoneThatIsNeverForgotten) {
+  size_t bytes = 1;
+  GraphSharder sharder(
+      [&](const GraphUse& use, std::string_view) -> absl::StatusOr<WrittenGraph> {
+        return WrittenGraph{.id = use.graph_id, .bytes = std::string(bytes, 'x')};
+      },
+      nullptr);
+  const auto use_of = [](int i) {
+    return GraphUse{.graph_id = "a graph whose number is " + std::to_string(i),
+                    .mesh = shard::Mesh{{2}}};
+  };
+  // What the writer throws becomes the graph's error: only what is behind it is looked for here.
+  const int thrown = TimesThrown([&](int i) {
+    if (const auto written = sharder.Write(kTenant, use_of(i), ""); !written->status.ok())
+      throw std::bad_alloc();
+  });
+  EXPECT_GT(thrown, 3);
+  bytes = kWrittenGraphsBytesMax / 2;
+  for (int i = 0; i < 3; ++i) sharder.Write(kTenant, use_of(kAllocationsMax + i), "");
+  for (int i = 0; i < thrown; ++i) EXPECT_EQ(sharder.Find(kTenant, use_of(i)), nullptr) << i;
+}
+
+TEST(AllocationFailures, OfAFrameThatIsQueued_CountNoBytes) {
+  proto::ClientFrame frame;
+  for (int i = 0; i < 5; ++i) frame.add_items()->set_seq(1000 + i);
+  wire::FrameQueue<proto::ClientFrame> frames;
+  PlainQueue<proto::ClientFrame> messages;
+  const auto push = [&](auto& queue) {
+    return TimesThrown([&](int i) {
+      proto::ClientFrame copy = frame;
+      copy.set_epoch(i);  // else it is merged
+      queue.Push(std::move(copy));
+    });
+  };
+  EXPECT_GT(push(frames), 3);
+  EXPECT_GT(push(messages), 3);
+  while (!frames.empty()) frames.Pop();
+  while (!messages.empty()) messages.Pop();
+  EXPECT_EQ(frames.bytes(), 0u);
+  EXPECT_EQ(messages.bytes(), 0u);
+}
+
+TEST(AllocationFailures, OfAPutByBlob_ProtectNothing) {
+  constexpr SessionId kSession{1, 2};
+  test::TempDir temp;
+  const auto store = ValueOrDie(BlobStore::Open(temp.File("blobs"), {.sync_thread = false}));
+  const auto retention = ValueOrDie(BlobRetention::Open(store.get(), temp.File("names.db"),
+                                                        [] { return WallTime{1}; }));
+  retention->BeginSession(kTenant, kSession);
+  const auto blob = [&](int i) {
+    return ValueOrDie(store->Write(kTenant, "blob " + std::to_string(i), BlobOrigin::kClient));
+  };
+  for (int i = 0; i < kAllocationsMax; ++i) blob(i);
+  uint64_t seq = 0;
+  const auto put = [&](int i, uint64_t behind_seq) {
+    return retention->UseBlob(kTenant, kSession, wire::NameBlob("blob " + std::to_string(i)).root,
+                              ++seq, behind_seq);
+  };
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(put(i, 0).ok());
+  const int thrown = TimesThrown([&](int i) { put(10 + i, /*behind_seq=*/3).IgnoreError(); });
+  EXPECT_GT(thrown, 1);
+  retention->EndSession(kSession);
+  EXPECT_EQ(store->UsageOf(kTenant).protected_bytes, 0u);
+}
+
+// As a stream of gRPC's, which writes one message at a time.
+class Reactor {
+ public:
+  virtual ~Reactor() = default;
+  virtual void OnWriteDone(bool ok) = 0;
+  virtual void OnCancel() = 0;
+  virtual void OnDone() = 0;
+  void StartWrite(const proto::ServerFrame*) { ++written; }
+  void Finish(const grpc::Status&) { finished = true; }
+  int written = 0;
+  bool finished = false;
+};
+class Sends final : public SendingStream<Reactor, proto::ServerFrame> {
+ private:
+  void OnGone() override {}
+};
+
+// Else it would wait for the end of a write that never began.
+TEST(AllocationFailures, OfAMessage_LeaveNoWriteThatNeverEnds) {
+  proto::ServerFrame frame;
+  frame.add_items()->mutable_done();
+  for (int failing = 0;; ++failing) {
+    Sends stream;
+    const bool threw = Throws(failing, [&] { stream.Send(frame); });
+    stream.End(absl::OkStatus());
+    EXPECT_EQ(stream.finished, threw) << failing;
+    if (!threw) break;
+  }
+}
+
+class GroupOfTwo : public CoreDriverTest {
+ public:
+  GroupOfTwo() {
+    proto::WorkerEvent event;
+    proto::Register& reg = *event.mutable_register_();
+    reg.set_name("two");
+    reg.set_identity(std::string(kWorkerIdentityBytes, 'b'));
+    wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
+    for (int i = 0; i < 2; ++i) reg.add_devices()->set_hardware_class("large");
+    reg.set_has_collectives(true);
+    reg.set_serves_groups(true);
+    two_port_.OnEvent(event);
+    proto::ClientFrame frame = OpenFrame();
+    frame.mutable_items(0)->mutable_open()->set_devices(2);
+    Open(client_port_, std::move(frame));
+    RunAll(writes_.jobs);
+    const proto::Assign& assign = *two_.assign();
+    for (uint32_t rank = 0; rank < 2; ++rank)
+      OB_CHECK_OK(ports_[rank].Attach(*SessionId::FromBytes(assign.session_id()),
+                                      *TokenFromBytes(assign.attach_token()), rank));
+    RunAll(writes_.jobs);
+    for (ExecutorPort& port : ports_) {
+      proto::ServerFrame opened;
+      opened.set_epoch(1);
+      opened.add_items()->mutable_opened();
+      port.OnFrame(std::move(opened));
+    }
+    OB_CHECK(client_.sent.size() == 1);
+  }
+  ~GroupOfTwo() override {
+    client_port_.OnGone();
+    for (ExecutorPort& port : ports_) port.Leave();
+  }
+  void TestBody() override {}
+  using CoreDriverTest::client_, CoreDriverTest::client_port_, CoreDriverTest::writes_;
+
+  WorkerEnd two_;
+  WorkerPort two_port_{&driver_, &two_};
+  ExecutorEnd ends_[2];
+  ExecutorPort ports_[2] = {{&driver_, &ends_[0]}, {&driver_, &ends_[1]}};
+};
+
+// On a thread of gRPC's: an exception that leaves it ends the gateway.
+TEST(AllocationFailures, OfALightFrameOfAGroup_EndItsSessionAndCostNothing) {
+  for (int failing = 0;; ++failing) {
+    ASSERT_LT(failing, kAllocationsMax);
+    GroupOfTwo group;
+    proto::ClientFrame frame;
+    frame.set_epoch(1);
+    frame.add_items()->set_seq(1);
+    frame.mutable_items(0)->mutable_put()->set_handle(1);
+    allocations_left = failing;
+    EXPECT_NO_THROW(group.client_port_.OnFrame(std::move(frame))) << failing;
+    const bool failed = allocations_left < 0;
+    allocations_left = -1;
+    RunAll(group.writes_.jobs);
+    EXPECT_EQ(group.client_.ends.size(), failed ? 1u : 0u) << failing;
+    if (!failed) break;
+    ASSERT_FALSE(group.writes_.lease_ends.empty());
+    EXPECT_EQ(group.writes_.lease_ends.back(), LeaseEnd::kGatewayFault);
+    EXPECT_EQ(group.writes_.rows.back().state, SessionRowState::kLost);
+  }
+}
+
+TEST(AllocationFailures, OfWhatAnExecutorSays_EndItsSession) {
+  for (int failing = 0;; ++failing) {
+    ASSERT_LT(failing, kAllocationsMax);
+    GroupOfTwo group;
+    proto::ServerFrame frame;
+    frame.set_epoch(1);
+    frame.add_items()->mutable_failed()->set_message("what went wrong, in more than a few bytes");
+    allocations_left = failing;
+    EXPECT_NO_THROW(group.ports_[0].OnFrame(std::move(frame))) << failing;
+    const bool failed = allocations_left < 0;
+    allocations_left = -1;
+    RunAll(group.writes_.jobs);
+    if (!failed) break;
+    EXPECT_EQ(group.client_.ends.size(), 1u) << failing;
+    ASSERT_FALSE(group.writes_.lease_ends.empty());
+    EXPECT_EQ(group.writes_.lease_ends.back(), LeaseEnd::kGatewayFault);
+  }
+}
+
+}  // namespace
+}  // namespace outboard::gateway
