@@ -52,8 +52,12 @@ std::optional<WindowAxes> AxesOfWindows(const UOp* condition) {
 // A float sum, behind movements, that was rounded to a narrower float, behind others, as it was
 // before; nullptr for anything else.
 const UOp* UnroundedSum(Graph& g, const UOp* node) {
+  constexpr size_t kMovementsMax = 64;  // each is made once more
   std::vector<const UOp*> movements;
-  for (; IsMovement(node->op); node = node->src[0]) movements.push_back(node);
+  for (; IsMovement(node->op); node = node->src[0]) {
+    if (movements.size() == kMovementsMax) return nullptr;
+    movements.push_back(node);
+  }
   if (!IsNarrowingCast(node)) return nullptr;
   const UOp* sum = node->src[0];
   while (IsMovement(sum->op)) sum = sum->src[0];

@@ -127,6 +127,7 @@ constexpr int64_t kTileResults = 64 * 64;
 constexpr int64_t kStepsMin = 2048, kPartStepsMin = 512;
 // An inner axis is divided where that makes at least 4 / 3 as many parts.
 constexpr int64_t kMorePartsOf = 3, kMorePartsThan = 4;
+constexpr int64_t kInnerRunMin = 16;  // steps of its parts
 // Each number of a matrix is in the products of so many rows or columns of the other one. With
 // fewer no matrix unit computes it (operands/mma_tile.cc).
 constexpr int64_t kSideMin = 8;
@@ -223,7 +224,9 @@ Cut CutForTiles(const UOp* reduce, const UOp* product, const Target& target) {
   for (const int64_t axis : ReduceOf(reduce).axes()) {
     if (copies_boxes && best.parts > 1) break;
     const int64_t extent = reduce->src[0]->shape[axis].value();
-    int64_t parts = std::min({wanted, most, extent, kPartialsMax});
+    // Shorter runs of the operands' memory would cost more than idle multiprocessors.
+    const int64_t run_min = best.parts > 1 ? kInnerRunMin : 1;
+    int64_t parts = std::min({wanted, most, extent / run_min, kPartialsMax});
     while (parts > 1 && extent % parts != 0) --parts;
     if (parts > 1 && kMorePartsOf * parts >= kMorePartsThan * best.parts)
       best = {axis, parts, extent / parts};
