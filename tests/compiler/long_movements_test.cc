@@ -46,9 +46,9 @@ TEST(LongMovements, AreSimplifiedOnce) {
 TEST(LongMovements, BecomeSeveralKernels_ThatComputeTheSame) {
   for (const bool between : {false, true}) {
     Graph g;
-    const UOp* const sink = Chain(g, 300, between);
+    const UOp* const sink = Chain(g, 140, between);
     const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget()));
-    const size_t kernels = 2 * 300 / optimize::kKernelMovementsMax + 1;
+    const size_t kernels = 2 * 140 / optimize::kKernelMovementsMax + 1;
     EXPECT_GE(schedule.kernels.size(), kernels) << between;
     EXPECT_LE(schedule.kernels.size(), 2 * kernels) << between;
     ExpectAsInterpreted(sink);
