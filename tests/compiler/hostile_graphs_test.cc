@@ -220,7 +220,7 @@ TEST(HostileGraphs, PlansThatAreCompared_AreCounted) {
     for (int64_t slot = 0; slot < 40; ++slot) {
       const UOp* x = Param(g, slot, DType::kF32, Shape{Dim(64 + slot), Dim(64)});
       for (int i = 0; i < 10; ++i) x = Alu(g, Op::kNeg, x);
-      sum = Add(g, sum, Reduce(g, Op::kAdd, x, {0, 1}));
+      sum = Add(g, sum, Reshape(g, Reduce(g, Op::kAdd, x, {0, 1}), {}));
     }
     const UOp* const sink = Sink(g, {sum});
     shard::GraphNodes nodes;

@@ -30,26 +30,25 @@ const UOp* Chain(Graph& g, int pairs, bool between) {
   return Sink(g, {Alu(g, Op::kSqrt, Mul(g, x, x))});
 }
 
-TEST(LongMovements, AreLoweredInLinearTime) {
-  const auto visits_of = [](int pairs) {
+TEST(LongMovements, AreSimplifiedOnce) {
+  // All in one kernel, and in several: when each movement simplified all below it again, a pair
+  // took a visit of every pair below it, and more.
+  constexpr int64_t kVisitsOfAPair = 250;
+  for (const int pairs : {100, 300}) {
     Graph g;
     const UOp* const sink = Chain(g, pairs, /*between=*/false);
     const int64_t before = TotalsOfRewrites().visits;
     OB_CHECK_OK(schedule::MakeSchedule(g, sink, TestTarget()).status());
-    return TotalsOfRewrites().visits - before;
-  };
-  // All in one kernel, and in many: when each movement simplified all below it again, twice as many
-  // took four times the visits.
-  EXPECT_LE(visits_of(100), 3 * visits_of(50));
-  EXPECT_LE(visits_of(2000), 3 * visits_of(1000));
+    EXPECT_LE(TotalsOfRewrites().visits - before, kVisitsOfAPair * pairs) << pairs;
+  }
 }
 
 TEST(LongMovements, BecomeSeveralKernels_ThatComputeTheSame) {
   for (const bool between : {false, true}) {
     Graph g;
-    const UOp* const sink = Chain(g, 300, between);
+    const UOp* const sink = Chain(g, 140, between);
     const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget()));
-    const size_t kernels = 2 * 300 / optimize::kKernelMovementsMax + 1;
+    const size_t kernels = 2 * 140 / optimize::kKernelMovementsMax + 1;
     EXPECT_GE(schedule.kernels.size(), kernels) << between;
     EXPECT_LE(schedule.kernels.size(), 2 * kernels) << between;
     ExpectAsInterpreted(sink);
