@@ -146,20 +146,23 @@ absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNode
     const size_t before = found.size();
     for (SpreadCandidate& candidate : CandidatesOf(mesh, sink, state, params, options, in_parts)) {
       if (found.size() > before && !MayCompare(nodes)) break;
-      OB_ASSIGN_OR_RETURN(Predicted predicted,
-                          Predict(mesh, sink, nodes, state, options, candidate));
+      absl::StatusOr<Predicted> predicted =
+          Predict(mesh, sink, nodes, state, options, candidate);
+      // One that is over a limit is no choice; without any, that is why.
+      if (!predicted.ok() && !found.empty()) break;
+      OB_RETURN_IF_ERROR(predicted.status());
       found.push_back({.candidate = std::move(candidate),
-                       .prediction = predicted.prediction,
-                       .later = predicted.prediction,
-                       .results = std::move(predicted.results)});
+                       .prediction = predicted->prediction,
+                       .later = predicted->prediction,
+                       .results = std::move(predicted->results)});
       SpreadChoice& last = found.back();
       const bool is_first = found.size() == 1;
       if (!is_first && !IsBetter(last, found[quickest], options.memory)) continue;
       // Its plan alone is kept: plans are large, and most often it is chosen.
       found[quickest].planner.reset();
       quickest = found.size() - 1;
-      last.planner = std::move(predicted.planner);
-      last.plan = predicted.plan;
+      last.planner = std::move(predicted->planner);
+      last.plan = predicted->plan;
     }
     return absl::OkStatus();
   };
@@ -187,6 +190,8 @@ absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNode
   for (SpreadChoice& one : found) {
     if (best != nullptr && !IsBetter(one, *best, options.memory)) break;
     const std::vector<Layout> next = state.LayoutsAfter(now, one.results);
+    // One whose later steps nobody knows is not compared with one whose are known.
+    if (best != nullptr && next != now && !MayCompare(nodes)) break;
     if (next != now && MayCompare(nodes)) {
       SpreadCandidate later = NextStep(mesh, sink, state, next, options, one.candidate);
       const absl::StatusOr<Predicted> predicted =

@@ -411,21 +411,24 @@ absl::Status BlobStore::Protect(TenantId tenant, std::span<const wire::Hash> roo
 // leave thousands, and every account's calls wait for the lock: it is let go after a few of them,
 // and long enough for who waits to have it.
 void BlobStore::InParts(std::span<const wire::Hash> roots,
-                        const std::function<void(std::span<const wire::Hash>)>& of_part) {
+                        const std::function<bool(std::span<const wire::Hash>)>& of_part) {
   while (!roots.empty()) {
     const auto part = roots.first(std::min(roots.size(), kRootsRemovedAtOnce));
     roots = roots.subspan(part.size());
+    bool removed = false;
     {
       std::lock_guard lock(mutex_);
-      of_part(part);
+      removed = of_part(part);
     }
-    if (!roots.empty()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (removed && !roots.empty()) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
 
 void BlobStore::Unprotect(TenantId tenant, std::span<const wire::Hash> roots) {
   InParts(roots, [&](std::span<const wire::Hash> part) {
-    RemoveFiles(tenant, index_.Unprotect(tenant, part, Now()));
+    const BlobIndex::Gone gone = index_.Unprotect(tenant, part, Now());
+    RemoveFiles(tenant, gone);
+    return gone.bytes > 0;
   });
 }
 
@@ -435,6 +438,7 @@ uint64_t BlobStore::RemoveIdle(TenantId tenant, std::span<const wire::Hash> root
     const BlobIndex::Gone gone = index_.RemoveIdle(tenant, part);
     RemoveFiles(tenant, gone);
     bytes += gone.bytes;
+    return gone.bytes > 0;
   });
   return bytes;
 }

@@ -184,7 +184,7 @@ class BlobStore {
   void RemoveFiles(TenantId tenant, const BlobIndex::Gone& gone);  // mutex_ held
   // Calls `of_part` with mutex_ held, for a few roots at a time.
   void InParts(std::span<const wire::Hash> roots,
-               const std::function<void(std::span<const wire::Hash>)>& of_part);
+               const std::function<bool(std::span<const wire::Hash>)>& of_part);
   void Lose(TenantId tenant, const wire::Hash& chunk, BlobIndex::ChunkState state);
   absl::Status SyncOne(const Unsynced& item, std::set<std::string>& folders);
   absl::Status CheckDurable(const Waiter& waiter);  // mutex_ held

@@ -55,6 +55,44 @@ TEST(LongMovements, BecomeSeveralKernels_ThatComputeTheSame) {
   }
 }
 
+// What many movements lead to is read by a sum of more terms than it has elements, or says which
+// elements a gather takes. The terms are not stored.
+TEST(LongMovements, UnderASum_DoNotStoreItsTerms) {
+  constexpr int64_t kWide = 50, kElements = 900;
+  const auto rearranged = [](Graph& g, const UOp* x, int pairs) {
+    x = Reshape(g, x, {6, 10, 15});
+    for (int i = 0; i < pairs; ++i) x = Permute(g, Reshape(g, x, {10, 15, 6}), {2, 0, 1});
+    return Expand(g, Reshape(g, x, {1, kElements}), {kWide, kElements});
+  };
+  const auto expect_small = [](Graph& g, const UOp* sink, int pairs) {
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget()));
+    EXPECT_LE(schedule.arena_bytes, 4 * kElements * 8) << pairs;
+  };
+  for (int pairs = 124; pairs <= 131; ++pairs) {
+    Graph g;
+    const UOp* const x = rearranged(g, Param(g, 0, DType::kF32, {kElements}), pairs);
+    const UOp* const w = Param(g, 1, DType::kF32, {kElements, kWide});
+    const UOp* const product = Sink(g, {Reduce(g, Op::kAdd, Mul(g, Permute(g, x, {1, 0}), w), {0})});
+    expect_small(g, product, pairs);
+    const UOp* const places =
+        rearranged(g, g.MakeChecked(Op::kIota, DType::kI64, {}, {kElements}), pairs);
+    const UOp* const wanted = Expand(
+        g, Reshape(g, Param(g, 0, DType::kI64, {kWide}), {kWide, 1}), {kWide, kElements});
+    const UOp* const table =
+        Expand(g, Reshape(g, Param(g, 1, DType::kF32, {kElements}), {1, kElements}),
+               {kWide, kElements});
+    const UOp* const zero = Full(g, ConstFloat(g, DType::kF32, 0), table->shape);
+    const UOp* const gather = Sink(
+        g, {Reduce(g, Op::kAdd,
+                   Alu(g, Op::kWhere, Alu(g, Op::kCmpEq, places, wanted), table, zero), {1})});
+    expect_small(g, gather, pairs);
+    if (pairs == 130) {
+      ExpectAsInterpreted(product);
+      ExpectAsInterpreted(gather);
+    }
+  }
+}
+
 // A copy of what grows with every movement would take more memory than what it is a copy of.
 TEST(LongMovements, OfWhatGrows_AreNotCopied) {
   Graph g;

@@ -80,7 +80,10 @@ void PtxPrinter::AskForSteady() {
   int64_t left = kBytesMax;
   PtxOperand block, thread;
   for (const Instruction& i : program_.code) {
-    if (i.code != Code::kBuffer || (program_.steady >> i.imm[0] & 1) == 0) continue;
+    constexpr int64_t kSlotsMax = 63;  // bits of the mark
+    if (i.code != Code::kBuffer || i.imm[0] >= kSlotsMax ||
+        (program_.steady >> i.imm[0] & 1) == 0)
+      continue;
     const int64_t bytes = std::min(i.imm[1] * ByteWidth(i.dtype), left);
     if (bytes < kBytesMin || !ReadsWhole(i.imm[0])) continue;
     left -= bytes;

@@ -5,6 +5,7 @@
 
 #include "compiler/copies.h"
 #include "compiler/ir/accessors.h"
+#include "compiler/ir/limits.h"
 
 namespace outboard::schedule {
 namespace {
@@ -28,6 +29,8 @@ std::vector<bool> SteadyBuffers(const Schedule& schedule) {
 
 void MarkSteady(Graph& graph, const Target& target, Schedule& schedule) {
   if (target.kind != TargetKind::kCuda || !target.arch.starts_with("sm_9")) return;
+  // It is a hint: a graph that is nearly full goes without.
+  if (graph.node_count() + std::ssize(schedule.kernels) > limits::kGraphNodesMax) return;
   const std::vector<bool> steady = SteadyBuffers(schedule);
   for (ScheduledKernel& kernel : schedule.kernels) {
     if (kernel.together != 1) continue;  // several copies have other buffers each
@@ -35,6 +38,7 @@ void MarkSteady(Graph& graph, const Target& target, Schedule& schedule) {
     int64_t written = 0, slots = 0;
     for (size_t slot = 0; slot < kernel.buffers.size(); ++slot) {
       const auto buffer = static_cast<size_t>(kernel.buffers[slot]);
+      // Stores have the first slots, so that `written` is all of it before the first input.
       if (slot < stores) written += schedule.buffers[buffer].bytes();
       if (slot < kSlotsMax && steady[buffer] && schedule.buffers[buffer].bytes() >= kBytesMin &&
           schedule.buffers[buffer].bytes() / kWrittenPart >= written)

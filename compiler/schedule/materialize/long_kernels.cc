@@ -1,5 +1,7 @@
 #include "compiler/schedule/materialize/long_kernels.h"
 
+#include <algorithm>
+
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/optimize/cost.h"
@@ -10,6 +12,7 @@ namespace {
 
 // What a kernel that computes a value has: of operations, of buffers that it reads, and of loops of
 // reductions.
+constexpr int64_t kCountMax = 1 << 20;  // of buffers, and of loops
 struct KernelSize {
   double operations = 0;
   int64_t buffers = 0;
@@ -61,22 +64,53 @@ class Splitter {
            PaddedSize(node->shape) <= PaddedSize(behind_.at(node)->shape);
   }
 
-  // Stores values where an element would be found through more movements, one on top of the other,
-  // than optimize::kKernelMovementsMax: each adds index arithmetic to that of those before.
+  // Through how many movements, one on top of the other, an element of a value is found, and the
+  // source through which it has most of them.
+  struct Depth {
+    int movements = 0;
+    const UOp* deepest = nullptr;
+  };
+
+  void CountMovements(const UOp* node) {
+    Depth depth;
+    for (const UOp* source : node->src)
+      if (!stored_.contains(source) && depths_.at(source).movements > depth.movements)
+        depth = {depths_.at(source).movements, source};
+    depth.movements += IsMovement(node->op);
+    depths_[node] = depth;
+  }
+
+  // Whether it may be stored between the movements below `node`: not if it is much larger, as the
+  // products that a sum adds are.
+  bool MayBeCut(const UOp* value, const UOp* node) const {
+    constexpr int64_t kLarger = 2;
+    return PaddedSize(value->shape) / kLarger <= PaddedSize(node->shape) &&
+           (IsComputed(value) ? MayBeStored(value) : MayBeCopied(value));
+  }
+
+  // Stores the nearest value that it may where an element would be found through more movements
+  // than optimize::kKernelMovementsMax: each adds index arithmetic to that of those before. Where it
+  // finds none that leaves half of them, it counts anew.
   void StoreBetweenMovements(const UOp* node) {
-    for (;;) {
-      const UOp* deepest = nullptr;
-      int movements = 0;
-      for (const UOp* source : node->src) {
-        if (stored_.contains(source) || movements_.at(source) <= movements) continue;
-        movements = movements_.at(source);
-        deepest = source;
+    constexpr size_t kPathMax = 1024;
+    CountMovements(node);
+    while (depths_.at(node).movements > optimize::kKernelMovementsMax) {
+      std::vector<const UOp*> path;  // between `node` and the cut
+      const UOp* cut = depths_.at(node).deepest;
+      while (cut != nullptr && !MayBeCut(cut, node)) {
+        path.push_back(cut);
+        cut = depths_.at(cut).deepest;
+        if (cut == nullptr || path.size() == kPathMax ||
+            depths_.at(cut).movements < optimize::kKernelMovementsMax / 2)
+          cut = nullptr;
       }
-      movements += IsMovement(node->op);
-      movements_[node] = movements;
-      if (movements <= optimize::kKernelMovementsMax || deepest == nullptr) return;
-      if (!(IsComputed(deepest) ? MayBeStored(deepest) : MayBeCopied(deepest))) return;
-      stored_.insert(deepest);
+      if (cut == nullptr) {
+        depths_[node] = {};
+        return;
+      }
+      stored_.insert(cut);
+      for (size_t i = path.size(); i-- > 0;) CountMovements(path[i]);
+      CountMovements(node);
     }
   }
 
@@ -104,8 +138,9 @@ class Splitter {
     for (const UOp* s : node->src) {
       const KernelSize within = SizeWithin(s);
       size.operations += within.operations;
-      size.buffers += within.buffers;
-      size.loops += within.loops;
+      // An estimate doubles where parts are shared.
+      size.buffers = std::min(size.buffers + within.buffers, kCountMax);
+      size.loops = std::min(size.loops + within.loops, static_cast<int>(kCountMax));
     }
     return size;
   }
@@ -163,7 +198,7 @@ class Splitter {
   int64_t& steps_left_;
   absl::flat_hash_map<const UOp*, KernelSize> size_;  // of the kernel that would compute it
   absl::flat_hash_map<const UOp*, const UOp*> behind_;  // what a value passes on
-  absl::flat_hash_map<const UOp*, int> movements_;  // on top of each other, to find an element
+  absl::flat_hash_map<const UOp*, Depth> depths_;
 };
 
 }  // namespace
