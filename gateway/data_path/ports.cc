@@ -110,7 +110,7 @@ bool ClientPort::Open(proto::ClientFrame frame) {
 // On a thread that serves others, too: what a frame throws ends its session alone.
 bool ClientPort::OnFrame(proto::ClientFrame frame) {
   OB_CHECK(admitted_ != nullptr);
-  // The one whose session is meant: the client may have another by the time that this one has failed.
+  // The one whose session is meant: the port may have another by the time that this has failed.
   const std::shared_ptr<Relay> relay = this->relay();
   const absl::StatusOr<bool> goes_on = ErrorIfThrown(
       kFrame, [&] { return Take(std::move(frame)); }, account_.load());

@@ -15,9 +15,9 @@
 //   R8  A client that enters another one's session begins behind an item that all ranks have
 //       applied, of which it is known how the arrays lie behind it; of later items of the client
 //       before, no rank has any.
-//   R9  Where something was thrown while frames passed, one rank may have what another lacks: before
-//       anybody else has the lock, is_broken_ is set. Then no frame passes any more, whoever is
-//       connected, and whoever called ends the session.
+//   R9  Where something was thrown while frames passed, one rank may have what another lacks:
+//       before anybody else has the lock, is_broken_ is set. Then no frame passes any more, whoever
+//       is connected, and whoever called ends the session.
 //
 //   alone --SetExecutor--> has an executor --Connect--> connected, of a new epoch
 //   connected --Connect (another client, or this one again)--> connected, of a new epoch

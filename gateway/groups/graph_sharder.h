@@ -88,8 +88,8 @@ class GraphSharder {
 
   // nullptr: it is to be written first.
   std::shared_ptr<const WrittenGraph> Find(TenantId tenant, const GraphUse& use);
-  // `bytes`: the client's graph, which has been verified. What writing it throws is its error: kept as any
-  // other, but for a lack of memory, which passes (WrittenGraph::is_passing).
+  // `bytes`: the client's graph, which has been verified. What writing it throws is its error: kept
+  // as any other, but for a lack of memory, which passes (WrittenGraph::is_passing).
   std::shared_ptr<const WrittenGraph> Write(TenantId tenant, const GraphUse& use,
                                             std::string_view bytes);
   // The graph with which the ranks make a whole array of their parts. Its errors are as those of

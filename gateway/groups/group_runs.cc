@@ -4,8 +4,8 @@
 //       where the session can go on elsewhere, that no snapshot holds.
 //   GR2 A graph leaves before the first item of an epoch that names it.
 //   GR3 What has been planned and not sent can be taken back: unsent_ has what its items changed.
-//   GR4 An item that threw may be planned in part, so behind it nothing is planned: is_broken_ is set
-//       before anybody else has the lock.
+//   GR4 An item that threw may be planned in part, so behind it nothing is planned: is_broken_ is
+//       set before anybody else has the lock.
 #include "gateway/groups/group_runs.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What is left behind where memory ends: each operation is tried with its first allocation failing,
-// then with its second, and so on until it succeeds. Whatever was counted before must be taken back.
+// What is left behind where memory ends: each operation is tried with its first allocation
+// failing, then with its second, and so on until it succeeds. What was counted must be taken back.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -68,7 +68,8 @@ TEST(AllocationFailures, OfAVerdict_LeaveNoneThatIsNeverForgotten) {
   };
   const int thrown = TimesThrown([&](int i) { check(graph_of(i)); });
   EXPECT_GT(thrown, 3);
-  for (size_t i = 0; i <= kGraphVerdictsMax; ++i) check(graph_of(kAllocationsMax + static_cast<int>(i)));
+  for (int i = 0; i <= static_cast<int>(kGraphVerdictsMax); ++i)
+    check(graph_of(kAllocationsMax + i));
   for (int i = 0; i < thrown; ++i)
     EXPECT_FALSE(admission.Knows(kTenant, std::string(wire::AsBytes(Sha256(graph_of(i)))))) << i;
 }

@@ -40,7 +40,7 @@ TEST(Thrown, WhileAGraphIsDivided_EndsThatGraphAlone) {
   EXPECT_EQ(status_of("large").code(), absl::StatusCode::kResourceExhausted) << status_of("large");
   EXPECT_EQ(status_of("odd").code(), absl::StatusCode::kInternal) << status_of("odd");
   EXPECT_TRUE(status_of("good").ok()) << status_of("good");
-  EXPECT_EQ(status_of("odd").message().find("no such key"), std::string::npos) << "for the log alone";
+  EXPECT_EQ(status_of("odd").message().find("no such key"), std::string::npos) << "for the log";
   const auto known = sharder.Find(kTenant, UseOf("odd"));
   ASSERT_NE(known, nullptr) << "it is not tried again and again";
   EXPECT_FALSE(known->id.empty());
