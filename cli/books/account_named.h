@@ -9,8 +9,8 @@
 
 namespace outboard::cli {
 
-// Errors: NOT_FOUND  there is no such account; the message names those that there are in `folder`, a
-//                    data folder, and how to choose one
+// Errors: NOT_FOUND  there is no such account; the message names those that there are in `folder`,
+//                    a data folder, and how to choose one
 absl::StatusOr<gateway::Tenant> AccountNamed(gateway::Accounts& accounts, const std::string& name,
                                              const std::string& folder);
 

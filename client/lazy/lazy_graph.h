@@ -98,8 +98,8 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   // By an optimiser, and not cleared since; grad is null then (backward.h).
   bool grad_used_up = false;
   bool requires_grad = false;
-  // Python's `is_param`, of which its `requires_grad` is an older name: whether optimisers may change
-  // it. True until a program clears it. Not the member above, which is C++'s.
+  // Python's `is_param`, of which its `requires_grad` is an older name: whether optimisers may
+  // change it. True until a program clears it. Not the member above, which is C++'s.
   bool is_param = true;
   bool is_state = false;  // realised before its first use: parameters, running means ...
   // Made in a captured step and not realised there, and the step was sent again: the value would be

@@ -1,6 +1,7 @@
 // Opts: the optimisation decisions for a kernel, as data. A list of them, applied in order
-// (apply.h), makes a loop plan; the empty list means plain loops. MMA and WGMMA, and on GPUs ONLINE,
-// stand alone and make no loop plan: they name the tile in which matrix units compute the kernel.
+// (apply.h), makes a loop plan; the empty list means plain loops. MMA and WGMMA, and on GPUs
+// ONLINE, stand alone and make no loop plan: they name the tile in which matrix units compute the
+// kernel.
 // Opts affect speed only, except that they fix the order of a float reduction's terms (nothing at
 // run time does).
 //

@@ -13,8 +13,8 @@ namespace outboard {
 // shape of the node that it replaces (a VAR in a dimension may become a number); a node that cannot
 // be made with its new sources is a bug in the caller.
 //
-// Cost: O(nodes under root, but for those under keys alone). Returns root itself if it contains none
-// of the keys.
+// Cost: O(nodes under root, but for those under keys alone). Returns root itself if it contains
+// none of the keys.
 const UOp* Substitute(Graph& graph, const UOp* root,
                       const absl::flat_hash_map<const UOp*, const UOp*>& by);
 

@@ -1,6 +1,6 @@
 // How wide the accesses are that kernels for a GPU make to their buffers: 16 bytes a thread where
-// the extents allow it, of all types (docs/decisions/070-opts-for-gpus.md), by the text of the kernels,
-// by what they compute on the PTX machine, and by the sectors that it counts.
+// the extents allow it, of all types (docs/decisions/070-opts-for-gpus.md), by the text of the
+// kernels, by what they compute on the PTX machine, and by the sectors that it counts.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -72,7 +72,8 @@ TEST(LongMovements, UnderASum_DoNotStoreItsTerms) {
     Graph g;
     const UOp* const x = rearranged(g, Param(g, 0, DType::kF32, {kElements}), pairs);
     const UOp* const w = Param(g, 1, DType::kF32, {kElements, kWide});
-    const UOp* const product = Sink(g, {Reduce(g, Op::kAdd, Mul(g, Permute(g, x, {1, 0}), w), {0})});
+    const UOp* const products = Mul(g, Permute(g, x, {1, 0}), w);
+    const UOp* const product = Sink(g, {Reduce(g, Op::kAdd, products, {0})});
     expect_small(g, product, pairs);
     const UOp* const places =
         rearranged(g, g.MakeChecked(Op::kIota, DType::kI64, {}, {kElements}), pairs);

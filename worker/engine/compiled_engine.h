@@ -1,6 +1,6 @@
 // The compiling engine: graph -> schedule -> kernels -> compiled kernels (an object, PTX or OpenCL
-// C) -> launches. Execution plans are cached by graph id and set of donated inputs, independent of the bindings of VARs; loaded kernels
-// by kernel id, so that graphs share equal kernels.
+// C) -> launches. Execution plans are cached by graph id and set of donated inputs, independent of
+// the bindings of VARs; loaded kernels by kernel id, so that graphs share equal kernels.
 #pragma once
 
 #include <cstddef>
