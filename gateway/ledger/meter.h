@@ -5,8 +5,8 @@
 //
 // Usable time. A leased device is *usable* from its grant to its release, except while it is
 // paused: while work is repeated after a fault of ours, and until the lease's row is on disk. A
-// search for better kernels on a session's own device does not pause it. Time counts only once it is
-// *confirmed*: Confirm(device, now) reports a sign of life at `now`; Pause, Resume and Release
+// search for better kernels on a session's own device does not pause it. Time counts only once it
+// is *confirmed*: Confirm(device, now) reports a sign of life at `now`; Pause, Resume and Release
 // confirm too. Lose() ends a lease without a sign of life, so the time since the last confirmation
 // is never charged: the customer could not use it. Therefore no charge ever has to be refunded.
 //

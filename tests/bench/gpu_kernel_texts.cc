@@ -2,8 +2,8 @@
 // versions of the renderer can be compared by what NVIDIA's assembler makes of their texts:
 //   gpu_kernel_texts FOLDER ARCH PROGRAM ...
 // Programs: gpt2_f32, gpt2_bf16 (a training step of GPT-2 124M, 8 x 1,024), mnist, golden, matrix,
-// and those of tests/compiler/schedule_programs.cc. With DEBUG=5 each kernel is printed to stderr on
-// its way: what it reads and writes, its nodes, its Opts or tile, its program and its text.
+// and those of tests/compiler/schedule_programs.cc. With DEBUG=5 each kernel's way is printed to
+// stderr: what it reads and writes, its nodes, its Opts or tile, its program and its text.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>

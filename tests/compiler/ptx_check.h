@@ -33,8 +33,8 @@ inline absl::StatusOr<CompiledKernel> Rendered(const program::Program& program,
 // What no kernel may contain: memory of a thread's own, and accesses to an address whose memory is
 // not known.
 // A reciprocal may be the unit's: divide_floats.cc proves what becomes of its error. An exponential
-// may be, where `exponentials_by_unit`: of floats of 16 bits or fewer, within what docs/semantics.md
-// allows.
+// may be, where `exponentials_by_unit`: of floats of 16 bits or fewer, within what
+// docs/semantics.md allows.
 inline void ExpectClean(const std::string& ptx, bool exponentials_by_unit = false) {
   EXPECT_FALSE(absl::StrContains(ptx, ".local")) << ptx;
   for (const absl::string_view line : absl::StrSplit(ptx, '\n')) {
