@@ -403,7 +403,9 @@ TEST(MmaSmall, OfADriverThatDoesNotKnowThem_AreComputedWithout) {
   // By warpgroups they are older.
   target = CudaTarget("sm_90a", kMultiprocessors);
   target.features = "-ptx84";
-  const auto by_groups = CompileKernel(sink, {.target = target});
+  const auto by_groups = CompileKernel(
+      KernelOf(g, {.m = 4096, .n = 4096, .k = 4096, .b_turned = true, .dtype = DType::kF8E4M3}),
+      {.target = target});
   ASSERT_TRUE(by_groups.ok()) << by_groups.status();
   EXPECT_TRUE(absl::StrContains(by_groups->object, "wgmma.mma_async"));
   EXPECT_TRUE(by_groups->given_up.empty());
