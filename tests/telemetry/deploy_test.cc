@@ -217,7 +217,7 @@ Names Events() {
       "Log(?:Debug|Info|Warning|Error|At)\\(\\s*(?:[^\";]*,\\s*)?\"([a-z0-9_]+)\"");
   for (const char* folder : {"telemetry", "gateway", "worker", "cli"})
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
-      if (entry.path().extension() != ".cc") continue;
+      if (entry.path().extension() != ".cc" && entry.path().extension() != ".h") continue;
       for (const std::string& event : Found(written, Read(fs::relative(entry.path(), kRoot))))
         events.insert(event);
     }
