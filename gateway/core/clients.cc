@@ -170,6 +170,10 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   }
   if (event.max_cost.has_value()) session->max_cost = event.max_cost;
   session->queue_ns = event.queue_ns;
+  // What waits for another device than it did, waits anew.
+  if (session->state == State::kQueued && (session->device_class != event.device_class ||
+                                           session->memory_wanted != event.memory_bytes))
+    LeaveQueue(id);
   session->device_class = event.device_class;
   session->memory_wanted = event.memory_bytes;
   session->key_id = event.key_id;
@@ -219,7 +223,7 @@ void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const 
     case State::kLive: return GoLive(session, out);
     case State::kStarting: return GoLiveIfReady(session, out);
     case State::kQueued:
-      if (!waited_for_own) return;
+      if (!waited_for_own && queue_.Has(session.id)) return;
       LeaveQueue(session.id);  // this client may be able to pay for a rented device
       break;
     case State::kOrphaned: return;

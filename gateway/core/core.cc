@@ -160,8 +160,9 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   std::vector<SessionId> ids;
   for (const auto& [id, session] : sessions_) ids.push_back(id);
   for (const SessionId& id : ids) {
-    if (Session* session = Find(id); session != nullptr) CheckDeadlines(*session, out);
+    // First: whoever pays for the device is not to wait for one because it was given back just now.
     if (Session* session = Find(id); session != nullptr) TakeOverIfReady(*session, out);
+    if (Session* session = Find(id); session != nullptr) CheckDeadlines(*session, out);
     if (Session* session = Find(id); session != nullptr) CheckFunds(*session, out);
     if (Session* session = Find(id); session != nullptr) CheckUse(*session, out);
   }
@@ -185,8 +186,9 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   const int64_t hopeless_ns =
       queued && IsHopeless(session) ? Since(now_, std::max(session.since, session.hope_at)) : 0;
   const bool stopped = !session.stopped.ok();
-  const bool idle =
-      session.denied || stopped || Since(now_, session.idle_since) > options_.idle_ns;
+  const bool is_paid_for = session.takeover.has_value() && session.takeover->paid.has_value();
+  const bool idle = session.denied || stopped ||
+                    (Since(now_, session.idle_since) > options_.idle_ns && !is_paid_for);
   const bool is_left = !has_client && Since(now_, session.client_left) > GraceNs(session);
   const bool waits_for_money =
       stopped && session.recoverable &&

@@ -240,7 +240,8 @@ class GatewayCore {
     MonoTime orphan_until;  // kOrphaned
     MonoTime since;         // when `state` was entered
     MonoTime asked;         // when its client asked for it
-    MonoTime leased;        // when the current or last lease began
+    MonoTime leased;        // when the current or last lease began,
+    MonoTime key_since;     // and the first of its device on the same key: RUN and HELD alternate
     MonoTime snapshot_at;   // when the last snapshot was kept, or it went live without one
     MonoTime idle_since;    // kLive, kDetached, and kStarting without a client
     MonoTime client_left;   // valid without a client, and while it sleeps: since when

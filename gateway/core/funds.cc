@@ -29,6 +29,11 @@ constexpr int64_t kReplayIdleNs = 10 * kSecondNs;
 // new executor compiles again what the old one had.
 constexpr int64_t kReplaySlackNs = 10 * kSecondNs;
 
+// A cap, or the credit; any other reason to hold nothing is a fault of ours.
+bool IsForWantOfMoney(const absl::Status& why) {
+  return absl::IsResourceExhausted(why) || absl::IsFailedPrecondition(why);
+}
+
 }  // namespace
 
 // ---- holds --------------------------------------------------------------------------------------
@@ -131,8 +136,10 @@ void GatewayCore::CheckFunds(Session& session, Out& out) {
   const int64_t left_ns = FundsLeftNs(session);
   if (!session.stopped.ok()) {
     // What runs again after a pause, and is refused, has steps in flight that nobody was told of.
-    // A session that is HELD has none: it has no time that nobody pays for.
-    const bool just_began = session.use == UseState::kRun && funds.funded_ms == 0 &&
+    // A session that is HELD has none, and no time that nobody pays for, unless work has come
+    // since the last tick.
+    const bool works = session.use == UseState::kRun || session.busy;
+    const bool just_began = works && funds.funded_ms == 0 &&
                             now_.ns - session.leased.ns <= options_.stop_lead_ns;
     if (left_ns <= 0 && !just_began) Overrun(session, out);
     return;
@@ -151,7 +158,7 @@ bool GatewayCore::WaitForOwn(Session& session, Out& out) {
   const absl::Status& why = session.funds.why;
   if (session.state != State::kStarting || !IsSome(session.conn) || !may_move ||
       !session.device_class.empty() || !HasOwn(session.tenant) || IsOnOwn(session) ||
-      (!absl::IsResourceExhausted(why) && !absl::IsFailedPrecondition(why)))
+      !IsForWantOfMoney(why))
     return false;
   Leave(session, LeaseEnd::kNoCredit, /*ours=*/false, out);
   session.own_only = true;
@@ -183,7 +190,7 @@ void GatewayCore::Overrun(Session& session, Out& out) {
   if (!session.recoverable)
     return End(session.id, session.stopped, SessionRowState::kClosed, LeaseEnd::kNoCredit, out);
   ReleaseDevices(session, /*lost=*/false, LeaseEnd::kNoCredit, out);
-  Store(session, /*ours=*/false, out);
+  Store(session, /*ours=*/!IsForWantOfMoney(session.stopped), out);
   PlaceQueue(out);
 }
 

@@ -40,6 +40,7 @@ void GatewayCore::StartLease(Session& session, Out& out) {
   if (RanOnOwn(session)) session.ms_at_snapshot = session.past.ms;
   session.price = PricesFor(session);
   GrantPaused(session, UseState::kRun, session.slots_held(), out);
+  session.key_since = now_;
   session.metered = true;
 }
 

@@ -6,8 +6,8 @@
 //   asked --HoldAnswered/TakeoverAnswered: too little is held--> refused
 //   asked --HoldAnswered/TakeoverAnswered: enough is held--> paid
 //   paid, the session starts --TakeOverIfReady, GiveHoldTo--> its client has the session
-//   paid, the session is metered --TakeOverIfReady: its lease is old enough, GiveLeaseTo-->
-//             its client has the session
+//   paid, the session is metered --TakeOverIfReady: the other key has had it for long enough, or
+//             cannot pay any more, GiveLeaseTo--> its client has the session
 //   asked, paid --the lease or the device goes/RepeatTakeover--> its client enters what the session
 //             is then, as if it came only now
 //   asked, paid --its client leaves/DropTakeover--> (none)
@@ -25,7 +25,7 @@ namespace outboard::gateway {
 namespace {
 
 // A lease is free until its row is on disk: two keys that took turns would have that moment again
-// and again.
+// and again. A key that was stopped for want of money takes no turns.
 constexpr int64_t kTakeoverEveryNs = 10 * kSecondNs;
 
 }  // namespace
@@ -79,16 +79,20 @@ void GatewayCore::TakeOverIfReady(Session& session, Out& out) {
     GiveHoldTo(next, session, out);
     return HandleAny(next.entry, out);
   }
-  if (!session.is_written || now_.ns - session.leased.ns < kTakeoverEveryNs) return;
+  const bool is_too_soon =
+      session.stopped.ok() && now_.ns - session.key_since.ns < kTakeoverEveryNs;
+  if (!session.is_written || is_too_soon) return;
   const Takeover next = *std::exchange(session.takeover, std::nullopt);
   takeovers_.erase(next.conn);
   GiveLeaseTo(next, session, out);
   const SessionId id = session.id;
   HandleAny(next.entry, out);
-  // Its client is in: what it said of the session's cost counts from now on.
+  // Its client is in: what it said of the session's cost counts from now on. Where less was held
+  // than was asked for, what the key before had held may be there now.
+  const bool asks_again = next.max_cost.has_value() || !next.paid->why.ok();
   Session* const entered = Find(id);
-  if (next.max_cost.has_value() && entered != nullptr && entered->metered && !entered->funds.asked)
-    AskHold(*entered, entered->funds.funded_ms, out);
+  if (asks_again && entered != nullptr && entered->metered && !entered->funds.asked)
+    AskHold(*entered, std::max(entered->funds.funded_ms, options_.hold_ms), out);
 }
 
 // Of a session that starts. No lease runs yet: the hold of the one that is to begin is given back,
@@ -112,7 +116,6 @@ void GatewayCore::GiveLeaseTo(const Takeover& next, Session& session, Out& out) 
                    .number = session.funds.number,
                    .any = true,
                    .funded_ms = next.paid->funded_ms,
-                   .why = next.paid->why,
                    .asked_at = now_};
   StartLease(session, out);
   if (replayed) BeginReplay(session, out);

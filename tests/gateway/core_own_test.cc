@@ -226,6 +226,27 @@ TEST(CoreOwn, WhoWaitsForHisOwn_IsEnteredByAKeyThatMayRent) {
   EXPECT_EQ(w.Get<TakeHold>()->request.key_id, "other");
 }
 
+// What its client asks for as it comes back is what the session waits for, no longer what it asked
+// for before.
+TEST(CoreOwn, WhoComesBackToTheQueue_WaitsForTheClassThatItAsksFor) {
+  CoreOptions options;
+  options.snapshot_ns = 30 * kSecondNs;
+  OwnWorld w(options);
+  w.JoinRented();
+  const SessionId id = w.OpenLive(1);
+  w.Tell(WorkerGone{WorkerId{kRented}});
+  w.After(3);
+  ClientResume resume{ConnId{2}, kTenant, Token{1, 1}, {}};
+  resume.device_class = kOwnMachines;
+  w.Tell(resume);
+  EXPECT_NE(w.Get<Queued>(), nullptr);
+  w.Join(3);
+  EXPECT_EQ(w.Placed(), std::nullopt);
+  w.JoinOwn();
+  ASSERT_EQ(w.Placed(), WorkerId{kOwn});
+  EXPECT_EQ(w.Get<Assign>()->session, id);
+}
+
 TEST(CoreOwn, WithoutOne_ACapEndsTheSession) {
   OwnWorld w;
   w.asks_money = true;

@@ -69,7 +69,8 @@ struct PricesWorld : World {
 
 // A moment with steps in flight is ours to give, one without is not.
 TEST(CorePrices, HeldWithoutMoney_GivesItsDeviceBackAtOnce) {
-  for (const bool recovers : {false, true}) {
+  for (const auto& [recovers, has_work] :
+       {std::pair(false, false), {false, true}, {true, false}, {true, true}}) {
     World w(recovers ? Snapshots() : CoreOptions{});
     w.asks_money = true;
     WorkerJoined joined{WorkerId{1}, "w#", {Device()}, "node1", {}};
@@ -84,10 +85,10 @@ TEST(CorePrices, HeldWithoutMoney_GivesItsDeviceBackAtOnce) {
     const auto is_held = [&] {
       return w.Get<BeginLease>() != nullptr && w.Get<BeginLease>()->use == UseState::kHeld;
     };
-    const auto beat = [&](uint64_t done_seq) {
+    const auto beat = [&](uint64_t done_seq, bool busy = false) {
       w.now_ns += kSecondNs / 5;
       w.Tell(WorkerHeartbeat{WorkerId{1}, {id}});
-      w.Tell(SessionProgress{id, false, done_seq});
+      w.Tell(SessionProgress{id, busy, done_seq});
       w.Tell(Tick{});
     };
     answer(kHoldMs, absl::OkStatus());
@@ -96,6 +97,12 @@ TEST(CorePrices, HeldWithoutMoney_GivesItsDeviceBackAtOnce) {
     for (int i = 0; i < 40 && !is_held(); ++i) beat(1);
     ASSERT_TRUE(is_held());
     answer(0, absl::ResourceExhaustedError("the cap, which is lower now"));
+    if (has_work) {  // that came before the session could begin to RUN
+      beat(1, /*busy=*/true);
+      for (int i = 0; i < 10; ++i) beat(1, /*busy=*/true);
+      EXPECT_EQ(w.core.devices_busy(), 1u) << recovers;
+      beat(2);
+    }
     beat(1);
     beat(1);
     EXPECT_EQ(w.core.devices_busy(), 0u) << recovers;

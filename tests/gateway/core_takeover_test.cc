@@ -14,7 +14,7 @@ using test::kTenant;
 using test::UnpaidWorld;
 
 struct KeysWorld : UnpaidWorld {
-  KeysWorld() {
+  explicit KeysWorld(bool recovers = true) : UnpaidWorld(/*exclusive=*/false, recovers) {
     ClientOpen open{ConnId{1}, kTenant, 1, id, Token{1, 1}, WallTime{}};
     open.key_id = "first";
     open.name = "n";
@@ -226,6 +226,23 @@ TEST(CoreTakeover, TwoKeysThatTakeTurns_HaveADeviceForTenSecondsEach) {
   EXPECT_EQ(w.core.BillOf(w.id).ms, 21'000);
 }
 
+// It hangs by a client that is gone, and by a disk that is slow; not by nobody who pays.
+TEST(CoreTakeover, ASessionThatAKeyWaitsFor_IsNotParkedMeanwhile) {
+  KeysWorld w;
+  w.asks_disk = true;
+  w.Attach(2, "second");
+  w.Answer(w.Asked());
+  w.Tell(ClientGone{ConnId{2}});
+  w.Attach(3, "third");
+  w.Answer(w.Asked());
+  w.Beats(12, w.id, false, 2);
+  EXPECT_EQ(w.core.devices_busy(), 1u);
+  w.Tell(LeaseWritten{{w.id, 2}});
+  w.Tell(Tick{});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{3});
+}
+
 // Its executor is lost meanwhile: whoever wanted it has it from there on.
 TEST(CoreTakeover, ATakeover_OfASessionThatLosesItsDevice_BeginsWithTheNextOne) {
   KeysWorld w;
@@ -380,6 +397,70 @@ TEST(CoreTakeover, ASessionThatStops_GoesOnWithTheOtherKey) {
   EXPECT_EQ(w.core.devices_busy(), 1u);
 }
 
+// The key that has it cannot pay any more: it takes no turns, so nobody waits for ten seconds.
+TEST(CoreTakeover, ASessionThatStops_IsTakenOverAtOnce_HoweverYoungItsLeaseIs) {
+  const absl::Status cap = absl::ResourceExhaustedError("the cap");
+  for (const bool recovers : {false, true}) {
+    for (const bool waits : {false, true}) {
+      for (const bool busy : {false, true}) {
+        KeysWorld w(recovers);
+        w.Attach(2, "second");
+        w.Answer(w.Asked(), 8000, cap);
+        ASSERT_NE(w.Get<Live>(), nullptr);
+        w.Answer(w.Asked(), 8000, cap);
+        if (waits) {
+          w.Attach(3, "third");
+          w.Answer(w.Asked());
+          ASSERT_EQ(w.Get<Live>(), nullptr);
+        }
+        bool is_stopped = false;
+        for (int i = 0; i < 45 && !is_stopped; ++i) {
+          w.Beat(w.id, true, 2);
+          is_stopped = w.EndOf(2) != nullptr;
+          if (w.Get<TakeHold>() != nullptr) w.Answer(w.Asked(), 8000, cap);
+        }
+        ASSERT_TRUE(is_stopped);
+        if (!waits) {
+          w.Attach(3, "third");
+          w.Answer(w.Asked());
+        } else {
+          w.Beat(w.id, busy, 2);
+        }
+        ASSERT_NE(w.Get<Live>(), nullptr) << recovers << waits << busy;
+        EXPECT_EQ(w.Get<Live>()->conn, ConnId{3});
+        EXPECT_EQ(w.Get<BeginLease>()->key_id, "third");
+        w.Beats(15, w.id, true, 3);
+        EXPECT_EQ(w.core.devices_busy(), 1u);
+      }
+    }
+  }
+}
+
+// What the key before had held is the account's again: the one that took over has what is there
+// now, and not what was there while both were held.
+TEST(CoreTakeover, AKeyForWhichLittleWasLeft_AsksForMoreOnceItIsIn) {
+  KeysWorld w;
+  w.Attach(2, "second");
+  const TakeHold scarce = w.Asked();
+  w.Answer(scarce, 1000, absl::FailedPreconditionError("no credit"));
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  ASSERT_NE(w.Asked().number, scarce.number);
+  EXPECT_EQ(w.Asked().request.key_id, "second");
+  EXPECT_EQ(w.Asked().request.lease, scarce.request.lease);
+  EXPECT_EQ(w.Asked().request.to_ms, kHoldMs);
+  EXPECT_FALSE(w.Asked().request.is_tentative);
+  EXPECT_TRUE(w.IsGivenBack({w.id, 1}));
+  // A ledger that takes its time stops nobody.
+  for (int i = 0; i < 5; ++i) {
+    w.Beat(w.id, true, 3);
+    EXPECT_EQ(w.EndOf(2), nullptr);
+  }
+  w.Answer(w.Asked());
+  w.Beats(20, w.id, true, 3);
+  EXPECT_EQ(w.core.devices_busy(), 1u);
+  EXPECT_EQ(w.core.BillOf(w.id).ms, 11'000 + 21'000);
+}
+
 // What it repeats after a fault of ours is free for whoever resumes it. Another client repeats
 // nothing.
 TEST(CoreTakeover, ASessionThatReplays_StaysFreeForAResumeAlone) {
@@ -461,12 +542,25 @@ TEST(CoreTakeover, ASessionThatIsHeld_RunsOnTheOtherKey) {
   EXPECT_EQ(w.Get<BeginLease>()->key_id, "second");
 }
 
+// Its key has had it since it went live, at whatever price.
+TEST(CoreTakeover, ASessionThatIsHeld_ChangesHandsTenSecondsAfterItsKeyHasIt) {
+  HeldKeysWorld w;
+  w.Attach(2, "second");
+  w.Answer(w.Asked());
+  while (w.now_ns < 10 * kSecondNs) {
+    ASSERT_EQ(w.Get<Live>(), nullptr);
+    w.Pace(0.2, 1);
+  }
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{2});
+}
+
 // Work has its price, whoever waits.
 TEST(CoreTakeover, ASessionThatIsHeld_AndHasWorkWhileAKeyWaits_IsChargedForIt) {
   HeldKeysWorld w;
   w.Attach(2, "second");
   w.Answer(w.Asked());
-  EXPECT_EQ(w.use(), UseState::kHeld) << "its lease is too young";
+  EXPECT_EQ(w.use(), UseState::kHeld) << "its key has not had it for ten seconds";
   w.Pace(0.2, 2, /*busy=*/true);
   EXPECT_EQ(w.use(), UseState::kRun);
   std::vector<TakeHold> asked;  // of the session for its new lease, and once more of the other key

@@ -246,6 +246,39 @@ TEST(CoreUnpaid, WhatIsRepeated_AfterItsClientLeftItUnsaved_IsCharged) {
   }
 }
 
+// It began again after a fault of ours, and then nobody held money for it.
+TEST(CoreUnpaid, WhatIsRepeated_AfterOurLedgerCouldNotWrite_IsFree) {
+  for (const bool cap : {false, true}) {
+    UnpaidWorld w(/*exclusive=*/true);
+    const SessionId id = w.OpenFunded(1);
+    w.Beats(10, id, true, 100);
+    w.Tell(WorkerGone{WorkerId{1}});
+    WorkerJoined again{WorkerId{2}, "w#", std::vector<DeviceSlot>(1), "node1", {{id, {0}, 1}}};
+    again.exclusive = again.snapshots_when_asked = true;
+    w.Tell(again);
+    w.Tell(ExecutorAttached{id, WallTime{}});
+    const auto beats = [&](int count, bool busy, uint64_t done_seq) {
+      for (int i = 0; i < count; ++i) {
+        w.Beat(id, busy, done_seq);
+        w.Tell(WorkerHeartbeat{WorkerId{2}, {id}});
+      }
+    };
+    if (cap)
+      w.Answer(w.Asked(), 0, absl::ResourceExhaustedError("the cap"));
+    else
+      beats(160, false, 100);
+    ASSERT_EQ(w.core.devices_busy(), 0u);
+    ASSERT_FALSE(w.core.HasSeat(id)) << "stored";
+    const int64_t before_ms = w.core.BillOf(id).ms;
+    w.Resume(2, 1);
+    w.Answer(w.Asked());
+    w.Tell(ExecutorAttached{id, WallTime{}});
+    ASSERT_NE(w.Get<Live>(), nullptr);
+    beats(25, true, 50);
+    EXPECT_EQ(w.core.BillOf(id).ms - before_ms, cap ? 5000 : 0);
+  }
+}
+
 // It was put away for another's sake.
 // Returns what is charged for 5 s of repetition after a session, which its client had left, was put
 // away for one of `other`.

@@ -22,6 +22,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -101,14 +102,19 @@ class Books {
     if (lease->key != key)
       world_->Broken("T1: a client with the key ", key, " has a session on the key ", lease->key);
   }
-  // A client with this key hears that another one has its session.
+  // A client with this key, which is still there, hears that another one has its session.
   void ThrownOut(const gateway::SessionId& session, const std::string& key) {
     const Lease* const lease = RunningLeaseOf(session);
-    if (lease != nullptr && lease->key == key) thrown_out_.insert(session);
+    const auto at = holds_.lower_bound(gateway::LeaseId{session, 0});  // of one that starts
+    const bool holds = std::any_of(at, holds_.end(), [&](const auto& hold) {
+      return hold.first.session == session && hold.second.key == key;
+    });
+    if (lease != nullptr ? lease->key == key : holds) thrown_out_.insert(session);
   }
-  // Whether that was so, while its own key paid for the device, and nobody has had it since.
-  bool WasThrownOut(const gateway::SessionId& session) const {
-    return thrown_out_.contains(session);
+  // Whether that was so, while its own key paid for the device, nobody has had it since, and this
+  // other key could not have paid when it was asked.
+  bool WasThrownOut(const gateway::SessionId& session, const std::string& by) const {
+    return thrown_out_.contains(session) && !could_pay_.contains({session, by});
   }
 
   // ---- what the gateway decides, when it does
@@ -201,6 +207,8 @@ class Books {
     if (!answer->why.ok())
       Refused(account, answer->why,
               by_key == left ? Limit::kKeyCap : by_cap == left ? Limit::kCap : Limit::kCredit);
+    if (request.is_tentative && held.funded_ms > 0)
+      could_pay_.insert({request.lease.session, request.key_id});
     if (is_new && held.funded_ms == 0) holds_.erase(at);
     Check();
     return *answer;
@@ -381,6 +389,7 @@ class Books {
   std::map<gateway::LeaseId, Lease> leases_;
   std::set<gateway::SessionId> cut_off_;  // by their accounts, see WasCutOff
   std::set<gateway::SessionId> thrown_out_;  // whose client was, see WasThrownOut
+  std::set<std::pair<gateway::SessionId, std::string>> could_pay_;  // tentative holds, by key
   std::map<gateway::LeasedDevice, int64_t> charged_ms_;
   std::map<std::string, int64_t> charged_of_worker_;
 };

@@ -191,7 +191,8 @@ class Client {
     const auto session = gateway::SessionId::FromBytes(core_.opened().session_id());
     if (session.has_value()) {
       const std::string wrong =
-          rival_->CheckRefusal(*message.end, Account(), *session, *gateway_);
+          rival_->CheckRefusal(*message.end, Account(), KeyIdOf(KeyOf(Account(), rival_->key)),
+                               *session, *gateway_);
       if (!wrong.empty())
         world_->Broken("client ", number_, ": ", wrong, ": ", message.end->ToString());
     }

@@ -79,6 +79,8 @@ class SimulatedWrites final : public gateway::WriteQueue {
       gateway::HoldAnswer answer = disk->books.Hold(request);
       if (planted == Planted::kWrongLimit && absl::IsResourceExhausted(answer.why))
         answer.why = absl::FailedPreconditionError("the account's credit is used up");
+      if (planted == Planted::kAnyKeyTakesOver && request.is_tentative)
+        answer = {.funded_ms = request.to_ms, .why = absl::OkStatus()};
       if (!alive.expired()) then(answer);
     });
   }

@@ -237,7 +237,8 @@ class Gateway {
     void End(absl::Status why) override {
       if (std::exchange(ended_, true)) return;
       if (!process_->replaced) gateway_->told_.EndReplay(session_);
-      if (!process_->replaced && absl::IsAborted(why) && !session_.empty())
+      if (!process_->replaced && absl::IsAborted(why) && !session_.empty() &&
+          connection->dialler.open)
         gateway_->books().ThrownOut(*gateway::SessionId::FromBytes(session_), KeyIdOf(key_));
       connection->SendDown({{}, std::move(why)});
       connection->acceptor.open = false;

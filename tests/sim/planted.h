@@ -26,6 +26,7 @@ enum class Planted {
   kKeepsRevoked,           // what is open with a key that was revoked goes on
   kAnyAccount,             // a key opens sessions of another account
   kFirstKeyPays,           // what a program does counts for the first key that it had
+  kAnyKeyTakesOver,        // a key that cannot pay takes a session from one that does
   kTwoWriters,             // writes of a gateway whose turn is over still arrive
   kNeverIdle,              // a session without work seems to have some
   kWrongLimit,             // a client that meets a cap is told: no credit is left

@@ -27,14 +27,14 @@ struct Rival {
   session::SessionCore core = {};
   std::shared_ptr<ClientConnection> connection = {};
 
-  // What of it is wrong; "": nothing. `session`: that it wanted, of `account`.
-  std::string CheckRefusal(const absl::Status& why, int64_t account,
+  // What of it is wrong; "": nothing. `session`: that it wanted, of `account`, with this key.
+  std::string CheckRefusal(const absl::Status& why, int64_t account, const std::string& key_id,
                            const gateway::SessionId& session, Gateway& gateway) const {
     if (absl::IsUnavailable(why)) return "";  // the gateway stops, or cannot write
     if (kind == RivalKey::kOfAnotherAccount)
       return absl::IsNotFound(why) ? "" : "K5: a stranger is told of the session";
     if (gateway.books().IsOfMoney(account, why))
-      return gateway.books().WasThrownOut(session)
+      return gateway.books().WasThrownOut(session, key_id)
                  ? "T3: a key that cannot pay took the session from one that does"
                  : "";
     const bool came_late = absl::IsNotFound(why) || absl::IsAborted(why);  // it ended; another one

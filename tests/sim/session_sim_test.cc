@@ -119,6 +119,8 @@ INSTANTIATE_TEST_SUITE_P(
                       PlantedCase("WrongLimit", Planted::kWrongLimit, "K4: "),
                       PlantedCase("AnyAccount", Planted::kAnyAccount, "K5: "),
                       PlantedCase("FirstKeyPays", Planted::kFirstKeyPays, "T1: "),
+                      PlantedCase("AnyKeyTakesWhatRuns", Planted::kAnyKeyTakesOver, "T2: "),
+                      PlantedCase("AnyKeyTakesWhatStarts", Planted::kAnyKeyTakesOver, "T3: "),
                       PlantedCase("TwoWriters", Planted::kTwoWriters),
                       PlantedCase("SnapshotsDiffer", Planted::kSnapshotsDiffer),
                       PlantedCase("OldPlacement", Planted::kOldPlacement),
