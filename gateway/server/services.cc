@@ -56,9 +56,8 @@ UnaryCall<Request, Reply>* AnswerInTurn(
       [&queue, body = std::move(body)](const Admitted& caller, const Request* request, Reply* reply,
                                        typename Call::Done done) {
         queue.Post(AccountOf(caller), [&caller, request, reply, body, done = std::move(done)] {
-          done(ErrorIfThrown(
-              "the call", [&] { return body(caller.identity, request, reply); },
-              caller.identity.tenant.value));
+          const auto answer = [&] { return body(caller.identity, request, reply); };
+          done(ErrorIfThrown("the call", answer, caller.identity.tenant.value));
         });
       });
 }
@@ -397,10 +396,9 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
     return new Refusal<proto::KeepRequest, proto::KeepReply>(*context);
   const Caller caller = Caller::Of(*context);
   const auto let_in = [this, caller](CallRecord& record, const Call::Then& then) {
-    if (!caller.session.has_value()) {
+    if (!caller.session.has_value())
       return then(absl::UnauthenticatedError(
           "Keep: the metadata outboard-session and outboard-token are missing"));
-    }
     record.SetSession(*caller.session);
     const auto is_executor = [this, caller, then](absl::StatusOr<Admitted> admitted) {
       if (!admitted.ok()) return then(std::move(admitted));
@@ -421,10 +419,8 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
     const std::optional<wire::Hash> manifest = wire::HashFromBytes(request->manifest_root());
     if (!manifest) return done(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
     // It writes a name: where no client that may asked for this one, the machine's own key must.
-    const bool writes_name = request->what() == proto::KeepRequest::CHECKPOINT;
-    if (keys_ != nullptr && writes_name) {
-      const absl::Status has_scope =
-          CheckScope(admitted.identity.rights.scopes, KeyScope::kStore);
+    if (keys_ != nullptr && request->what() == proto::KeepRequest::CHECKPOINT) {
+      const absl::Status has_scope = CheckScope(admitted.identity.rights.scopes, KeyScope::kStore);
       if (!has_scope.ok()) {
         absl::Status asked = driver_->CheckAskedFor(*caller.session, request->name());
         if (!asked.ok()) return done(absl::IsNotFound(asked) ? has_scope : std::move(asked));
@@ -455,8 +451,7 @@ void FleetService::KeepFor(TenantId tenant, const Caller& caller, const wire::Ha
         session, token, root, seq,
         [this, session, written](absl::Status status) {
           written(status);
-          // Nobody else lets go of what was kept for a session that has ended
-          // meanwhile.
+          // Nobody else lets go of what was kept for a session that has ended meanwhile.
           if (absl::IsNotFound(status)) blob_retention_->EndSession(session);
         },
         rank);

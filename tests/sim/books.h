@@ -93,14 +93,14 @@ class Books {
            absl::StartsWith(why.message(), kCreditUsedUp);
   }
 
-  // ---- whose key a session is on (T1 to T3 of rival.h)
+  // ---- whose key a session is on (RV1 to RV3 of rival.h)
   // A client with this key is told that it has the session.
   void Opens(const gateway::SessionId& session, const std::string& key) {
     thrown_out_.erase(session);
     const Lease* const lease = RunningLeaseOf(session);
-    if (lease == nullptr) return world_->Broken("T1: a client has a session without a lease");
+    if (lease == nullptr) return world_->Broken("RV1: a client has a session without a lease");
     if (lease->key != key)
-      world_->Broken("T1: a client with the key ", key, " has a session on the key ", lease->key);
+      world_->Broken("RV1: a client with the key ", key, " has a session on the key ", lease->key);
   }
   // A client with this key, which is still there, hears that another one has its session.
   void ThrownOut(const gateway::SessionId& session, const std::string& key) {
@@ -125,7 +125,7 @@ class Books {
                           .began = world_->now()};
     const auto hold = holds_.find(row.lease);
     if (hold == holds_.end() || hold->second.key != row.key_id)
-      world_->Broken("T2: a lease on the key ", row.key_id, " begins without a hold of that");
+      world_->Broken("RV2: a lease on the key ", row.key_id, " begins without a hold of that");
   }
   void LeaseEnds(const gateway::LeaseId& lease, gateway::LeaseEnd why) {
     const auto at = leases_.find(lease);
@@ -371,7 +371,7 @@ class Books {
       const auto budget = ledger_->BudgetOf(gateway::BudgetScope::kKey, id);
       OB_CHECK(budget.ok());
       if (budget->held.value != key.held || budget->spent.value != key.spent)
-        world_->Broken("T2: the key ", id, " has ", budget->spent.value, " charged and ",
+        world_->Broken("RV2: the key ", id, " has ", budget->spent.value, " charged and ",
                        budget->held.value, " held, due ", key.spent, " and ", key.held);
     }
     const auto revenue = ledger_->Balance(gateway::LedgerAccount::Revenue());

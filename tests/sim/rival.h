@@ -2,10 +2,10 @@
 // key, that may have a cap, or of another account. It enters by the session's name. Until it has
 // entered the program goes on, and where it may not enter nothing is taken from the program:
 //
-//   T1  whoever is told that it has a session has it on a lease of its own key (books.h)
-//   T2  a lease is on the key of its hold, and what it is charged counts for that key's cap
-//   T3  whoever is refused for want of money has taken no device from anybody
-//   K5  no session opens for a key of another account (keys.h)
+//   RV1  whoever is told that it has a session has it on a lease of its own key (books.h)
+//   RV2  a lease is on the key of its hold, and what it is charged counts for that key's cap
+//   RV3  whoever is refused for want of money has taken no device from anybody
+// And K5 of keys.h: no session opens for a key of another account.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,7 @@ struct Rival {
       return absl::IsNotFound(why) ? "" : "K5: a stranger is told of the session";
     if (gateway.books().IsOfMoney(account, why))
       return gateway.books().WasThrownOut(session, key_id)
-                 ? "T3: a key that cannot pay took the session from one that does"
+                 ? "RV3: a key that cannot pay took the session from one that does"
                  : "";
     const bool came_late = absl::IsNotFound(why) || absl::IsAborted(why);  // it ended; another one
     return came_late ? "" : "a key of the session's account is refused";

@@ -4,7 +4,7 @@
 // order, with the values of a world without faults: S1 to S4, P1 (docs/testing.md); whatever is put
 // away was saved, or had its time (G13 of gateway/core/core.cc); and its money is exact, M1 to M8
 // (docs/testing.md, tests/sim/books.h), also where a worker lies (W1 to W4, receipts.h), and where
-// other keys want what a program has (T1 to T3, rival.h).
+// other keys want what a program has (RV1 to RV3, rival.h).
 // All of this holds for sessions on several devices, too, each of whose ranks holds a state of its
 // own; they alone end with their gateway.
 //
@@ -118,9 +118,9 @@ INSTANTIATE_TEST_SUITE_P(
                       PlantedCase("NeverIdle", Planted::kNeverIdle, "K3: "),
                       PlantedCase("WrongLimit", Planted::kWrongLimit, "K4: "),
                       PlantedCase("AnyAccount", Planted::kAnyAccount, "K5: "),
-                      PlantedCase("FirstKeyPays", Planted::kFirstKeyPays, "T1: "),
-                      PlantedCase("AnyKeyTakesWhatRuns", Planted::kAnyKeyTakesOver, "T2: "),
-                      PlantedCase("AnyKeyTakesWhatStarts", Planted::kAnyKeyTakesOver, "T3: "),
+                      PlantedCase("FirstKeyPays", Planted::kFirstKeyPays, "RV1: "),
+                      PlantedCase("AnyKeyTakesWhatRuns", Planted::kAnyKeyTakesOver, "RV2: "),
+                      PlantedCase("AnyKeyTakesWhatStarts", Planted::kAnyKeyTakesOver, "RV3: "),
                       PlantedCase("TwoWriters", Planted::kTwoWriters),
                       PlantedCase("SnapshotsDiffer", Planted::kSnapshotsDiffer),
                       PlantedCase("OldPlacement", Planted::kOldPlacement),
