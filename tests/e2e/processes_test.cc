@@ -277,13 +277,13 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"key create --from 10.0.0.5/8 --data " + folder, 2},
       {"account suspend default --data " + folder, 0},
       {"account resume default --data " + folder, 0},
-      {"account suspend nobody --data " + folder, 2},
+      {"account suspend nobody --data " + folder, 1},
       {"account create friend --credit-limit 0 --data " + folder, 0},
       {"account create friend --data " + folder, 1},  // is there already
       {"account credit-limit friend -1 --data " + folder, 2},
       {"account credit-limit friend default --data " + folder, 0},
       {"account show friend --json --data " + folder, 0},
-      {"account show nobody --data " + folder, 2},
+      {"account show nobody --data " + folder, 1},
       {"credit add 20 --account friend --id a --data " + folder, 0},
       {"credit add 20 --account friend --id a --json --data " + folder, 0},  // again: nothing
       {"credit add 20 --tenant friend --id a --data " + folder, 0},          // the same account
@@ -293,7 +293,7 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"credit add 9223372036854775808 --account friend --id b --data " + folder, 2},
       {"credit add 9223372036854.775808 --account friend --id b --data " + folder, 2},
       {"credit add 1.0000001 --account friend --id b --data " + folder, 2},
-      {"credit add 1 --account nobody --id b --data " + folder, 2},
+      {"credit add 1 --account nobody --id b --data " + folder, 1},
       {"cap set 5 --account friend --data " + folder, 0},
       {"cap set none --account friend --json --data " + folder, 0},
       {"cap set 0 --account friend --data " + folder, 2},
