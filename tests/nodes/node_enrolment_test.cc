@@ -252,7 +252,7 @@ TEST_F(NodeTest, InQuarantine_ItGetsNoSession_UntilItIsLifted) {
 }
 
 TEST_F(NodeTest, ItsCertificate_IsRenewedAtTwoThirds_WithoutAClaim) {
-  StartGateway("--worker-certificate-life 6");
+  StartGateway("--worker-certificate-life 12");
   const auto worker = cluster_.Start(WorkerArgs("s-1", Claim("s-1")));
   const auto enrolled = [&] {
     size_t count = 0;

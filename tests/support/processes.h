@@ -49,12 +49,15 @@ inline bool IsAlive(int pid) {
   return after_name != std::string::npos && line[after_name + 2] != 'Z';
 }
 
-// "outboard worker ..." as it was started; arguments joined by spaces.
-inline std::string CommandLineOf(int pid) {
+// "outboard worker ..." as it was started; arguments joined by spaces. Of a process that ends
+// meanwhile it may be empty: streams throw then.
+inline std::string CommandLineOf(int pid) try {
   std::string line = ReadFile("/proc/" + std::to_string(pid) + "/cmdline");
   for (char& c : line)
     if (c == '\0') c = ' ';
   return line;
+} catch (const std::ios_base::failure&) {
+  return "";
 }
 
 // The descendants of `pid` whose command line holds `word`.
