@@ -120,7 +120,6 @@ INSTANTIATE_TEST_SUITE_P(
                       PlantedCase("AnyAccount", Planted::kAnyAccount, "K5: "),
                       PlantedCase("FirstKeyPays", Planted::kFirstKeyPays, "RV1: "),
                       PlantedCase("AnyKeyTakesWhatRuns", Planted::kAnyKeyTakesOver, "RV2: "),
-                      PlantedCase("AnyKeyTakesWhatStarts", Planted::kAnyKeyTakesOver, "RV3: "),
                       PlantedCase("TwoWriters", Planted::kTwoWriters),
                       PlantedCase("SnapshotsDiffer", Planted::kSnapshotsDiffer),
                       PlantedCase("OldPlacement", Planted::kOldPlacement),
