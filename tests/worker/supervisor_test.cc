@@ -312,8 +312,11 @@ TEST_F(SupervisorTest, ACrashedExecutorIsReportedAndCostsOneSession) {
 
 TEST_F(SupervisorTest, ASpareThatDiedIsReplaced) {
   StartAndRegister();
-  kill(Children(getpid()).at(0), SIGKILL);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const int spare = Children(getpid()).at(0);
+  kill(spare, SIGKILL);
+  // Until the supervisor has reaped it.
+  for (int i = 0; i < 600 && kill(spare, 0) == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const auto a = Assign("session a.......");
   Open(*a);
 }
