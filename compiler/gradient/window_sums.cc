@@ -13,7 +13,7 @@ namespace {
 
 // For each window there are at most 3 / 2 places, so that in a sum of both, of three such axes too,
 // x is computed less than kJoinedSumRepeats times (compiler/schedule/materialize.cc).
-constexpr int64_t kPlacesOf = 3, kWindowsOf = 2;
+constexpr double kPlacesOfWindowMax = 1.5;
 
 // The scalar of a node that has the same value everywhere, else nullptr.
 const UOp* UniformConst(const UOp* node) {
@@ -87,7 +87,8 @@ const UOp* SumOfWindows(Graph& g, const UOp* dy, absl::Span<const int64_t> axes)
     return nullptr;
   const Dim places = dy->shape[of->place], windows = dy->shape[of->window];
   if (!places.is_const() || !windows.is_const() ||
-      kWindowsOf * places.value() > kPlacesOf * windows.value())
+      static_cast<double>(places.value()) >
+          kPlacesOfWindowMax * static_cast<double>(windows.value()))
     return nullptr;
   const UOp* const wide = UnroundedSum(g, dy->src[1]);
   if (wide == nullptr) return nullptr;

@@ -102,15 +102,15 @@ class Checker {
 
   std::string Arithmetic(const Instruction& i) const {
     if (!IsAlu(i.op)) return "is no arithmetic";
-    const auto rounding = static_cast<Precision>(i.imm[0]);
-    if (rounding == Precision::kByUnit) {
+    const auto precision = static_cast<Precision>(i.imm[0]);
+    if (precision == Precision::kByUnit) {
       const bool inverts = i.op == Op::kFDiv && i.src.size() == 2 && IsOne(i.src[0]);
       if ((i.op != Op::kExp2 && !inverts) || i.dtype != DType::kF32)
         return "is by a unit, but no EXP2 of f32, and no inverse";
       if (i.imm[1] != 0 && (i.imm[1] != 1 || i.op != Op::kExp2))
         return "is by a unit in no way that there is";
-    } else if (rounding != Precision::kEach &&
-               (i.op != Op::kAdd || !IsFloat(i.dtype) || rounding != Precision::kWithProduct)) {
+    } else if (precision != Precision::kEach &&
+               (i.op != Op::kAdd || !IsFloat(i.dtype) || precision != Precision::kWithProduct)) {
       return "is rounded with a product, but adds no floats";
     }
     const size_t count = IsUnary(i.op) ? 1 : IsBinary(i.op) ? 2 : 3;

@@ -93,8 +93,9 @@ class RankWriter {
     double result_bytes = 0;
   };
 
-  // Whether the next step, which makes so many nodes beside its own, has room for all of them, and
-  // steps for what they are checked by: a step makes most of them where it takes no error.
+  // An error if the graph might not have room for the nodes of the next step (`more_nodes` beside
+  // the usual ones), or the budget of walks none for their checks. Asked first, since a step makes
+  // most of its nodes by calls that end the process when they fail.
   absl::Status CheckRoom(int64_t more_nodes = 0) const;
   absl::StatusOr<const UOp*> WriteRoot(Frame& frame);
   absl::StatusOr<const UOp*> Get(Frame& frame, int place, const Sharding& p);

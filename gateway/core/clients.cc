@@ -170,7 +170,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   }
   if (event.max_cost.has_value()) session->max_cost = event.max_cost;
   session->queue_ns = event.queue_ns;
-  // What waits for another device than it did, waits anew.
+  // It asks for another device than before: it leaves the queue here, and enters it again below.
   if (session->state == State::kQueued && (session->device_class != event.device_class ||
                                            session->memory_wanted != event.memory_bytes))
     LeaveQueue(id);

@@ -94,7 +94,7 @@ TEST(LongMovements, UnderASum_DoNotStoreItsTerms) {
   }
 }
 
-// A copy of what grows with every movement would take more memory than what it is a copy of.
+// Each movement makes the array longer, so that a stored copy would be larger than its source.
 TEST(LongMovements, OfWhatGrows_AreNotCopied) {
   Graph g;
   const UOp* x = Param(g, 0, DType::kF32, {6});

@@ -84,7 +84,7 @@ TEST(AllocationFailures, OfAWrittenGraph_LeaveNoneThatIsNeverForgotten) {
     return GraphUse{.graph_id = "a graph whose number is " + std::to_string(i),
                     .mesh = shard::Mesh{{2}}};
   };
-  // What the writer throws becomes the graph's error: only what is behind it is looked for here.
+  // An exception of the writer becomes the graph's error. This test looks at what happens after it.
   const int thrown = TimesThrown([&](int i) {
     if (const auto written = sharder.Write(kTenant, use_of(i), ""); !written->status.ok())
       throw std::bad_alloc();

@@ -89,8 +89,8 @@ class Splitter {
   }
 
   // Stores the nearest value that it may where an element would be found through more movements
-  // than optimize::kKernelMovementsMax: each adds index arithmetic to that of those before. Where
-  // it finds none that leaves half of them, it counts anew.
+  // than optimize::kKernelMovementsMax: each adds index arithmetic to that of those before. If no
+  // such value is at least half as deep, nothing is stored, and counting starts again from 0.
   void StoreBetweenMovements(const UOp* node) {
     constexpr size_t kPathMax = 1024;
     CountMovements(node);
