@@ -35,7 +35,7 @@ class DriverObserver {
   // UNAVAILABLE ...); it may have had no session (value 0).
   virtual void OnClientEnded(const ObservedSession&, const absl::Status& why) {}
   virtual void OnRunFailed(const ObservedSession&, uint64_t seq, std::string_view op,
-                            absl::StatusCode code) {}
+                           absl::StatusCode code) {}
   virtual void OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) {}
   // Another that is connected from another host shows the same identity: a copy of its file, say.
   // Both count as one machine.

@@ -377,7 +377,7 @@ void Relay::OnFailed(proto::Failed& failed) {
   telemetry::Count(telemetry::Metric::kStepFailures);
   if (observer_ != nullptr)
     observer_->OnRunFailed({session_, tenant_, ""}, failed.seq(), failed.op(),
-                            wire::CodeFromWire(failed.code()));
+                           wire::CodeFromWire(failed.code()));
 }
 
 // Nodes of a graph that was written for the ranks are not the client's.

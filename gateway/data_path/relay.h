@@ -156,7 +156,7 @@ class Relay {
     GraphBytes::Held held;
   };
   absl::StatusOr<std::optional<ReceivedGraph>> AddPiece(ClientEndpoint* client,
-                                                     const proto::Graph& piece);
+                                                        const proto::Graph& piece);
   void DropGraph();
   absl::Status CheckBlob(const proto::ClientItem& item, uint64_t behind_seq);
   void ResumeClient();

@@ -187,7 +187,7 @@ void Relay::NoteSaves(const proto::ClientFrame& frame) {
 // The whole graph when `piece` was its last; nothing before. A reader may still be busy with a
 // frame when its client comes back on another stream, whose pieces these then are.
 absl::StatusOr<std::optional<Relay::ReceivedGraph>> Relay::AddPiece(ClientEndpoint* client,
-                                                                 const proto::Graph& piece) {
+                                                                    const proto::Graph& piece) {
   if (piece.id().size() != wire::kHashBytes ||
       piece.total_bytes() > uint64_t{limits::kGraphBytesMax}) {
     return absl::InvalidArgumentError(

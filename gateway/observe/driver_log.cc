@@ -60,7 +60,7 @@ void DriverLog::OnClientEnded(const ObservedSession& session, const absl::Status
 
 // Only the op: the message may show a tenant's numbers.
 void DriverLog::OnRunFailed(const ObservedSession& session, uint64_t seq, std::string_view op,
-                             absl::StatusCode code) {
+                            absl::StatusCode code) {
   LogDebug("step_failed", {{"session", session.session.Hex()},
                            {"step", seq},
                            {"account", session.tenant.value},

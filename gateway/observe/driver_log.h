@@ -18,7 +18,7 @@ class DriverLog final : public DriverObserver {
   void OnEnded(const ObservedSession& session, bool lost) override;
   void OnClientEnded(const ObservedSession& session, const absl::Status& why) override;
   void OnRunFailed(const ObservedSession& session, uint64_t seq, std::string_view op,
-                    absl::StatusCode code) override;
+                   absl::StatusCode code) override;
   void OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) override;
   void OnSameIdentity(std::string_view name, std::string_view address, std::string_view other,
                       std::string_view other_address) override;

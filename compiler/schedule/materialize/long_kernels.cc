@@ -10,9 +10,10 @@
 namespace outboard::schedule {
 namespace {
 
+constexpr int64_t kCountMax = 1 << 20;  // of buffers, and of loops
+
 // What a kernel that computes a value has: of operations, of buffers that it reads, and of loops of
 // reductions.
-constexpr int64_t kCountMax = 1 << 20;  // of buffers, and of loops
 struct KernelSize {
   double operations = 0;
   int64_t buffers = 0;
