@@ -1,6 +1,8 @@
 #include "compiler/proof/program_range.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -203,12 +205,14 @@ class Checker {
         case Code::kLoop:
         case Code::kIf:
           open_.push_back(n);
+          if (SaysSomething(i)) ForgetScopes();
           never += i.code == Code::kLoop && i.imm[0] == 0;
           break;
         case Code::kEnd:
         case Code::kEndIf: {
           const Instruction& opener = program_.code[open_.back()];
           never -= opener.code == Code::kLoop && opener.imm[0] == 0;
+          if (SaysSomething(opener)) ForgetScopes();
           open_.pop_back();
           break;
         }
@@ -347,8 +351,7 @@ class Checker {
       return true;
     for (const auto divisions : {Prover::Divisions::kAtoms, Prover::Divisions::kRelated}) {
       budget_ = steps_max_;
-      Prover prover(&budget_, divisions);
-      AssumeScopes(prover);
+      Prover prover = OfScopes(divisions);
       if (condition != nullptr) prover.Assume(condition, true);
       for (const LinearForm& form : {prover.FormOf(place), in_general}) {
         above = above || holds(prover, least_of(form));
@@ -377,6 +380,25 @@ class Checker {
     return above && below;
   }
 
+  // A prover that knows what the scopes that are open say, and nothing else: an access that shares
+  // what was computed for others would be proved by less than its own steps.
+  const Prover& OfScopes(Prover::Divisions divisions) {
+    std::optional<Prover>& of_scopes = of_scopes_[divisions == Prover::Divisions::kRelated];
+    if (!of_scopes) {
+      of_scopes.emplace(&budget_, divisions);
+      AssumeScopes(*of_scopes);
+    }
+    return *of_scopes;
+  }
+  void ForgetScopes() {
+    for (std::optional<Prover>& of_scopes : of_scopes_) of_scopes.reset();
+  }
+
+  // Of an IF, or of a loop that ends early: all that AssumeScopes asks.
+  static bool SaysSomething(const Instruction& opener) {
+    return opener.code == Code::kIf || !opener.src.empty();
+  }
+
   void AssumeScopes(Prover& prover) {
     for (const ValueId scope : open_) {
       const Instruction& opener = program_.code[scope];
@@ -391,6 +413,7 @@ class Checker {
   Budget budget_ = 0;
   Prover unconditional_{&budget_};  // knows the forms of all accesses so far
   std::vector<ValueId> open_;
+  std::array<std::optional<Prover>, 2> of_scopes_;  // empty: not asked for since one was opened
   Budget steps_max_ = kStepsMax;                          // of one proof
   absl::flat_hash_map<ValueId, Budget> steps_for_loads_;  // by memory
 };
