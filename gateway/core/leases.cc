@@ -84,7 +84,7 @@ void GatewayCore::Handle(const LeaseWritten& event, Out&) {
   Session* const session = Find(event.lease.session);
   if (session == nullptr || event.lease.grant != session->lease.grant || session->lease.is_written)
     return;
-  if (!session->lease.for_devices && !session->lease.for_state) return;
+  if (!session->lease.is_running()) return;
   session->lease.is_written = true;
   if (session->lease.use == UseState::kRun) session->progress.idle_since = now_;
   if (session->replay.active) session->replay.since = session->replay.busy_at = now_;
@@ -182,7 +182,7 @@ Bill GatewayCore::BillOf(const SessionId& id) const {
   auto it = sessions_.find(id);
   if (it == sessions_.end()) return {};
   Bill bill = it->second.billing.past;
-  if (it->second.lease.for_devices || it->second.lease.for_state) {
+  if (it->second.lease.is_running()) {
     Meter::Reading reading = meter_.Read(LeaseId{id, it->second.lease.grant});
     if (HoldsDevice(it->second.lease.use)) bill.ms += reading.ms;
     bill.amount.value += reading.amount.value;
