@@ -3,8 +3,8 @@
 //   G2  A session has a seat exactly in kStarting, kLive, kDetached and kParked, on a worker that
 //       is known; a seat holds slots in all of these but kParked. Of several seats only a session
 //       of several devices has, and it is never kParked: its workers span (WorkerJoined).
-//   G3  A session has a lease for its devices, and is metered, exactly in kLive and kDetached: never
-//       before the customer can use the device, never after; and then also where its client left
+//   G3  A session has a lease for its devices, and is metered, exactly in kLive and kDetached: not
+//       before the customer can use the device, nor after; and then also where its client left
 //       before (GoLiveIfReady). Its meter, and that of state alone, is paused until the row of the
 //       lease is on disk (LeaseWritten).
 //   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached none,

@@ -150,7 +150,7 @@ class GatewayCore {
   void Handle(const Tick& event, Out& out);
   void Handle(const StopAll& event, Out& out);
 
-  // In what follows `out` takes the actions; "may end" says that the session may be gone afterwards.
+  // In what follows `out` takes the actions; "may end": the session may be gone afterwards.
   // `ours`: the fault of the operator, or for another account's sake. False where the session's own
   // work, its client or its account has caused it: what is repeated is then charged.
 
