@@ -50,26 +50,6 @@ absl::Status GatewayCore::CheckName(TenantId tenant, const std::string& name) co
                    "CLOUD_ATTACH), end it (`outboard stop ", name, "`), or take another name"));
 }
 
-// What is not said is the session's.
-absl::Status GatewayCore::CheckShape(const Session& session, uint32_t devices,
-                                     const std::vector<uint32_t>& mesh,
-                                     const std::string& spread) {
-  if (devices != 0 && devices != session.devices_wanted)
-    return absl::InvalidArgumentError(absl::StrCat("the session has ", session.devices_wanted,
-                                                   " devices, and the client asks for ", devices));
-  const auto one_axis = std::vector<uint32_t>{session.devices_wanted};
-  const std::vector<uint32_t>& its = session.mesh.empty() ? one_axis : session.mesh;
-  if (!mesh.empty() && mesh != its)
-    return absl::InvalidArgumentError(absl::StrCat("the session's devices are a mesh of ",
-                                                   absl::StrJoin(its, " x "), ", and not of ",
-                                                   absl::StrJoin(mesh, " x ")));
-  const std::string how = session.spread.empty() ? std::string("auto") : session.spread;
-  if (!spread.empty() && spread != how)
-    return absl::InvalidArgumentError(absl::StrCat("the session's work is spread as \"", how,
-                                                   "\", and not \"", spread, "\""));
-  return absl::OkStatus();
-}
-
 // What the client before sent and nobody has applied is lost with it, as are its answers. What the
 // new one sends has the numbers that follow what is applied, so nothing known of items beyond that
 // holds any more.
@@ -88,7 +68,7 @@ void GatewayCore::Handle(const ClientAttach& event, Out& out) {
                       " with state: it was never opened, has ended, or was left alone for too "
                       "long; `outboard ps` lists those there are")),
                   telemetry::Refusal::kNoSession);
-  if (absl::Status other = CheckShape(*session, event.devices, event.mesh, event.spread);
+  if (absl::Status other = session->request.CheckShape(event.devices, event.mesh, event.spread);
       !other.ok())
     return refuse(std::move(other), telemetry::Refusal::kNoSession);
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
@@ -97,15 +77,15 @@ void GatewayCore::Handle(const ClientAttach& event, Out& out) {
   const SessionId id = session->id;
   if (absl::Status why = MayGoOn(id, out); !why.ok())
     return refuse(std::move(why), telemetry::Refusal::kCredit, /*is_kept=*/Find(id) != nullptr);
-  if (event.max_cost.has_value()) session->max_cost = event.max_cost;
-  session->queue_ns = event.queue_ns;
-  session->key_id = event.key_id;
-  session->resume_hash = event.resume_hash;
-  session->refused.clear();
-  session->suspect_seq = 0;
-  if (session->replaying) EndReplay(*session, out);
-  session->replay_until = 0;
-  session->has_new_client = true;
+  if (event.max_cost.has_value()) session->request.max_cost = event.max_cost;
+  session->request.queue_max_ns = event.queue_ns;
+  session->client.key_id = event.key_id;
+  session->client.resume_hash = event.resume_hash;
+  session->losses.refused_items.clear();
+  session->losses.suspect_seq = 0;
+  if (session->replay.active) EndReplay(*session, out);
+  session->replay.until_seq = 0;
+  session->client.is_new = true;
   Reconnect(*session, event.conn, event.wall, "another client entered the session", out);
 }
 
@@ -124,12 +104,12 @@ std::vector<GatewayCore::Listed> GatewayCore::List(TenantId tenant, MonoTime now
   for (const auto& [id, session] : sessions_) {
     if (session.tenant != tenant) continue;
     Listed listed{.session = id, .name = session.name};
-    listed.state = StateOf(session);
-    listed.devices = session.devices_wanted;
-    listed.age_ms = std::max<int64_t>(0, now.ns - session.opened.ns) / 1'000'000;
+    listed.state = session.StateText();
+    listed.devices = session.request.devices;
+    listed.age_ms = std::max<int64_t>(0, now.ns - session.opened_at.ns) / 1'000'000;
     listed.bill = BillOf(id);
-    listed.has_client = IsSome(session.conn);
-    listed.stopped = session.stopped;
+    listed.has_client = session.client.is_connected();
+    listed.stopped = session.billing.stopped;
     all.push_back(std::move(listed));
   }
   std::stable_sort(all.begin(), all.end(), [](const Listed& a, const Listed& b) {
@@ -148,20 +128,20 @@ int64_t GatewayCore::GraceNs(const Session& session) const {
 
 // A gateway that stops in order: whoever enters the session next can do so at its successor.
 bool GatewayCore::MaySurvive(const Session& session) const {
-  return !session.name.empty() && session.recoverable && !session.snapshot_root.empty();
+  return !session.name.empty() && session.recoverable && !session.snapshot.root.empty();
 }
 
 void GatewayCore::PutToNextGateway(Session& session, Out& out) {
   const SessionId id = session.id;
   ReleaseDevices(session, /*lost=*/false, LeaseEnd::kGatewayStopped, out);
   LeaveQueue(id);
-  for (const Seat& seat : std::exchange(session.seats, {}))
+  for (const Seat& seat : std::exchange(session.placement.seats, {}))
     out.push_back(EndExecutor{seat.worker, id});
   PutRow(session, SessionRowState::kDetached, out);
-  if (IsSome(session.conn)) {
-    conns_.erase(session.conn);
-    out.push_back(EndClient{session.conn, id, absl::UnavailableError("the gateway is stopping"),
-                            BillOf(id)});
+  if (session.client.is_connected()) {
+    conns_.erase(session.client.conn);
+    out.push_back(EndClient{session.client.conn, id,
+                            absl::UnavailableError("the gateway is stopping"), BillOf(id)});
   }
   out.push_back(Forget{id, /*goes_on=*/true});
   sessions_.erase(id);
@@ -178,11 +158,11 @@ void GatewayCore::BeginFork(const ClientOpen& event, Out& out) {
   if (!parent.recoverable || !event.recovers)
     return refuse(absl::FailedPreconditionError(
         "the session has no snapshots that another could begin with (`--snapshot-every`)"));
-  Fork fork{event, parent.id, now_, "", 0, parent.has_parts};
-  fork.open.mesh = parent.mesh;
-  fork.open.spread = parent.spread;
+  Fork fork{event, parent.id, now_, "", 0, parent.placement.has_parts};
+  fork.open.mesh = parent.request.mesh;
+  fork.open.spread = parent.request.spread;
   // What was done by now. What the parent's client sends meanwhile is not waited for.
-  fork.open.fork_seq = std::max(event.fork_seq, parent.done_seq);
+  fork.open.fork_seq = std::max(event.fork_seq, parent.progress.done_seq);
   if (CheckFork(fork, out)) forks_.emplace(event.conn, std::move(fork));
 }
 
@@ -195,18 +175,18 @@ bool GatewayCore::CheckFork(Fork& fork, Out& out) {
   Session* const parent = Find(fork.parent);
   if (parent == nullptr)
     return end(absl::NotFoundError("the session that it was to begin with has ended"));
-  if (!parent->snapshot_root.empty() && parent->snapshot_seq >= fork.open.fork_seq) {
-    fork.root = parent->snapshot_root;
-    fork.seq = parent->snapshot_seq;
+  if (!parent->snapshot.root.empty() && parent->snapshot.seq >= fork.open.fork_seq) {
+    fork.root = parent->snapshot.root;
+    fork.seq = parent->snapshot.seq;
     out.push_back(ShareSnapshot{fork.open.conn, fork.open.tenant, fork.open.session, parent->id,
-                                parent->devices_wanted, fork.root});
+                                parent->request.devices, fork.root});
     return true;
   }
   if (now_.ns - fork.since.ns > kForkWaitNs)
     return end(absl::UnavailableError(
         "the session that it was to begin with stored no snapshot in time"));
   // Every tick again: an answer may be of an executor that is gone.
-  if (parent->attached() && workers_.at(parent->seats.front().worker).snapshots_when_asked)
+  if (parent->placement.is_attached() && FirstWorkerOf(*parent).snapshots_when_asked)
     out.push_back(RequestSnapshot{parent->id});
   return true;
 }
@@ -234,9 +214,9 @@ void GatewayCore::Handle(const SnapshotShared& event, Out& out) {
   forks_.erase(found);
   Session& session = Begin(fork.open);
   session.recoverable = true;
-  session.has_parts = fork.has_parts;
-  session.snapshot_root = fork.root;
-  session.snapshot_seq = session.done_seq = fork.seq;
+  session.placement.has_parts = fork.has_parts;
+  session.snapshot.root = fork.root;
+  session.snapshot.seq = session.progress.done_seq = fork.seq;
   Enqueue(session, out);
 }
 

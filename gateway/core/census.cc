@@ -23,15 +23,16 @@ Census GatewayCore::CountAll(MonoTime now) const {
     ++census.by_state.at(static_cast<size_t>(session.state));
     ++census.by_tenant[session.tenant.value];
     if (queue_.Has(id))
-      census.queue_oldest_s = std::max(census.queue_oldest_s, Age(now, session.since));
-    if (session.state == State::kLive && session.recoverable && session.busy)
-      census.snapshot_oldest_s = std::max(census.snapshot_oldest_s, Age(now, session.snapshot_at));
+      census.queue_oldest_s = std::max(census.queue_oldest_s, Age(now, session.state_since));
+    if (session.state == State::kLive && session.recoverable && session.progress.busy)
+      census.snapshot_oldest_s =
+          std::max(census.snapshot_oldest_s, Age(now, session.snapshot.stored_at));
   }
   census.queued = queue_.size();
   census.workers = workers_.size();
   for (const auto& [id, worker] : workers_) {
     census.workers_set_aside += worker.set_aside;
-    census.heartbeat_oldest_s = std::max(census.heartbeat_oldest_s, Age(now, worker.heard));
+    census.heartbeat_oldest_s = std::max(census.heartbeat_oldest_s, Age(now, worker.heard_at));
     if (!worker.set_aside)
       census.devices_out += static_cast<uint32_t>(std::count_if(
           worker.slots.begin(), worker.slots.end(),

@@ -14,34 +14,35 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
   Session& session = sessions_[event.session];
   session.id = event.session;
   session.tenant = event.tenant;
-  session.resume_hash = event.resume_hash;
+  session.client.resume_hash = event.resume_hash;
   session.epoch = event.epoch;
-  session.grant = event.grant;
-  session.key_id = event.key_id;
-  session.placement = event.placement;
-  session.devices_wanted = event.devices;
-  session.mesh = event.mesh;
-  session.spread = event.spread;
-  if (event.devices > 1) session.has_parts = event.has_parts;
-  session.worker_identity = event.worker_identity;
-  session.held_device = event.had_client;
-  session.client_recovers = session.recoverable = event.recoverable;
-  session.snapshot_root = event.snapshot_root;
-  session.snapshot_seq = event.snapshot_seq;
-  session.past = session.charged = {event.past_ms, event.past_amount};
-  session.ms_at_snapshot = event.past_ms;
+  session.lease.grant = event.grant;
+  session.client.key_id = event.key_id;
+  session.placement.number = event.placement;
+  session.request.devices = event.devices;
+  session.request.mesh = event.mesh;
+  session.request.spread = event.spread;
+  if (event.devices > 1) session.placement.has_parts = event.has_parts;
+  session.placement.worker_identity = event.worker_identity;
+  session.orphan.had_device = event.had_client;
+  session.request.recovers = session.recoverable = event.recoverable;
+  session.snapshot.root = event.snapshot_root;
+  session.snapshot.seq = event.snapshot_seq;
+  session.billing.past = session.billing.charged = {event.past_ms, event.past_amount};
+  session.replay.billed_ms_at_snapshot = event.past_ms;
   if (event.price_per_hour.has_value())
-    session.price = {event.price_class, *event.price_per_hour, event.idle_prices};
-  session.wall = event.wall;
+    session.billing.prices = {event.price_class, *event.price_per_hour, event.idle_prices};
+  session.billing.wall = event.wall;
   session.name = event.name;
-  session.opened = now_;
+  session.opened_at = now_;
   // Without a worker it was on its way to another.
   const bool nowhere = event.recoverable && event.worker_identity.empty();
   session.state = nowhere ? State::kStored : State::kOrphaned;
-  session.lost_how = absl::StrCat(event.worker_identity.substr(0, event.worker_identity.rfind('@')),
-                                  " (it did not join the gateway that was started again)");
-  session.orphan_until = {now_.ns + options_.orphan_ns};
-  session.since = session.client_left = now_;
+  session.losses.last_reason =
+      absl::StrCat(event.worker_identity.substr(0, event.worker_identity.rfind('@')),
+                   " (it did not join the gateway that was started again)");
+  session.orphan.until = {now_.ns + options_.orphan_ns};
+  session.state_since = session.client.left_at = now_;
 }
 
 void GatewayCore::Handle(const ClientOpen& event, Out& out) {
@@ -58,12 +59,12 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
       return refuse(absl::NotFoundError(absl::StrCat("the account has no session ", event.fork_of,
                                                      " with state to begin with")),
                     telemetry::Refusal::kNoSession);
-    if (absl::Status other = CheckShape(*parent, event.devices, event.mesh, event.spread);
+    if (absl::Status other = parent->request.CheckShape(event.devices, event.mesh, event.spread);
         !other.ok())
       return refuse(std::move(other), telemetry::Refusal::kNoSession);
     if (event.devices == 0) {
       ClientOpen like_parent = event;
-      like_parent.devices = parent->devices_wanted;
+      like_parent.devices = parent->request.devices;
       return Handle(like_parent, out);
     }
   }
@@ -85,12 +86,12 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
                     telemetry::Refusal::kNoDevice);
     for (const auto& [id, other] : sessions_) {
       if (other.state != State::kQueued || other.tenant != event.tenant ||
-          other.gang != event.gang ||
-          (other.devices_wanted == event.devices && other.gang_size == event.gang_size))
+          other.request.gang != event.gang ||
+          (other.request.devices == event.devices && other.request.gang_size == event.gang_size))
         continue;
       return refuse(absl::InvalidArgumentError(absl::StrCat(
-                        "gang ", event.gang, " waits with devices = ", other.devices_wanted,
-                        " and size = ", other.gang_size)),
+                        "gang ", event.gang, " waits with devices = ", other.request.devices,
+                        " and size = ", other.request.gang_size)),
                     telemetry::Refusal::kNoDevice);
     }
   }
@@ -120,21 +121,21 @@ GatewayCore::Session& GatewayCore::Begin(const ClientOpen& event) {
   session.id = event.session;
   session.tenant = event.tenant;
   session.name = event.name;
-  session.key_id = event.key_id;
-  session.max_cost = event.max_cost;
-  session.queue_ns = event.queue_ns;
-  session.device_class = event.device_class;
-  session.memory_wanted = event.memory_bytes;
-  session.gang = event.gang;
-  session.gang_size = event.gang_size;
-  session.resume_hash = event.resume_hash;
-  session.devices_wanted = event.devices;
-  session.mesh = event.mesh;
-  session.spread = event.spread;
-  session.client_recovers = event.recovers;
-  session.conn = event.conn;
-  session.wall = event.wall;
-  session.since = session.asked = session.opened = now_;
+  session.client.key_id = event.key_id;
+  session.request.max_cost = event.max_cost;
+  session.request.queue_max_ns = event.queue_ns;
+  session.request.device_class = event.device_class;
+  session.request.memory_bytes = event.memory_bytes;
+  session.request.gang = event.gang;
+  session.request.gang_size = event.gang_size;
+  session.client.resume_hash = event.resume_hash;
+  session.request.devices = event.devices;
+  session.request.mesh = event.mesh;
+  session.request.spread = event.spread;
+  session.request.recovers = event.recovers;
+  session.client.conn = event.conn;
+  session.billing.wall = event.wall;
+  session.state_since = session.opened_at = now_;
   conns_[event.conn] = event.session;
   return session;
 }
@@ -149,7 +150,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
                   telemetry::Refusal::kStopping);
   Session* session = nullptr;
   for (auto& [id, candidate] : sessions_) {
-    if (candidate.resume_hash == event.resume_hash && candidate.tenant == event.tenant)
+    if (candidate.client.resume_hash == event.resume_hash && candidate.tenant == event.tenant)
       session = &candidate;
   }
   if (session == nullptr || session->epoch == 0) {
@@ -168,15 +169,15 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
         EndClient{.conn = event.conn, .why = std::move(why), .is_kept = Find(id) != nullptr});
     return;
   }
-  if (event.max_cost.has_value()) session->max_cost = event.max_cost;
-  session->queue_ns = event.queue_ns;
+  if (event.max_cost.has_value()) session->request.max_cost = event.max_cost;
+  session->request.queue_max_ns = event.queue_ns;
   // It asks for another device than before: it leaves the queue here, and enters it again below.
-  if (session->state == State::kQueued && (session->device_class != event.device_class ||
-                                           session->memory_wanted != event.memory_bytes))
+  if (session->state == State::kQueued && (session->request.device_class != event.device_class ||
+                                           session->request.memory_bytes != event.memory_bytes))
     LeaveQueue(id);
-  session->device_class = event.device_class;
-  session->memory_wanted = event.memory_bytes;
-  session->key_id = event.key_id;
+  session->request.device_class = event.device_class;
+  session->request.memory_bytes = event.memory_bytes;
+  session->client.key_id = event.key_id;
   Reconnect(*session, event.conn, event.wall, "the session was resumed elsewhere", out);
 }
 
@@ -186,39 +187,42 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
 // may have to go at once, to make room for who waits; then the session is no more.
 absl::Status GatewayCore::MayGoOn(const SessionId& id, Out& out) {
   Session* session = Find(id);
-  const auto stops = [&] { return !session->stopped.ok() && session->state == State::kDetached; };
+  const auto stops = [&] {
+    return !session->billing.stopped.ok() && session->state == State::kDetached;
+  };
   if (!stops()) return absl::OkStatus();
-  if (!session->busy) {
-    session->denied = false;  // its client is here with a key that stands: Park is not to end it
+  if (!session->progress.busy) {
+    // Its client is here with a key that stands: Park is not to end it.
+    session->client.release_when_idle = false;
     Park(*session, out);
     session = Find(id);
     if (session == nullptr) return MemoryNeeded();
     if (!stops()) return absl::OkStatus();
   }
-  if (FundsLeftNs(*session) <= 0) return session->stopped;
-  session->funds.why = absl::OkStatus();
+  if (FundsLeftNs(*session) <= 0) return session->billing.stopped;
+  session->hold.limit = absl::OkStatus();
   return absl::OkStatus();
 }
 
 // A client takes the session over from whoever has it.
 void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old,
                             Out& out) {
-  session.stopped = absl::OkStatus();
-  const bool waited_for_own = std::exchange(session.own_only, false);
-  if (IsSome(session.conn)) {
+  session.billing.stopped = absl::OkStatus();
+  const bool waited_for_own = std::exchange(session.wait.own_devices_only, false);
+  if (session.client.is_connected()) {
     // The client noticed the broken connection before we did, or has two: the last one counts.
-    ConnId old = session.conn;
+    ConnId old = session.client.conn;
     conns_.erase(old);
     out.push_back(EndClient{old, std::nullopt, absl::AbortedError(why_old), {}});
   }
-  session.conn = conn;
-  session.denied = session.sleeping = false;
-  session.wall = wall;
+  session.client.conn = conn;
+  session.client.release_when_idle = session.client.asleep = false;
+  session.billing.wall = wall;
   conns_[conn] = session.id;
   switch (session.state) {
     case State::kDetached:
       // It may have started without a client, who begins to repeat only now.
-      if (!session.replaying) BeginReplay(session, out);
+      if (!session.replay.active) BeginReplay(session, out);
       return GoLive(session, out);
     case State::kLive: return GoLive(session, out);
     case State::kStarting: return GoLiveIfReady(session, out);
@@ -230,7 +234,7 @@ void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const 
     case State::kStored: session.state = State::kQueued; break;
     case State::kParked: LeaveQueue(session.id); break;
   }
-  session.since = now_;
+  session.state_since = now_;
   Enqueue(session, out);
 }
 
@@ -251,7 +255,7 @@ void GatewayCore::Handle(const ClientLeft& event, Out& out) {
     return Handle(ClientClosed{event.conn, absl::OkStatus()}, out);
   out.push_back(EndClient{event.conn, session->id, absl::OkStatus(), BillOf(session->id)});
   LeaveClient(*session, out);
-  session->denied = true;
+  session->client.release_when_idle = true;
 }
 
 void GatewayCore::Handle(const ClientGone& event, Out& out) {
@@ -260,7 +264,7 @@ void GatewayCore::Handle(const ClientGone& event, Out& out) {
   if (session == nullptr) return;
   if (session->epoch == 0) {  // nothing was opened that a client could come back for
     conns_.erase(event.conn);
-    session->conn = {};
+    session->client.conn = {};
     return End(session->id, absl::CancelledError("the client disconnected"),
                SessionRowState::kClosed, LeaseEnd::kClosed, out);
   }
@@ -278,20 +282,20 @@ void GatewayCore::Handle(const ClientDenied& event, Out& out) {
     return End(session->id, event.why, SessionRowState::kClosed, LeaseEnd::kRefused, out);
   out.push_back(EndClient{event.conn, session->id, event.why, BillOf(session->id)});
   LeaveClient(*session, out);
-  session->denied = true;
+  session->client.release_when_idle = true;
 }
 
 // The session goes on without its client, for a resume.
 void GatewayCore::LeaveClient(Session& session, Out& out) {
-  conns_.erase(session.conn);
-  session.conn = {};
-  session.sleeping = false;
-  session.client_left = session.idle_since = now_;
+  conns_.erase(session.client.conn);
+  session.client.conn = {};
+  session.client.asleep = false;
+  session.client.left_at = session.progress.idle_since = now_;
   switch (session.state) {
     case State::kLive: GoDetached(session, out); break;
     case State::kQueued:
       LeaveQueue(session.id);
-      session.start_is_our_fault = false;
+      session.placement.start_is_our_fault = false;
       session.state = State::kStored;
       PutRow(session, SessionRowState::kDetached, out);
       break;

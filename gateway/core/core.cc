@@ -3,9 +3,10 @@
 //   G2  A session has a seat exactly in kStarting, kLive, kDetached and kParked, on a worker that
 //       is known; a seat holds slots in all of these but kParked. Of several seats only a session
 //       of several devices has, and it is never kParked: its workers span (WorkerJoined).
-//   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
-//       device, never after; and then also where its client left before (GoLiveIfReady). Its meter,
-//       and that of state alone, is paused until the row of its lease is on disk (LeaseWritten).
+//   G3  A session has a lease for its devices, and is metered, exactly in kLive and kDetached: not
+//       before the customer can use the device, nor after; and then also where its client left
+//       before (GoLiveIfReady). Its meter, and that of state alone, is paused until the row of the
+//       lease is on disk (LeaseWritten).
 //   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached none,
 //       and kStored only while it sleeps.
 //   G5  The queue holds exactly the sessions in kQueued, and those in kParked that have a
@@ -49,7 +50,7 @@
 //   sleeping --ClientActs/Wake, Enqueue, TryPlace--> kStarting, in a new epoch
 //   kParked, and waits for nothing, for long/CheckDisk, Store--> kStored
 //   kDetached, of an exclusive device --idle/Park, Store--> kStored
-//   kParked --its memory is needed/MakeRoomFor, once its snapshot is kept/Store--> kStored
+//   kParked --its memory is needed/MakeRoomFor, once its snapshot is stored/Store--> kStored
 //   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway restarted)
 //   kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no device
 //   kOrphaned, or with a worker --executor lost/Replace--> kQueued with a client, else kStored
@@ -74,12 +75,6 @@ int64_t Since(MonoTime now, MonoTime then) { return now.ns - then.ns; }
 
 }  // namespace
 
-uint32_t GatewayCore::Worker::free() const {
-  if (draining || set_aside) return 0;
-  return static_cast<uint32_t>(
-      std::count_if(slots.begin(), slots.end(), [](const Slot& slot) { return slot.free(); }));
-}
-
 GatewayCore::GatewayCore(CoreOptions options)
     : options_(options),
       meter_(MeterOptions{.unheard_max_ns = options.worker_timeout_ns}),
@@ -103,42 +98,41 @@ void GatewayCore::HandleAny(const Event& event, Out& out) {
 void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   if (!MayKeep(event.session, event.seq)) return;
   Session* session = Find(event.session);
-  session->snapshot_root = event.root;
-  session->snapshot_seq = event.seq;
-  session->snapshot_at = now_;
-  session->disk_failed = false;
-  session->ms_at_snapshot = BillOf(event.session).ms;
-  session->replayed_ns = 0;
-  std::erase_if(session->refused,
+  session->snapshot.root = event.root;
+  session->snapshot.seq = event.seq;
+  session->snapshot.stored_at = now_;
+  session->snapshot.disk_failed = false;
+  session->replay.billed_ms_at_snapshot = BillOf(event.session).ms;
+  session->replay.free_ns = 0;
+  std::erase_if(session->losses.refused_items,
                 [&](const RefusedItem& item) { return item.seq <= event.seq; });
   telemetry::Count(telemetry::Metric::kSnapshots);
-  PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
-         out);
+  PutRow(*session,
+         session->client.is_connected() ? SessionRowState::kOpen : SessionRowState::kDetached, out);
   if (!forks_.empty()) CheckForks(out);
-  if (std::ranges::any_of(session->seats, [&](const Seat& seat) {
-        return workers_.at(seat.worker).draining;
-      }))
+  if (std::ranges::any_of(session->placement.seats,
+                          [&](const Seat& seat) { return workers_.at(seat.worker).draining; }))
     return HandOver(*session, out);
   if (session->state == State::kParked) PlaceQueue(out);  // G13
 }
 
 void GatewayCore::Handle(const SnapshotNotKept& event, Out&) {
-  if (Session* const session = Find(event.session)) session->disk_failed = true;
+  if (Session* const session = Find(event.session)) session->snapshot.disk_failed = true;
 }
 
 void GatewayCore::Handle(const SessionProgress& event, Out& out) {
   Session* session = Find(event.session);
   if (session == nullptr) return;
-  const bool advanced = event.done_seq > session->done_seq;
-  if (event.busy || session->busy || advanced) session->idle_since = now_;
-  session->busy = event.busy;
-  session->awaits = event.awaits;
+  const bool advanced = event.done_seq > session->progress.done_seq;
+  if (event.busy || session->progress.busy || advanced) session->progress.idle_since = now_;
+  session->progress.busy = event.busy;
+  session->progress.awaits_answer = event.awaits;
   // What its client sent at the moment when it fell asleep; the executor has it, and no client.
-  if (session->sleeping && session->state == State::kParked && (event.busy || advanced))
+  if (session->client.asleep && session->state == State::kParked && (event.busy || advanced))
     Wake(*session, out);
-  if (event.done_seq > 0 && !session->seats.empty()) {
-    session->done_seq = std::max(session->done_seq, event.done_seq);
-    session->done_known = true;
+  if (event.done_seq > 0 && !session->placement.seats.empty()) {
+    session->progress.done_seq = std::max(session->progress.done_seq, event.done_seq);
+    session->progress.done_known = true;
   }
 }
 
@@ -149,8 +143,8 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   const bool stood = Since(now_, std::exchange(ticked_, now_)) > 2 * options_.heartbeat_ns;
   std::vector<WorkerId> unheard;
   for (auto& [id, worker] : workers_) {
-    if (stood) worker.heard = now_;
-    if (Since(now_, worker.heard) > options_.worker_timeout_ns) unheard.push_back(id);
+    if (stood) worker.heard_at = now_;
+    if (Since(now_, worker.heard_at) > options_.worker_timeout_ns) unheard.push_back(id);
   }
   for (WorkerId id : unheard) {
     LoseWorker(id, "no heartbeat", /*may_return=*/false, out);
@@ -177,49 +171,50 @@ void GatewayCore::Handle(const Tick&, Out& out) {
 
 // G7. May end the session.
 void GatewayCore::CheckDeadlines(Session& session, Out& out) {
-  const int64_t in_state = Since(now_, session.since);
-  const bool has_client = IsSome(session.conn);
+  const int64_t in_state = Since(now_, session.state_since);
+  const bool has_client = session.client.is_connected();
   const bool moved = session.state == State::kQueued && session.epoch > 0;
-  const bool queued =
-      session.state == State::kQueued ||
-      (session.state == State::kParked && has_client && !session.sleeping);
+  const bool queued = session.is_waiting();
   const int64_t hopeless_ns =
-      queued && IsHopeless(session) ? Since(now_, std::max(session.since, session.hope_at)) : 0;
-  const bool stopped = !session.stopped.ok();
+      queued && IsHopeless(session)
+          ? Since(now_, std::max(session.state_since, session.wait.servable_at))
+          : 0;
+  const bool stopped = !session.billing.stopped.ok();
   const bool is_paid_for = session.takeover.has_value() && session.takeover->paid.has_value();
-  const bool idle = session.denied || stopped ||
-                    (Since(now_, session.idle_since) > options_.idle_ns && !is_paid_for);
-  const bool is_left = !has_client && Since(now_, session.client_left) > GraceNs(session);
-  const bool waits_for_money =
-      stopped && session.recoverable &&
-      Since(now_, session.client_left) <= options_.stopped_grace_ns &&
-      (session.state == State::kParked || session.state == State::kStored);
+  const bool idle = session.client.release_when_idle || stopped ||
+                    (Since(now_, session.progress.idle_since) > options_.idle_ns && !is_paid_for);
+  const bool is_left = !has_client && Since(now_, session.client.left_at) > GraceNs(session);
+  const bool waits_for_money = stopped && session.recoverable &&
+                               Since(now_, session.client.left_at) <= options_.stopped_grace_ns &&
+                               (session.state == State::kParked || session.state == State::kStored);
   if (is_left && waits_for_money) {
     if (session.state == State::kParked)  // it costs no memory from now on
       PutAway(session, /*ours=*/false, out);
   } else if (is_left) {
     End(session.id, absl::CancelledError("the client did not reconnect"), SessionRowState::kClosed,
-        session.metered ? LeaseEnd::kAbandoned : LeaseEnd::kIdle, out);
+        session.lease.for_devices ? LeaseEnd::kAbandoned : LeaseEnd::kIdle, out);
   } else if (moved && hopeless_ns > options_.move_ns) {
-    End(session.id, WorkerLost(session.lost_how), SessionRowState::kLost, LeaseEnd::kWorkerLost,
-        out);
+    End(session.id, WorkerLost(session.losses.last_reason), SessionRowState::kLost,
+        LeaseEnd::kWorkerLost, out);
   } else if (queued && !moved && hopeless_ns > options_.queue_ns) {
     GiveUpWaiting(session, NoDevice(session), out);
-  } else if (queued && session.queue_ns.has_value() && in_state > *session.queue_ns) {
+  } else if (queued && session.request.queue_max_ns.has_value() &&
+             in_state > *session.request.queue_max_ns) {
     GiveUpWaiting(session, NoDevice(session), out);
-  } else if (session.state == State::kStarting && !session.attached() &&
-             in_state > options_.start_ns +
-                            (session.devices_wanted - 1) * options_.start_more_ns) {
+  } else if (session.state == State::kStarting && !session.placement.is_attached() &&
+             in_state >
+                 options_.start_ns + (session.request.devices - 1) * options_.start_more_ns) {
     Replace(session, "it started no executor in time", /*ours=*/true, out);
-  } else if (session.state == State::kStarting && session.attached() && !has_client) {
+  } else if (session.state == State::kStarting && session.placement.is_attached() && !has_client) {
     CheckUnclaimed(session, idle, out);
-  } else if (session.state == State::kDetached && !session.busy && idle) {
+  } else if (session.state == State::kDetached && !session.progress.busy && idle) {
     Park(session, out);
-  } else if (session.state == State::kOrphaned && now_ > session.orphan_until) {
-    Replace(session, session.lost_how, /*ours=*/true, out);
+  } else if (session.state == State::kOrphaned && now_ > session.orphan.until) {
+    Replace(session, session.losses.last_reason, /*ours=*/true, out);
   } else if (session.state == State::kLive) {
     CheckSleep(session, out);
-  } else if (session.sleeping && Since(now_, session.client_left) > options_.stopped_grace_ns) {
+  } else if (session.client.asleep &&
+             Since(now_, session.client.left_at) > options_.stopped_grace_ns) {
     End(session.id, absl::CancelledError("the session had no work for too long"),
         SessionRowState::kClosed, LeaseEnd::kAbandoned, out);
   } else if (session.state == State::kParked && !queued) {
@@ -231,11 +226,11 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
 // have its device for nothing for as long as that stays away. May end the session.
 void GatewayCore::CheckUnclaimed(Session& session, bool idle, Out& out) {
   const SessionId id = session.id;
-  const bool is_over = Since(now_, session.attached_at) > options_.idle_ns;
+  const bool is_over = Since(now_, session.placement.attached_at) > options_.idle_ns;
   if (idle) Park(session, out);
   Session* const stays = Find(id);
   if (stays == nullptr || stays->state != State::kStarting || !is_over) return;
-  stays->start_is_our_fault = false;
+  stays->placement.start_is_our_fault = false;
   GoLiveIfReady(*stays, out);
 }
 
@@ -284,7 +279,7 @@ uint32_t GatewayCore::devices_busy() const {
 }
 
 std::string GatewayCore::CheckInvariants() const {
-  if (held_at_ == changes_) return "";
+  if (checked_at_change_ == changes_) return "";
   std::map<WorkerId, TenantId> accounts;  // of workers that serve one
   std::vector<std::pair<TenantId, uint32_t>> held_by;  // few accounts
   const auto of = [&](TenantId tenant) -> uint32_t& {
@@ -299,13 +294,15 @@ std::string GatewayCore::CheckInvariants() const {
       return std::find(states.begin(), states.end(), s.state) != states.end();
     };
     const bool holds = in({State::kStarting, State::kLive, State::kDetached});
-    if (holds != (s.slots_held() > 0)) return "G2: slots of " + id.Hex();
+    if (holds != (s.placement.slots_held() > 0)) return "G2: slots of " + id.Hex();
     const bool sits = holds || in({State::kParked});
-    if (s.seats.empty() == sits) return "G2: seats of " + id.Hex();
-    if (s.is_spread() && (!s.is_group() || in({State::kParked}))) return "G2: spread: " + id.Hex();
-    if (holds && s.slots_held() != s.devices_wanted) return "G16: devices of " + id.Hex();
+    if (s.placement.seats.empty() == sits) return "G2: seats of " + id.Hex();
+    if (s.placement.is_spread() && (!s.request.is_group() || in({State::kParked})))
+      return "G2: spread: " + id.Hex();
+    if (holds && s.placement.slots_held() != s.request.devices)
+      return "G16: devices of " + id.Hex();
     size_t ranks = 0;
-    for (const Seat& seat : s.seats) {
+    for (const Seat& seat : s.placement.seats) {
       ranks += seat.attached.size();
       if (!workers_.contains(seat.worker)) return "G2: worker of " + id.Hex();
       if (workers_.at(seat.worker).one_account &&
@@ -318,37 +315,41 @@ std::string GatewayCore::CheckInvariants() const {
         if (workers_.at(seat.worker).slots.at(i).holder != id) return "G1: slot of " + id.Hex();
       }
     }
-    if (sits && ranks != s.devices_wanted) return "G16: ranks of " + id.Hex();
-    held += s.slots_held();
-    if (!IsOnOwn(s)) of(s.tenant) += s.slots_held();
-    if (s.metered != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();
-    if ((s.metered || s.kept) && !s.is_written && meter_.MsOf({id, s.grant}) > 0)
+    if (sits && ranks != s.request.devices) return "G16: ranks of " + id.Hex();
+    held += s.placement.slots_held();
+    if (!IsOnOwn(s)) of(s.tenant) += s.placement.slots_held();
+    if (s.lease.for_devices != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();
+    if (s.lease.is_running() && !s.lease.is_written && meter_.MsOf({id, s.lease.grant}) > 0)
       return "G3: before it is written: " + id.Hex();
-    if (s.metered && meter_.MsOf({id, s.grant}) > s.funds.funded_ms * s.slots_held())
+    if (s.lease.for_devices &&
+        meter_.MsOf({id, s.lease.grant}) > s.hold.funded_ms * s.placement.slots_held())
       return "G12: " + id.Hex();
     if (s.takeover.has_value() && !holds) return "G20: " + id.Hex();
-    if (holds && IsSome(s.conn) && s.funds.key_id != s.key_id)
+    if (holds && s.client.is_connected() && s.hold.key_id != s.client.key_id)
       return "G20: on another key's cap than its client's: " + id.Hex();
     takeovers += s.takeover.has_value();
-    const bool has_conn = IsSome(s.conn);
+    const bool has_conn = s.client.is_connected();
     if (in({State::kLive, State::kQueued}) && !has_conn) return "G4: no connection: " + id.Hex();
-    if ((in({State::kDetached}) || (in({State::kStored}) && !s.sleeping)) && has_conn)
+    if ((in({State::kDetached}) || (in({State::kStored}) && !s.client.asleep)) && has_conn)
       return "G4: connection: " + id.Hex();
-    if (s.sleeping && (!has_conn || !in({State::kParked, State::kStored, State::kOrphaned})))
+    if (s.client.asleep && (!has_conn || !in({State::kParked, State::kStored, State::kOrphaned})))
       return "G5: sleeps: " + id.Hex();
-    if (has_conn && (!conns_.contains(s.conn) || conns_.at(s.conn) != id)) return "G4: " + id.Hex();
-    if (Waits(s) != queue_.Has(id)) return "G5: " + id.Hex();
-    queued += Waits(s);
-    const bool parked = in({State::kParked}) && !Waits(s) && s.use == UseState::kParked;
-    if (s.kept && !parked && !(in({State::kStored}) && s.use == UseState::kStored))
+    if (has_conn && (!conns_.contains(s.client.conn) || conns_.at(s.client.conn) != id))
+      return "G4: " + id.Hex();
+    if (s.is_waiting() != queue_.Has(id)) return "G5: " + id.Hex();
+    queued += s.is_waiting();
+    const bool parked = in({State::kParked}) && !s.is_waiting() && s.lease.use == UseState::kParked;
+    if (s.lease.for_state && !parked && !(in({State::kStored}) && s.lease.use == UseState::kStored))
       return "G18: " + id.Hex();
-    if (s.kept && meter_.MsOf({id, s.grant}) > s.funds.funded_ms * s.devices_wanted)
+    if (s.lease.for_state &&
+        meter_.MsOf({id, s.lease.grant}) > s.hold.funded_ms * s.request.devices)
       return "G12: " + id.Hex();
     if (in({State::kStored}) && !s.recoverable) return "G8: " + id.Hex();
-    if (s.snapshot_asked.has_value() &&
+    if (s.snapshot.awaited_since.has_value() &&
         !in({State::kStarting, State::kLive, State::kDetached, State::kParked}))
       return "G13: " + id.Hex();
-    if (s.moved.size() > options_.moves_max || s.not_begun.size() > options_.starts_max)
+    if (s.losses.after_work.size() > options_.moves_max ||
+        s.losses.before_work.size() > options_.starts_max)
       return "G8: moved too often: " + id.Hex();
   }
   if (takeovers != takeovers_.size() || !entries_to_repeat_.empty())
@@ -367,7 +368,7 @@ std::string GatewayCore::CheckInvariants() const {
     }
   }
   if (pools != pools_.CountBut(stale_workers_)) return "G15: pools of nobody";
-  held_at_ = changes_;
+  checked_at_change_ = changes_;
   return "";
 }
 

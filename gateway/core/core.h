@@ -24,6 +24,8 @@
 #include "gateway/core/census.h"
 #include "gateway/core/events.h"
 #include "gateway/core/fleet_view.h"
+#include "gateway/core/session.h"
+#include "gateway/core/worker.h"
 #include "gateway/ledger/meter.h"
 
 namespace outboard::gateway {
@@ -65,7 +67,7 @@ class GatewayCore {
   struct Listed {
     SessionId session;
     std::string name;
-    std::string state;  // StateOf
+    std::string state;  // CoreSession::StateText
     uint32_t devices = 0;
     int64_t age_ms = 0;
     Bill bill;
@@ -98,172 +100,11 @@ class GatewayCore {
   std::string CheckInvariants() const;
 
  private:
-  // A client that enters a session whose device is on another key's cap (takeover.cc).
-  struct Takeover {
-    ConnId conn;
-    std::string key_id;
-    std::optional<MicroUsd> max_cost;  // of the session, once this client is in
-    Event entry;  // its ClientResume or ClientAttach, handled once more when it may enter
-    LeaseId lease = {};   // that its hold is for
-    uint64_t number = 0;  // of its TakeHold, of the session's one count (Funds)
-    MonoTime since = {};
-    std::optional<HoldAnswer> paid = {};  // enough is held
-  };
-
-  enum class State { kQueued, kStarting, kLive, kDetached, kParked, kOrphaned, kStored };
-
-  struct Slot {
-    DeviceSlot device;
-    std::optional<SessionId> holder;
-    bool out = false;  // DeviceWentOut
-    bool free() const { return !holder.has_value() && !out; }
-  };
-  struct Worker {
-    std::string name, worker_identity;
-    std::vector<Slot> slots;
-    MonoTime heard;
-    bool draining = false;
-    bool set_aside = false;
-    bool one_account = false;
-    // Its process has joined again: what this connection still says is of the past, and its devices
-    // are the new one's to give. Nothing more is charged for what it holds.
-    bool superseded = false;
-    bool exclusive = false;  // WorkerJoined::exclusive
-    bool snapshots_when_asked = false;
-    bool serves_groups = false;
-    bool has_collectives = false;
-    bool groups_recover = false;
-    bool spans = false;  // WorkerJoined::spans
-    std::string build;   // WorkerJoined::build
-    std::optional<TenantId> owner;  // WorkerJoined::owner
-    uint32_t free() const;
-  };
-
-  struct Session {
-    SessionId id;
-    TenantId tenant;
-    Token resume_hash;
-    std::string name;  // empty: none
-    State state = State::kQueued;
-    ConnId conn;  // value 0: none
-    uint64_t epoch = 0;
-    uint32_t devices_wanted = 1;  // its ranks
-    std::vector<uint32_t> mesh;   // empty: one axis of them
-    std::string spread;
-    std::vector<Seat> seats;  // of its executors
-    std::string worker_identity;  // of its worker, or of the last one
-    // Of one on several devices, since its first epoch: whether they hold parts of its state, which
-    // others can go on with that do, too.
-    std::optional<bool> has_parts;
-    uint64_t placement = 0;   // of the last Assign
-    uint64_t grant = 0;       // of the current or last lease
-    bool metered = false;
-    bool is_written = false;  // the current or last lease: its row is on disk
-    bool busy = false;
-    // Its client is connected and has no work: no device, and not in the queue.
-    bool sleeping = false;
-    bool sleep_told = false;    // that it will be
-    bool awaits = false;       // SessionProgress::awaits
-    bool held_device = false;  // kOrphaned: whether it held a device before
-    // Its client was, or has left: it gives its device back as soon as it is idle.
-    bool denied = false;
-    bool has_new_client = false;  // by its name, and it has not been told so
-    absl::Status stopped;      // OK, or for want of what money; as `denied`
-    std::string key_id;        // of its client
-    std::optional<MicroUsd> max_cost;
-    // Of each of its devices, since its first lease on one of this class.
-    struct Prices {
-      std::string price_class;
-      MicroUsd run;
-      IdlePrices idle;
-      MicroUsd Of(UseState state) const { return PriceOf(state, run, idle); }
-    };
-    std::optional<Prices> price;
-    UseState use = UseState::kRun;  // of the current or last lease
-    bool kept = false;         // a lease of its state alone, parked or stored (use_states.cc)
-    bool unpaid = false;       // nobody pays for its state, until it has a device again
-    struct Funds {             // of the current lease, or the one that is to begin
-      LeaseId lease;
-      std::string key_id;            // the key whose cap the hold counts for
-      std::vector<MicroUsd> prices;  // of each device
-      uint64_t number = 0;        // of the session's last TakeHold, a takeover's included
-      bool asked = false;         // an answer is to come,
-      uint64_t asked_number = 0;  // to this one; any other is of the past
-      bool any = false;        // a hold may be there
-      int64_t funded_ms = 0;
-      absl::Status why;        // of the last answer
-      MonoTime asked_at;
-    } funds;
-    std::optional<Takeover> takeover;  // only while it holds a device
-    // Work that is repeated after a fault of ours is not charged (GoBackToSnapshot).
-    uint64_t done_seq = 0;      // the last item that is known to be done, by any of its executors
-    bool done_known = true;     // false: one that outlived a connection may have done more
-    uint64_t replay_until = 0;  // items up to here were done before; 0: none is repeated
-    bool replaying = false;     // its meter stands
-    int64_t replayed_ns = 0;  // the time that was free, before replay_since
-    MonoTime replay_since, replay_busy;
-    int64_t ms_at_snapshot = 0;  // of its bill
-    // Its client retains the items that no snapshot includes, so that another executor can replay
-    // them.
-    bool recoverable = false;
-    bool client_recovers = false;
-    std::string snapshot_root;
-    uint64_t snapshot_seq = 0;
-    // Since it was parked, or was to be.
-    std::optional<MonoTime> snapshot_asked;
-    bool disk_failed = false;  // ours, at a snapshot, and none was kept since
-    uint64_t memory_bytes = 0;               // of its executor, as its worker said last
-    std::string device_class;                // as its client asked; empty: any
-    bool own_only = false;                   // nobody pays for a rented device (funds.cc)
-    uint64_t memory_wanted = 0;              // likewise
-    std::string class_before;                // of the pool where it last had a device
-    std::optional<int64_t> queue_ns;  // as its client asked
-    std::string gang;
-    uint32_t gang_size = 1;
-    std::optional<QueuePlace> told;  // of the queue, and when
-    MonoTime told_at;
-    bool displaced = false;  // its executor was lost, or its worker stopped: it goes first
-    // It starts, or is to, after a fault of ours (the operator's): its client may not know yet, and
-    // for idle_ns from when it has started it pays for nothing.
-    bool start_is_our_fault = false;
-    MonoTime attached_at;  // the last of its executors
-    MonoTime hope_at;  // when the fleet last had what it waits for
-    bool is_reached = true;  // its work has reached the executors of this placement
-    std::vector<MonoTime> moved;      // when its executor was replaced
-    std::vector<MonoTime> not_begun;  // likewise, of those that its work had not reached
-    std::optional<WorkerId> lost_on;   // the worker of the last loss
-    std::vector<uint32_t> lost_slots;  // and what it held there
-    std::string lost_how;
-    std::optional<MonoTime> tried_again;  // after an end that it may have caused
-    uint64_t suspect_seq = 0;             // the item of that end; 0: not known
-    std::vector<RefusedItem> refused;     // those after the last snapshot
-    MonoTime orphan_until;  // kOrphaned
-    MonoTime since;         // when `state` was entered
-    MonoTime asked;         // when its client asked for it
-    MonoTime leased;        // when the current or last lease began,
-    MonoTime key_since;     // and the first of its device on the same key: RUN and HELD alternate
-    MonoTime snapshot_at;   // when the last snapshot was kept, or it went live without one
-    MonoTime idle_since;    // kLive, kDetached, and kStarting without a client
-    MonoTime client_left;   // valid without a client, and while it sleeps: since when
-    MonoTime opened;        // or restored
-    WallTime wall;
-    Bill past;     // of leases that ended
-    Bill charged;  // all charges so far, of ended leases and of the current one
-
-    const Seat* SeatOn(WorkerId worker) const;
-    bool attached() const;  // all of its executors
-    // Where an executor is: its seat, and its place there. Nothing: it has none.
-    struct Place {
-      size_t seat, index;
-    };
-    std::optional<Place> PlaceOf(uint32_t rank) const;
-    bool is_group() const { return devices_wanted > 1; }
-    bool is_spread() const { return seats.size() > 1; }  // over several workers
-    // Has begun, and no other executor can go on with it.
-    bool is_lost_with_executor() const { return epoch > 0 && !recoverable; }
-    bool is_saved() const { return done_known && snapshot_seq >= done_seq; }
-    uint32_t slots_held() const;
-  };
+  using Session = CoreSession;  // session.h
+  using State = CoreSession::State;
+  using Takeover = CoreSession::Takeover;
+  using Worker = CoreWorker;  // worker.h
+  using Slot = CoreWorker::Slot;
 
   // A client that waits for a snapshot that its session is to begin with.
   struct Fork {
@@ -272,12 +113,12 @@ class GatewayCore {
     MonoTime since;
     std::string root;  // that is being shared; empty: none is
     uint64_t seq = 0;  // of `root`
-    std::optional<bool> has_parts;  // as in Session
+    std::optional<bool> has_parts;  // as in CoreSession::Placement
   };
 
   using Out = std::vector<Action>;
-  static bool IsSome(ConnId conn) { return conn.value != 0; }
 
+  // ---- events: one function each, in the file of its subject (README.md)
   void HandleAny(const Event& event, Out& out);
   void Handle(const WorkerJoined& event, Out& out);
   void Handle(const DeviceWentOut& event, Out& out);
@@ -309,105 +150,128 @@ class GatewayCore {
   void Handle(const Tick& event, Out& out);
   void Handle(const StopAll& event, Out& out);
 
-  Session* Find(const SessionId& id);
-  Session* FindByConn(ConnId conn);
-  // ---- names, and state that goes from session to session (attach_and_fork.cc)
-  Session* Named(TenantId tenant, const std::string& text);
-  void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
-  absl::Status MayGoOn(const SessionId& session, Out& out);  // may end the session
-  absl::Status CheckName(TenantId tenant, const std::string& name) const;
-  static absl::Status CheckShape(const Session& session, uint32_t devices,
-                                 const std::vector<uint32_t>& mesh, const std::string& spread);
+  // In what follows `out` takes the actions; "may end": the session may be gone afterwards.
+  // `ours`: the fault of the operator, or for another account's sake. False where the session's own
+  // work, its client or its account has caused it: what is repeated is then charged.
+
+  // ---- looking (core.cc, executors.cc)
+  Session* Find(const SessionId& id);                         // nullptr: there is none
+  Session* FindByConn(ConnId conn);                           // likewise
+  const Worker& FirstWorkerOf(const Session& session) const;  // of one that has seats
+  // Its executors cannot stay without their devices: it is stored where others are parked.
+  bool IsExclusive(const Session& session) const;
+  bool IsOnOwn(const Session& session) const;  // on a machine of its account's own
+  // "rank 1 of 2 (device 3 of box#1): ", or nothing for a session on one device.
+  std::string RankText(const Session& session, uint32_t rank) const;
+
+  // ---- time limits (core.cc)
+  void CheckDeadlines(Session& session, Out& out);             // may end
+  void CheckUnclaimed(Session& session, bool idle, Out& out);  // may end
+
+  // ---- clients come and go (clients.cc)
   Session& Begin(const ClientOpen& event);
+  absl::Status MayGoOn(const SessionId& session, Out& out);  // may end
+  void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
+  void LeaveClient(Session& session, Out& out);
+
+  // ---- names, forks, the next gateway (attach_and_fork.cc)
+  Session* Named(TenantId tenant, const std::string& text);
+  absl::Status CheckName(TenantId tenant, const std::string& name) const;
+  int64_t GraceNs(const Session& session) const;  // it ends after so long without a client
+  bool MaySurvive(const Session& session) const;  // the end of this gateway
+  void PutToNextGateway(Session& session, Out& out);
   void BeginFork(const ClientOpen& event, Out& out);
   void CheckForks(Out& out);
   bool CheckFork(Fork& fork, Out& out);  // false: it is over
-  bool DropFork(ConnId conn);
-  int64_t GraceNs(const Session& session) const;
-  bool MaySurvive(const Session& session) const;
-  void PutToNextGateway(Session& session, Out& out);
-  // ---- the wait for a device (waiting.cc)
-  void Enqueue(Session& session, Out& out);
+  bool DropFork(ConnId conn);            // false: this is not the client of one
+
+  // ---- the wait for devices (waiting.cc)
+  void Enqueue(Session& session, Out& out);  // may end
   void PlaceQueue(Out& out);
   void LeaveQueue(const SessionId& session) { queue_.Remove(session, pools_); }
   // Both of a session that waits and fits, and a gang as a whole. False: parked state has to be
   // saved first.
   bool TryPlace(const std::vector<DeviceGrant>& grants, Out& out);
   bool TryPlaceOne(Session& session, std::optional<Parts> parts, Out& out);
-  bool Serves(WorkerId worker, const Session& session) const;
   void Place(Session& session, const Parts& parts, Out& out);
+  bool Serves(WorkerId worker, const Session& session) const;
   std::vector<uint32_t> SlotsFor(const Session& session, const PlacedPart& part) const;
   DeviceWish WishOf(uint32_t devices) const;
   DeviceRequest RequestOf(const Session& session) const;
-  bool IsHopeless(Session& session);
-  void GiveUpWaiting(Session& session, absl::Status why, Out& out);
+  absl::Status CheckWish(const DeviceWish& wish, TenantId tenant) const;  // refuses what never is
+  bool IsHopeless(Session& session);  // nothing in the fleet could serve it
+  void GiveUpWaiting(Session& session, absl::Status why, Out& out);  // may end
+  absl::Status NoDevice(const Session& session) const;
   void TellQueue(Out& out);
   void TellPlace(Session& session, const QueuePlace& place, Out& out);
-  // Refuses what the fleet never has.
-  absl::Status CheckWish(const DeviceWish& wish, TenantId account) const;
-  bool HasOwn(TenantId account) const;  // machines of its own
-  bool IsOnOwn(const Session& session) const;
-  bool WaitForOwn(Session& session, Out& out);
+  bool HasOwn(TenantId tenant) const;  // machines of its own
+  // G10: no other tenant has an executor on it, or it serves several at a time.
+  bool Admits(WorkerId worker, TenantId tenant) const;
   void Touch(const Session& session);  // what its workers have free has changed
   void SyncPools();
   std::vector<DevicePool> PoolsOf(WorkerId worker) const;
-  // G10: no other tenant has an executor on it, or it serves several at a time.
-  bool Admits(WorkerId worker, TenantId tenant) const;
+
+  // ---- from devices to a live session, and to a parked or stored one (placement.cc)
   using Slots = std::pair<WorkerId, std::vector<uint32_t>>;
   void StartWith(Session& session, std::vector<Slots> places);
   void GoLiveIfReady(Session& session, Out& out);
   void GoLive(Session& session, Out& out);
-  void LeaveClient(Session& session, Out& out);
   void GoDetached(Session& session, Out& out);
-  void Park(Session& session, Out& out);
-  // ---- idle while connected (sleeping.cc)
-  void CheckSleep(Session& session, Out& out);
-  void Sleep(Session& session, Out& out);
-  void Wake(Session& session, Out& out);
-  void CheckDisk(Session& session, Out& out);
+  void Park(Session& session, Out& out);  // may end
   void Store(Session& session, bool ours, Out& out);
-  void PutAway(Session& session, bool ours, Out& out);
+  void PutAway(Session& session, bool ours, Out& out);  // Store, and the driver hears of it
   void AskForSnapshot(Session& session, Out& out);
+  bool IsReadyToGo(const Session& session) const;  // G13
   std::vector<Session*> InTheWay(WorkerId worker, const std::vector<uint32_t>& taken,
                                  const Session* placed);
-  bool IsReadyToGo(const Session& session) const;
   bool MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& taken, const Session* placed,
                    Out& out);
   void End(const SessionId& id, absl::Status why, SessionRowState row, LeaseEnd lease_end,
            Out& out);
   void EndOne(const SessionId& id, absl::Status why, SessionRowState row, LeaseEnd lease_end,
               Out& out);
+  void PutRow(const Session& session, SessionRowState state, Out& out);
+
+  // ---- losses (placement.cc; LoseWorker in workers.cc, HandOver in draining.cc)
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);
   void Orphan(Session& session, const std::string& how, Out& out);
   bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);
-  // `ours`, here and below: the operator's fault, or for another's sake. False where the session's
-  // own work, its client or its account has caused it. What is repeated is free only where it is.
-  void Replace(Session& session, const std::string& how, bool ours, Out& out);
-  // Its worker stops soon, and its snapshot is kept: no loss.
-  void HandOver(Session& session, Out& out);
+  void Replace(Session& session, const std::string& how, bool ours, Out& out);  // may end
+  // Its worker stops soon, and its snapshot is on disk: no loss.
+  void HandOver(Session& session, Out& out);  // may end
   void Leave(Session& session, LeaseEnd lease_end, bool ours, Out& out);  // the worker it is on
-  void GoBackToSnapshot(Session& session, bool ours);
-  static bool RanOnOwn(const Session& session);  // its last lease of a device
-  static std::vector<MonoTime>& LossesLikeThis(Session& session);
-  bool MayMove(Session& session);
+  bool MayMove(Session& session);                                         // G8
   bool MayTryAgain(Session& session, const ExecutorGone& event);
-  bool IsExclusive(const Session& session) const;
-  void CheckDeadlines(Session& session, Out& out);
-  void CheckUnclaimed(Session& session, bool idle, Out& out);
-  void PutRow(const Session& session, SessionRowState state, Out& out);
-  // ---- money (funds.cc)
+  static absl::Status WorkerLost(const std::string& how);
+  static absl::Status MemoryNeeded();
+
+  // ---- idle while connected (sleeping.cc)
+  void CheckSleep(Session& session, Out& out);
+  void Sleep(Session& session, Out& out);
+  void Wake(Session& session, Out& out);
+  void CheckDisk(Session& session, Out& out);
+
+  // ---- holds, and work that is repeated free of charge (funds.cc)
   void BeginHold(Session& session, Out& out);
   void AskHold(Session& session, int64_t to_ms, Out& out);
   void EndHoldOf(Session& session, Out& out);
   void HoldFor(Session& session, UseState use, uint32_t devices, Out& out);
   bool IsFunded(const Session& session) const;
-  void CheckFunds(Session& session, Out& out);
-  void Stop(Session& session, const absl::Status& why, Out& out);
-  void Overrun(Session& session, Out& out);
+  int64_t FundsLeftNs(const Session& session) const;
+  void CheckFunds(Session& session, Out& out);  // may end
+  bool WaitForOwn(Session& session, Out& out);  // may end
+  void Stop(Session& session, const absl::Status& why, Out& out);  // may end
+  void Overrun(Session& session, Out& out);                        // may end
+  template <typename Change>  // of the meter, for each device of the current lease
+  void ForEachMetered(Session& session, const Change& change, Out& out);
+  void BeginReplay(Session& session, Out& out);
+  void CheckReplay(Session& session, Out& out);
+  void EndReplay(Session& session, Out& out);
+
   // ---- another key for a device that is held (takeover.cc)
   bool WaitsToPay(Session& session, Takeover wants, Out& out);
-  void TakeoverAnswered(Session& session, const HoldAnswer& answer, Out& out);
-  void TakeOverIfReady(Session& session, Out& out);  // may end the session
+  void TakeoverAnswered(Session& session, const HoldAnswer& answer, Out& out);  // may end
+  void TakeOverIfReady(Session& session, Out& out);  // may end
   void GiveHoldTo(const Takeover& next, Session& session, Out& out);
   void GiveLeaseTo(const Takeover& next, Session& session, Out& out);
   std::optional<Takeover> DropTakeover(Session& session, Out& out);
@@ -415,44 +279,32 @@ class GatewayCore {
   void RefuseTakeover(Session& session, absl::Status why, Out& out);
   void RepeatTakeover(Session& session, Out& out);
   void RepeatEntries(Out& out);
-  void BeginReplay(Session& session, Out& out);
-  void CheckReplay(Session& session, Out& out);
-  void EndReplay(Session& session, Out& out);
-  int64_t FundsLeftNs(const Session& session) const;
-  template <typename Change>  // of the meter, for each device of the current lease
-  void ForEachMetered(Session& session, const Change& change, Out& out);
+
+  // ---- leases and their meters (leases.cc)
   void StartLease(Session& session, Out& out);
-  void ReleaseDevices(Session& session, bool lost, LeaseEnd why, Out& out);
   void GrantPaused(Session& session, UseState use, uint32_t devices, Out& out);
   void EndMeter(Session& session, uint32_t devices, bool lost, LeaseEnd why, Out& out);
+  void ReleaseDevices(Session& session, bool lost, LeaseEnd why, Out& out);
+  void PostCharges(std::vector<Charge> charges, Out& out);
   const DeviceSlot& DeviceAt(const Seat& seat, size_t i) const;
   Session::Prices PricesFor(const Session& session) const;  // where it is
+
   // ---- what it is charged for (use_states.cc)
   void CheckUse(Session& session, Out& out);
   void ChangeUse(Session& session, UseState use, uint32_t devices, Out& out);
-  void CheckKept(Session& session, Out& out);
-  void ConfirmKept(Session& session, Out& out);
-  void StopKeeping(Session& session, bool lost, LeaseEnd why, Out& out);
-  static bool Waits(const Session& session);  // in the queue, G5
-  std::string StateOf(const Session& session) const;  // for people
-  static void Charged(Session& session, const std::vector<Charge>& more, std::vector<Charge>& all);
-  void PostCharges(std::vector<Charge> charges, Out& out);
-  absl::Status NoDevice(const Session& session) const;
-  // "rank 1 of 2 (device 3 of box#1): ", or nothing for a session on one device.
-  std::string RankText(const Session& session, uint32_t rank) const;
-  // The first that the worker has.
-  static uint32_t FirstRankOn(const Session& session, WorkerId worker);
-  static absl::Status WorkerLost(const std::string& how);
-  static absl::Status MemoryNeeded();
+  void CheckStateLease(Session& session, Out& out);
+  void ConfirmStateLease(Session& session, Out& out);
+  void EndStateLease(Session& session, bool lost, LeaseEnd why, Out& out);
 
   const CoreOptions options_;
-  MonoTime now_, ticked_;
+  MonoTime now_;     // of the event that is being handled
+  MonoTime ticked_;  // of the last Tick
   Meter meter_;
   bool draining_ = false;
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, Session> sessions_;
   std::map<ConnId, SessionId> conns_;
-  std::map<ConnId, Fork> forks_;
+  std::map<ConnId, Fork> forks_;           // of clients that have no session yet
   std::map<ConnId, SessionId> takeovers_;  // of these clients
   std::vector<Event> entries_to_repeat_;   // at the end of the event that is being handled
   // What the state of a session on an account's own machine costs while it is on the gateway's
@@ -462,8 +314,8 @@ class GatewayCore {
   DevicePools pools_;                 // of workers_, but for those that are stale
   std::set<WorkerId> stale_workers_;
   MonoTime told_queue_;
-  uint64_t changes_ = 1;
-  mutable uint64_t held_at_ = 0;  // the change after which all invariants were found to hold
+  uint64_t changes_ = 1;                            // counts what may break an invariant
+  mutable uint64_t checked_at_change_ = 0;          // all invariants were found to hold then
   std::map<TenantId, std::vector<WorkerId>> warm_;  // the last that served it, latest first
   std::map<TenantId, absl::Status> refused_;  // accounts whose charges the ledger refuses
 };

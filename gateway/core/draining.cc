@@ -16,11 +16,11 @@ void GatewayCore::Handle(const WorkerDraining& event, Out& out) {
   stale_workers_.insert(event.worker);
   std::vector<SessionId> here;
   for (const auto& [id, session] : sessions_)
-    if (session.SeatOn(event.worker) != nullptr) here.push_back(id);
+    if (session.placement.SeatOn(event.worker) != nullptr) here.push_back(id);
   for (const SessionId& id : here) {
     Session* const session = Find(id);
-    if (session == nullptr || session->SeatOn(event.worker) == nullptr) continue;
-    session->snapshot_asked.reset();
+    if (session == nullptr || session->placement.SeatOn(event.worker) == nullptr) continue;
+    session->snapshot.awaited_since.reset();
     AskForSnapshot(*session, out);
     if (session->is_saved() || session->epoch == 0) HandOver(*session, out);
   }
@@ -31,11 +31,11 @@ void GatewayCore::Handle(const WorkerDraining& event, Out& out) {
 void GatewayCore::HandOver(Session& session, Out& out) {
   const bool nothing_yet = session.epoch == 0;
   if (draining_ || (!nothing_yet && !session.recoverable)) return;
-  for (const Seat& seat : session.seats)
+  for (const Seat& seat : session.placement.seats)
     if (const Worker& worker = workers_.at(seat.worker); worker.draining)
-      session.lost_how = absl::StrCat(worker.name, " was stopped");
+      session.losses.last_reason = absl::StrCat(worker.name, " was stopped");
   Leave(session, LeaseEnd::kWorkerDrained, /*ours=*/true, out);
-  const bool waits = IsSome(session.conn) && !session.sleeping;
+  const bool waits = session.client.is_active();
   session.state = waits ? State::kQueued : State::kStored;
   if (!nothing_yet)
     PutRow(session, waits ? SessionRowState::kOpen : SessionRowState::kDetached, out);
@@ -43,7 +43,7 @@ void GatewayCore::HandOver(Session& session, Out& out) {
   if (!nothing_yet) {
     telemetry::Count(telemetry::Metric::kSessionsMoved);
     out.push_back(
-        Moving{session.conn, "the worker is being stopped; the session goes on elsewhere"});
+        Moving{session.client.conn, "the worker is being stopped; the session goes on elsewhere"});
   }
   Enqueue(session, out);
 }

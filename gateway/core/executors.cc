@@ -8,90 +8,59 @@
 
 namespace outboard::gateway {
 
-// ---- seats and ranks ----------------------------------------------------------------------------
+// ---- looking ------------------------------------------------------------------------------------
 
-const Seat* GatewayCore::Session::SeatOn(WorkerId worker) const {
-  const auto seat = std::find_if(seats.begin(), seats.end(),
-                                 [&](const Seat& seat) { return seat.worker == worker; });
-  return seat == seats.end() ? nullptr : &*seat;
-}
-
-std::optional<GatewayCore::Session::Place> GatewayCore::Session::PlaceOf(uint32_t rank) const {
-  size_t index = rank;
-  for (size_t seat = 0; seat < seats.size(); index -= seats[seat++].attached.size())
-    if (index < seats[seat].attached.size()) return Place{seat, index};
-  return std::nullopt;
-}
-
-bool GatewayCore::Session::attached() const {
-  return !seats.empty() && std::all_of(seats.begin(), seats.end(), [](const Seat& seat) {
-    return std::count(seat.attached.begin(), seat.attached.end(), false) == 0;
-  });
-}
-
-uint32_t GatewayCore::Session::slots_held() const {
-  size_t held = 0;
-  for (const Seat& seat : seats) held += seat.slots.size();
-  return static_cast<uint32_t>(held);
-}
-
-uint32_t GatewayCore::FirstRankOn(const Session& session, WorkerId worker) {
-  size_t rank = 0;
-  for (const Seat& seat : session.seats) {
-    if (seat.worker == worker) break;
-    rank += seat.attached.size();
-  }
-  return static_cast<uint32_t>(rank);
+const CoreWorker& GatewayCore::FirstWorkerOf(const Session& session) const {
+  return workers_.at(session.placement.seats.front().worker);
 }
 
 std::string GatewayCore::RankText(const Session& session, uint32_t rank) const {
-  const auto place = session.PlaceOf(rank);
-  if (!session.is_group() || !place) return "";
-  const Seat& seat = session.seats[place->seat];
+  const auto place = session.placement.FindRank(rank);
+  if (!session.request.is_group() || !place) return "";
+  const Seat& seat = session.placement.seats[place->seat];
   const std::string device = place->index < seat.slots.size()
                                  ? absl::StrCat("device ", seat.slots[place->index], " of ")
                                  : "";
-  return absl::StrCat("rank ", rank, " of ", session.devices_wanted, " (", device,
+  return absl::StrCat("rank ", rank, " of ", session.request.devices, " (", device,
                       workers_.at(seat.worker).name, "): ");
 }
 
-// ---- looking ------------------------------------------------------------------------------------
-
 bool GatewayCore::IsTheClients(const SessionId& id, TenantId tenant, const Token& hash) const {
   auto it = sessions_.find(id);
-  return it != sessions_.end() && it->second.tenant == tenant && it->second.resume_hash == hash;
+  return it != sessions_.end() && it->second.tenant == tenant &&
+         it->second.client.resume_hash == hash;
 }
 
 bool GatewayCore::IsLive(const SessionId& id, ConnId conn, uint64_t epoch) const {
   auto it = sessions_.find(id);
-  return it != sessions_.end() && it->second.state == State::kLive && it->second.conn == conn &&
-         it->second.epoch == epoch;
+  return it != sessions_.end() && it->second.state == State::kLive &&
+         it->second.client.conn == conn && it->second.epoch == epoch;
 }
 
 bool GatewayCore::MayKeep(const SessionId& id, uint64_t seq) const {
   auto it = sessions_.find(id);
-  return it != sessions_.end() && seq >= it->second.snapshot_seq;
+  return it != sessions_.end() && seq >= it->second.snapshot.seq;
 }
 
 bool GatewayCore::Awaits(const SessionId& id, uint32_t rank) const {
   const auto it = sessions_.find(id);
   if (it == sessions_.end()) return false;
   const Session& session = it->second;
-  const auto place = session.PlaceOf(rank);
-  return place && !session.seats[place->seat].attached[place->index] &&
+  const auto place = session.placement.FindRank(rank);
+  return place && !session.placement.seats[place->seat].attached[place->index] &&
          (session.state == State::kStarting || session.state == State::kParked);
 }
 
 bool GatewayCore::HasSeat(const SessionId& id) const {
   auto it = sessions_.find(id);
-  return it != sessions_.end() && !it->second.seats.empty();
+  return it != sessions_.end() && !it->second.placement.seats.empty();
 }
 
 std::optional<WorkerId> GatewayCore::WorkerOf(const SessionId& id, uint32_t rank) const {
   if (!HasSeat(id)) return std::nullopt;
   const Session& session = sessions_.at(id);
-  const auto place = session.PlaceOf(rank);
-  return place ? std::optional(session.seats[place->seat].worker) : std::nullopt;
+  const auto place = session.placement.FindRank(rank);
+  return place ? std::optional(session.placement.seats[place->seat].worker) : std::nullopt;
 }
 
 size_t GatewayCore::DevicesHeldOn(WorkerId id) const {
@@ -103,14 +72,13 @@ size_t GatewayCore::DevicesHeldOn(WorkerId id) const {
 }
 
 size_t GatewayCore::SessionsOn(WorkerId id) const {
-  return static_cast<size_t>(
-      std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
-        return entry.second.SeatOn(id) != nullptr;
-      }));
+  return static_cast<size_t>(std::count_if(
+      sessions_.begin(), sessions_.end(),
+      [&](const auto& entry) { return entry.second.placement.SeatOn(id) != nullptr; }));
 }
 
 bool GatewayCore::IsElsewhere(const SessionId& id, WorkerId worker) const {
-  return HasSeat(id) && sessions_.at(id).SeatOn(worker) == nullptr;
+  return HasSeat(id) && sessions_.at(id).placement.SeatOn(worker) == nullptr;
 }
 
 // ---- events -------------------------------------------------------------------------------------
@@ -118,23 +86,23 @@ bool GatewayCore::IsElsewhere(const SessionId& id, WorkerId worker) const {
 void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
   if (!Awaits(event.session, event.rank)) return;
   Session& session = *Find(event.session);
-  const Session::Place place = *session.PlaceOf(event.rank);
-  session.seats[place.seat].attached[place.index] = true;
-  session.wall = event.wall;
-  session.idle_since = session.attached_at = now_;
+  const Session::Placement::RankIndex place = *session.placement.FindRank(event.rank);
+  session.placement.seats[place.seat].attached[place.index] = true;
+  session.billing.wall = event.wall;
+  session.progress.idle_since = session.placement.attached_at = now_;
   GoLiveIfReady(session, out);
-  if (session.state == State::kParked && session.snapshot_asked.has_value()) {
-    session.snapshot_asked.reset();  // there was nobody to ask
+  if (session.state == State::kParked && session.snapshot.awaited_since.has_value()) {
+    session.snapshot.awaited_since.reset();  // there was nobody to ask
     AskForSnapshot(session, out);
   }
 }
 
 bool GatewayCore::Concerns(const ExecutorGone& report) const {
   const auto it = sessions_.find(report.session);
-  if (it == sessions_.end() || it->second.seats.empty()) return false;
+  if (it == sessions_.end() || it->second.placement.seats.empty()) return false;
   const Session& session = it->second;
-  if (report.placement != 0 && report.placement != session.placement) return false;
-  return !report.worker.has_value() || session.SeatOn(*report.worker) != nullptr;
+  if (report.placement != 0 && report.placement != session.placement.number) return false;
+  return !report.worker.has_value() || session.placement.SeatOn(*report.worker) != nullptr;
 }
 
 // One rank's end is that of all: what the others hold is of no use without it.
@@ -144,7 +112,7 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   const absl::string_view why = event.why.ok() ? "the executor ended" : event.why.message();
   uint32_t rank = event.rank;  // a worker speaks of its own
   if (event.worker.has_value() && WorkerOf(event.session, rank) != event.worker)
-    rank = FirstRankOn(*session, *event.worker);
+    rank = session->placement.FirstRankOn(*event.worker);
   const std::string of_rank = RankText(*session, rank);
   const bool device_failed = event.once_more && absl::IsInternal(event.why);
   const std::string how =

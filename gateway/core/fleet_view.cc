@@ -7,21 +7,6 @@
 
 namespace outboard::gateway {
 
-std::string GatewayCore::StateOf(const Session& session) const {
-  switch (session.state) {
-    case State::kQueued: return "queued";
-    case State::kStarting: return "starting";
-    case State::kLive: return session.busy ? "running" : "idle";
-    case State::kDetached: return "detached";
-    case State::kParked:
-      if (Waits(session)) return "queued";
-      return session.sleeping ? "sleeping" : "parked";
-    case State::kOrphaned: return "moving";
-    case State::kStored: return "stored";
-  }
-  return "";
-}
-
 FleetView GatewayCore::Look(MonoTime now) const {
   now = std::max(now, now_);
   FleetView view;
@@ -42,14 +27,15 @@ FleetView GatewayCore::Look(MonoTime now) const {
     SessionView& one = view.sessions.emplace_back();
     one.session = id;
     one.account = session.tenant;
-    one.state = StateOf(session);
-    one.state_s = (now.ns - session.since.ns) / kSecondNs;
-    one.devices = session.devices_wanted;
-    if (!session.seats.empty()) one.worker = workers_.at(session.seats.front().worker).name;
+    one.state = session.StateText();
+    one.state_s = (now.ns - session.state_since.ns) / kSecondNs;
+    one.devices = session.request.devices;
+    if (!session.placement.seats.empty()) one.worker = FirstWorkerOf(session).name;
     one.bill = BillOf(id);
-    if (session.price.has_value()) one.price_class = session.price->price_class;
-    if (session.metered || session.kept)
-      one.per_hour = {session.price->Of(session.use).value * session.devices_wanted};
+    if (session.billing.prices.has_value()) one.price_class = session.billing.prices->price_class;
+    if (session.lease.is_running())
+      one.per_hour = {session.billing.prices->Of(session.lease.use).value *
+                      session.request.devices};
     if (const auto place = places.find(id); place != places.end()) one.place = place->second;
   }
   return view;

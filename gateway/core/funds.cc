@@ -40,41 +40,41 @@ bool IsForWantOfMoney(const absl::Status& why) {
 
 // Beside the start of the executor, so that nobody waits for the disk twice.
 void GatewayCore::BeginHold(Session& session, Out& out) {
-  const std::vector<MicroUsd> prices(session.slots_held(), PricesFor(session).run);
-  session.funds = {.lease = {session.id, session.grant + 1},
-                   .prices = prices,
-                   .number = session.funds.number};
+  const std::vector<MicroUsd> prices(session.placement.slots_held(), PricesFor(session).run);
+  session.hold = {.lease = {session.id, session.lease.grant + 1},
+                  .prices = prices,
+                  .last_number = session.hold.last_number};
   AskHold(session, options_.hold_ms, out);
 }
 
 // For a lease that counts already, from when its hold is there.
 void GatewayCore::HoldFor(Session& session, UseState use, uint32_t devices, Out& out) {
-  session.funds = {.lease = {session.id, session.grant},
-                   .prices = std::vector<MicroUsd>(devices, session.price->Of(use)),
-                   .number = session.funds.number};
+  session.hold = {.lease = {session.id, session.lease.grant},
+                  .prices = std::vector<MicroUsd>(devices, session.billing.prices->Of(use)),
+                  .last_number = session.hold.last_number};
   AskHold(session, HoldsDevice(use) ? options_.hold_ms : options_.state_hold_ms, out);
 }
 
 void GatewayCore::AskHold(Session& session, int64_t to_ms, Out& out) {
-  Session::Funds& funds = session.funds;
-  ++funds.number;
-  if (!funds.any) funds.key_id = session.key_id;  // later holds keep the first one's key
-  funds.asked = funds.any = true;
-  funds.asked_number = funds.number;
-  funds.asked_at = now_;
-  out.push_back(TakeHold{funds.number,
-                         {.lease = funds.lease,
+  Session::Hold& hold = session.hold;
+  ++hold.last_number;
+  if (!hold.may_exist) hold.key_id = session.client.key_id;  // later holds keep the first one's key
+  hold.is_requested = hold.may_exist = true;
+  hold.requested_number = hold.last_number;
+  hold.requested_at = now_;
+  out.push_back(TakeHold{hold.last_number,
+                         {.lease = hold.lease,
                           .tenant = session.tenant,
-                          .key_id = funds.key_id,
-                          .prices_per_hour = funds.prices,
+                          .key_id = hold.key_id,
+                          .prices_per_hour = hold.prices,
                           .to_ms = std::min(to_ms, kLeaseMsMax),
-                          .session_cap = session.max_cost}});
+                          .session_cap = session.request.max_cost}});
 }
 
 void GatewayCore::EndHoldOf(Session& session, Out& out) {
-  Session::Funds& funds = session.funds;
-  if (funds.any) out.push_back(EndHold{funds.lease});
-  funds = {.number = funds.number + 1};
+  Session::Hold& hold = session.hold;
+  if (hold.may_exist) out.push_back(EndHold{hold.lease});
+  hold = {.last_number = hold.last_number + 1};
 }
 
 bool GatewayCore::AwaitsHold(const SessionId& id, uint64_t number) const {
@@ -82,12 +82,12 @@ bool GatewayCore::AwaitsHold(const SessionId& id, uint64_t number) const {
   if (it == sessions_.end()) return false;
   const Session& session = it->second;
   if (session.takeover.has_value() && session.takeover->number == number) return true;
-  return session.state == State::kStarting && session.funds.asked &&
-         session.funds.asked_number == number;
+  return session.state == State::kStarting && session.hold.is_requested &&
+         session.hold.requested_number == number;
 }
 
 bool GatewayCore::IsFunded(const Session& session) const {
-  return session.funds.funded_ms >= std::min(options_.hold_ms, kHoldMsMin);
+  return session.hold.funded_ms >= std::min(options_.hold_ms, kHoldMsMin);
 }
 
 void GatewayCore::Handle(const HoldAnswered& event, Out& out) {
@@ -95,74 +95,74 @@ void GatewayCore::Handle(const HoldAnswered& event, Out& out) {
   if (session == nullptr) return;
   if (session->takeover.has_value() && event.number == session->takeover->number)
     return TakeoverAnswered(*session, event.answer, out);
-  Session::Funds& funds = session->funds;
-  if (!funds.asked || event.number != funds.asked_number) return;
-  funds.asked = false;
-  funds.why = event.answer.why;
-  funds.funded_ms = std::max(funds.funded_ms, event.answer.funded_ms);
-  if (session->metered || session->kept) {
-    for (uint32_t device = 0; device < funds.prices.size(); ++device)
-      meter_.Fund({funds.lease, device}, funds.funded_ms);
+  Session::Hold& hold = session->hold;
+  if (!hold.is_requested || event.number != hold.requested_number) return;
+  hold.is_requested = false;
+  hold.limit = event.answer.why;
+  hold.funded_ms = std::max(hold.funded_ms, event.answer.funded_ms);
+  if (session->lease.is_running()) {
+    for (uint32_t device = 0; device < hold.prices.size(); ++device)
+      meter_.Fund({hold.lease, device}, hold.funded_ms);
   } else if (const auto refused = refused_.find(session->tenant); refused != refused_.end()) {
     Stop(*session, refused->second, out);
   } else if (IsFunded(*session)) {
     GoLiveIfReady(*session, out);
   } else if (!WaitForOwn(*session, out)) {
-    Stop(*session, funds.why.ok() ? absl::InternalError("the ledger held nothing") : funds.why,
+    Stop(*session, hold.limit.ok() ? absl::InternalError("the ledger held nothing") : hold.limit,
          out);
   }
 }
 
 int64_t GatewayCore::FundsLeftNs(const Session& session) const {
   int64_t left_ns = INT64_MAX;
-  for (uint32_t device = 0; device < session.funds.prices.size(); ++device)
-    left_ns = std::min(left_ns, meter_.FundsLeftNs({session.funds.lease, device}, now_));
+  for (uint32_t device = 0; device < session.hold.prices.size(); ++device)
+    left_ns = std::min(left_ns, meter_.FundsLeftNs({session.hold.lease, device}, now_));
   return left_ns;
 }
 
 // While the ledger does not answer, a session goes on at our expense: it is not charged beyond what
 // is held (MT3 of the meter).
 void GatewayCore::CheckFunds(Session& session, Out& out) {
-  const Session::Funds& funds = session.funds;
+  const Session::Hold& hold = session.hold;
   if (session.takeover.has_value() && now_.ns - session.takeover->since.ns > options_.start_ns)
     RefuseTakeover(session, absl::UnavailableError("the gateway cannot write its ledger"), out);
-  if (!session.metered) {
-    if (session.state == State::kStarting && session.attached() && funds.asked &&
-        now_.ns - funds.asked_at.ns > options_.start_ns)
+  if (!session.lease.for_devices) {
+    if (session.state == State::kStarting && session.placement.is_attached() && hold.is_requested &&
+        now_.ns - hold.requested_at.ns > options_.start_ns)
       Stop(session, absl::UnavailableError("the gateway cannot write its ledger"), out);
     return;
   }
   CheckReplay(session, out);
   const int64_t left_ns = FundsLeftNs(session);
-  if (!session.stopped.ok()) {
+  if (!session.billing.stopped.ok()) {
     // What runs again after a pause, and is refused, has steps in flight that nobody was told of.
     // A session that is HELD has none, and no time that nobody pays for, unless work has come
     // since the last tick.
-    const bool works = session.use == UseState::kRun || session.busy;
-    const bool just_began = works && funds.funded_ms == 0 &&
-                            now_.ns - session.leased.ns <= options_.stop_lead_ns;
+    const bool works = session.lease.use == UseState::kRun || session.progress.busy;
+    const bool just_began = works && hold.funded_ms == 0 &&
+                            now_.ns - session.lease.began_at.ns <= options_.stop_lead_ns;
     if (left_ns <= 0 && !just_began) Overrun(session, out);
     return;
   }
-  const bool may_ask =
-      !funds.asked && (funds.why.ok() || now_.ns - funds.asked_at.ns > options_.ask_again_ns);
+  const bool may_ask = !hold.is_requested &&
+                       (hold.limit.ok() || now_.ns - hold.requested_at.ns > options_.ask_again_ns);
   if (may_ask && left_ns < options_.hold_ms * kNsPerMs / 2)
-    AskHold(session, funds.funded_ms + options_.hold_ms, out);
-  const int64_t lead_ns = std::min(options_.stop_lead_ns, funds.funded_ms * kNsPerMs / 4);
-  if (!funds.why.ok() && left_ns <= lead_ns) Stop(session, funds.why, out);
+    AskHold(session, hold.funded_ms + options_.hold_ms, out);
+  const int64_t lead_ns = std::min(options_.stop_lead_ns, hold.funded_ms * kNsPerMs / 4);
+  if (!hold.limit.ok() && left_ns <= lead_ns) Stop(session, hold.limit, out);
 }
 
 // What may not rent a device any more waits for one of its own, if its account has some.
 bool GatewayCore::WaitForOwn(Session& session, Out& out) {
   const bool may_move = session.epoch == 0 || session.recoverable;
-  const absl::Status& why = session.funds.why;
-  if (session.state != State::kStarting || !IsSome(session.conn) || !may_move ||
-      !session.device_class.empty() || !HasOwn(session.tenant) || IsOnOwn(session) ||
+  const absl::Status& why = session.hold.limit;
+  if (session.state != State::kStarting || !session.client.is_connected() || !may_move ||
+      !session.request.device_class.empty() || !HasOwn(session.tenant) || IsOnOwn(session) ||
       !IsForWantOfMoney(why))
     return false;
   Leave(session, LeaseEnd::kNoCredit, /*ours=*/false, out);
-  session.own_only = true;
-  session.displaced = false;
+  session.wait.own_devices_only = true;
+  session.wait.goes_first = false;
   session.state = State::kQueued;
   if (session.epoch > 0) PutRow(session, SessionRowState::kOpen, out);
   Enqueue(session, out);
@@ -175,9 +175,9 @@ void GatewayCore::Stop(Session& session, const absl::Status& why, Out& out) {
                                                    : telemetry::Refusal::kCredit);
   if (session.epoch == 0)
     return End(session.id, why, SessionRowState::kClosed, LeaseEnd::kNoCredit, out);
-  session.stopped = why;
-  if (IsSome(session.conn)) {
-    out.push_back(EndClient{session.conn, session.id, why, BillOf(session.id),
+  session.billing.stopped = why;
+  if (session.client.is_connected()) {
+    out.push_back(EndClient{session.client.conn, session.id, why, BillOf(session.id),
                             session.recoverable || !IsExclusive(session)});
     LeaveClient(session, out);
   }
@@ -188,9 +188,10 @@ void GatewayCore::Stop(Session& session, const absl::Status& why, Out& out) {
 
 void GatewayCore::Overrun(Session& session, Out& out) {
   if (!session.recoverable)
-    return End(session.id, session.stopped, SessionRowState::kClosed, LeaseEnd::kNoCredit, out);
+    return End(session.id, session.billing.stopped, SessionRowState::kClosed, LeaseEnd::kNoCredit,
+               out);
   ReleaseDevices(session, /*lost=*/false, LeaseEnd::kNoCredit, out);
-  Store(session, /*ours=*/!IsForWantOfMoney(session.stopped), out);
+  Store(session, /*ours=*/!IsForWantOfMoney(session.billing.stopped), out);
   PlaceQueue(out);
 }
 
@@ -206,9 +207,9 @@ void GatewayCore::Handle(const PostingRefused& event, Out& out) {
   for (const SessionId& id : ids) {
     Session* const session = Find(id);
     if (session == nullptr) continue;
-    StopKeeping(*session, /*lost=*/true, LeaseEnd::kNoCredit, out);
-    session->unpaid = true;
-    if (session->metered || session->state == State::kStarting) Stop(*session, why, out);
+    EndStateLease(*session, /*lost=*/true, LeaseEnd::kNoCredit, out);
+    session->billing.state_is_unpaid = true;
+    if (session->lease.for_devices || session->state == State::kStarting) Stop(*session, why, out);
   }
 }
 
@@ -217,17 +218,17 @@ void GatewayCore::Handle(const PostingRefused& event, Out& out) {
 template <typename Change>
 void GatewayCore::ForEachMetered(Session& session, const Change& change, Out& out) {
   std::vector<Charge> charges;
-  for (uint32_t device = 0; device < session.slots_held(); ++device) {
-    const auto more = change(LeasedDevice{{session.id, session.grant}, device});
-    if (more.ok()) Charged(session, *more, charges);
+  for (uint32_t device = 0; device < session.placement.slots_held(); ++device) {
+    const auto more = change(LeasedDevice{{session.id, session.lease.grant}, device});
+    if (more.ok()) session.billing.Add(*more, charges);
   }
   PostCharges(std::move(charges), out);
 }
 
 void GatewayCore::BeginReplay(Session& session, Out& out) {
-  if (session.replay_until <= std::max(session.done_seq, session.snapshot_seq)) return;
-  session.replaying = true;
-  session.replay_since = session.replay_busy = now_;
+  if (session.replay.until_seq <= std::max(session.progress.done_seq, session.snapshot.seq)) return;
+  session.replay.active = true;
+  session.replay.since = session.replay.busy_at = now_;
   ForEachMetered(
       session,
       [&](const LeasedDevice& device) { return meter_.Pause(device, PauseReason::kReplay, now_); },
@@ -236,26 +237,26 @@ void GatewayCore::BeginReplay(Session& session, Out& out) {
 
 // Free until the point reached before, while the client sends what it repeats, and not for ever.
 void GatewayCore::CheckReplay(Session& session, Out& out) {
-  if (session.replay_until == 0) return;
-  if (session.busy) session.replay_busy = now_;
+  if (session.replay.until_seq == 0) return;
+  if (session.progress.busy) session.replay.busy_at = now_;
   // A bill counts the time of each device, replayed_ns that of the session.
   const int64_t since_snapshot_ms =
-      (BillOf(session.id).ms - session.ms_at_snapshot) / session.devices_wanted;
+      (BillOf(session.id).ms - session.replay.billed_ms_at_snapshot) / session.request.devices;
   const int64_t most_ns = 2 * std::max<int64_t>(0, since_snapshot_ms) * kNsPerMs + kReplaySlackNs;
   const int64_t free_ns =
-      session.replayed_ns + (session.replaying ? now_.ns - session.replay_since.ns : 0);
-  const bool over = session.done_seq >= session.replay_until || free_ns > most_ns;
-  if (session.replaying && (over || now_.ns - session.replay_busy.ns > kReplayIdleNs))
+      session.replay.free_ns + (session.replay.active ? now_.ns - session.replay.since.ns : 0);
+  const bool over = session.progress.done_seq >= session.replay.until_seq || free_ns > most_ns;
+  if (session.replay.active && (over || now_.ns - session.replay.busy_at.ns > kReplayIdleNs))
     EndReplay(session, out);
-  else if (!session.replaying && !over && session.busy)
+  else if (!session.replay.active && !over && session.progress.busy)
     BeginReplay(session, out);
   // What was free stays counted until the next snapshot, or each crash would begin anew.
-  if (over) session.replay_until = 0;
+  if (over) session.replay.until_seq = 0;
 }
 
 void GatewayCore::EndReplay(Session& session, Out& out) {
-  session.replaying = false;
-  session.replayed_ns += now_.ns - session.replay_since.ns;
+  session.replay.active = false;
+  session.replay.free_ns += now_.ns - session.replay.since.ns;
   ForEachMetered(
       session,
       [&](const LeasedDevice& device) { return meter_.Resume(device, PauseReason::kReplay, now_); },

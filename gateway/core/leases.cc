@@ -37,55 +37,59 @@ telemetry::LeaseEndLabel LabelOf(LeaseEnd end) {
 
 void GatewayCore::StartLease(Session& session, Out& out) {
   // Time on a machine of one's own costs nothing, and gives none for nothing elsewhere.
-  if (RanOnOwn(session)) session.ms_at_snapshot = session.past.ms;
-  session.price = PricesFor(session);
-  GrantPaused(session, UseState::kRun, session.slots_held(), out);
-  session.key_since = now_;
-  session.metered = true;
+  if (session.billing.was_on_own()) session.replay.billed_ms_at_snapshot = session.billing.past.ms;
+  session.billing.prices = PricesFor(session);
+  GrantPaused(session, UseState::kRun, session.placement.slots_held(), out);
+  session.lease.key_since = now_;
+  session.lease.for_devices = true;
 }
 
 // Grants are counted here, as the rows count them: one for each lease that began.
 void GatewayCore::GrantPaused(Session& session, UseState use, uint32_t devices, Out& out) {
-  const LeaseId lease{session.id, ++session.grant};
+  const LeaseId lease{session.id, ++session.lease.grant};
   for (uint32_t device = 0; device < devices; ++device) {
     // Cannot fail for a fresh grant but for the meter's own limit; then the session is not billed,
     // which is our loss. It is paused until LeaseWritten.
     meter_
         .Grant({{lease, device},
                 session.tenant,
-                session.price->Of(use),
-                session.wall,
-                session.funds.funded_ms,
+                session.billing.prices->Of(use),
+                session.billing.wall,
+                session.hold.funded_ms,
                 use},
                now_)
         .IgnoreError();
     meter_.Pause({lease, device}, PauseReason::kUnwritten, now_).status().IgnoreError();
   }
-  session.is_written = false;
-  session.use = use;
-  session.leased = now_;
+  session.lease.is_written = false;
+  session.lease.use = use;
+  session.lease.began_at = now_;
   telemetry::Count(telemetry::Metric::kGrants);
-  const WorkerId worker = session.seats.empty() ? WorkerId{} : session.seats.front().worker;
+  const WorkerId worker =
+      session.placement.seats.empty() ? WorkerId{} : session.placement.seats.front().worker;
   const bool is_at_default = use == UseState::kStored &&
-                             session.price->price_class == kOwnMachines &&
+                             session.billing.prices->price_class == kOwnMachines &&
                              default_class_.has_value();
   // Its hold is there, or is asked for next.
-  const std::string& key_id = session.funds.any ? session.funds.key_id : session.key_id;
-  out.push_back(BeginLease{lease, session.tenant, devices, worker, use, key_id,
-                           is_at_default ? default_class_->price_class : session.price->price_class,
-                           session.seats, now_});
+  const std::string& key_id = session.hold.may_exist ? session.hold.key_id : session.client.key_id;
+  out.push_back(
+      BeginLease{lease, session.tenant, devices, worker, use, key_id,
+                 is_at_default ? default_class_->price_class : session.billing.prices->price_class,
+                 session.placement.seats, now_});
 }
 
 // The meter starts. The driver tells the worker of the lease at the same moment, and lets a client
 // that waits for it begin.
 void GatewayCore::Handle(const LeaseWritten& event, Out&) {
   Session* const session = Find(event.lease.session);
-  if (session == nullptr || event.lease.grant != session->grant || session->is_written) return;
-  if (!session->metered && !session->kept) return;
-  session->is_written = true;
-  if (session->use == UseState::kRun) session->idle_since = now_;
-  if (session->replaying) session->replay_since = session->replay_busy = now_;
-  const uint32_t devices = session->kept ? session->devices_wanted : session->slots_held();
+  if (session == nullptr || event.lease.grant != session->lease.grant || session->lease.is_written)
+    return;
+  if (!session->lease.is_running()) return;
+  session->lease.is_written = true;
+  if (session->lease.use == UseState::kRun) session->progress.idle_since = now_;
+  if (session->replay.active) session->replay.since = session->replay.busy_at = now_;
+  const uint32_t devices =
+      session->lease.for_state ? session->request.devices : session->placement.slots_held();
   for (uint32_t device = 0; device < devices; ++device)  // there is nothing to charge yet
     meter_.Resume({event.lease, device}, PauseReason::kUnwritten, now_).status().IgnoreError();
 }
@@ -102,44 +106,44 @@ void GatewayCore::Handle(const RowNotWritten& event, Out& out) {
 
 void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, LeaseEnd why, Out& out) {
   RepeatTakeover(session, out);
-  const LeaseId lease{session.id, session.grant};
+  const LeaseId lease{session.id, session.lease.grant};
   std::vector<Charge> charges;
   for (uint32_t i = 0; i < devices; ++i) {
     LeasedDevice device{lease, i};
     auto more = lost ? meter_.Lose(device) : meter_.Release(device, now_);
-    if (more.ok()) Charged(session, *more, charges);
+    if (more.ok()) session.billing.Add(*more, charges);
   }
-  session.past = session.charged;
+  session.billing.past = session.billing.charged;
   telemetry::CountAs(telemetry::Metric::kLeasesEnded, LabelOf(why));
-  if (HoldsDevice(session.use))
-    telemetry::ObserveNs(telemetry::Metric::kLeaseTime, now_.ns - session.leased.ns);
+  if (HoldsDevice(session.lease.use))
+    telemetry::ObserveNs(telemetry::Metric::kLeaseTime, now_.ns - session.lease.began_at.ns);
   PostCharges(std::move(charges), out);
   EndHoldOf(session, out);
-  out.push_back(EndLease{lease, why, session.use, session.seats});
+  out.push_back(EndLease{lease, why, session.lease.use, session.placement.seats});
 }
 
 // Its devices are free for others, and its lease ends, be it of them or of its state alone. `lost`:
 // what was not confirmed of it is not charged.
 void GatewayCore::ReleaseDevices(Session& session, bool lost, LeaseEnd why, Out& out) {
-  for (const Seat& seat : session.seats) {
+  for (const Seat& seat : session.placement.seats) {
     if (auto it = workers_.find(seat.worker); it != workers_.end()) {
       lost |= it->second.superseded;
       for (uint32_t i : seat.slots) it->second.slots[i].holder = std::nullopt;
     }
   }
-  const uint32_t devices = session.slots_held();
+  const uint32_t devices = session.placement.slots_held();
   RepeatTakeover(session, out);
   if (devices > 0 && !IsOnOwn(session)) queue_.Gave(session.tenant, devices, now_);
   Touch(session);
-  StopKeeping(session, lost, why, out);
-  if (session.metered) {
+  EndStateLease(session, lost, why, out);
+  if (session.lease.for_devices) {
     EndMeter(session, devices, lost, why, out);
-    if (std::exchange(session.replaying, false) && session.is_written)
-      session.replayed_ns += now_.ns - session.replay_since.ns;
-    session.metered = false;
+    if (std::exchange(session.replay.active, false) && session.lease.is_written)
+      session.replay.free_ns += now_.ns - session.replay.since.ns;
+    session.lease.for_devices = false;
   }
   EndHoldOf(session, out);
-  for (Seat& seat : session.seats) seat.slots.clear();
+  for (Seat& seat : session.placement.seats) seat.slots.clear();
 }
 
 const DeviceSlot& GatewayCore::DeviceAt(const Seat& seat, size_t i) const {
@@ -149,26 +153,17 @@ const DeviceSlot& GatewayCore::DeviceAt(const Seat& seat, size_t i) const {
 // All devices of a session are of one class. One from before there were classes keeps its price,
 // but not on a machine of its own.
 GatewayCore::Session::Prices GatewayCore::PricesFor(const Session& session) const {
-  const DeviceSlot& device = DeviceAt(session.seats.front(), 0);
+  const DeviceSlot& device = DeviceAt(session.placement.seats.front(), 0);
   const bool is_frozen =
-      session.price.has_value() &&
-      (session.price->price_class == device.price_class ||
-       (session.price->price_class.empty() && device.price_class != kOwnMachines));
-  if (is_frozen) return *session.price;
+      session.billing.prices.has_value() &&
+      (session.billing.prices->price_class == device.price_class ||
+       (session.billing.prices->price_class.empty() && device.price_class != kOwnMachines));
+  if (is_frozen) return *session.billing.prices;
   Session::Prices prices{device.price_class, device.price_per_hour, device.idle_prices};
   // The machine is the account's own, the gateway's disk is not.
   if (prices.price_class == kOwnMachines && default_class_.has_value())
     prices.idle.stored = default_class_->idle.stored;
   return prices;
-}
-
-void GatewayCore::Charged(Session& session, const std::vector<Charge>& more,
-                          std::vector<Charge>& all) {
-  for (const Charge& charge : more) {
-    if (HoldsDevice(charge.use)) session.charged.ms += charge.to_ms - charge.from_ms;
-    session.charged.amount.value += charge.amount.value;
-    all.push_back(charge);
-  }
 }
 
 void GatewayCore::PostCharges(std::vector<Charge> charges, Out& out) {
@@ -179,16 +174,17 @@ bool GatewayCore::IsWritten(const LeaseId& lease) const {
   const auto it = sessions_.find(lease.session);
   if (it == sessions_.end()) return false;
   const Session& session = it->second;
-  return (session.metered || session.kept) && session.grant == lease.grant && session.is_written;
+  return session.lease.is_running() && session.lease.grant == lease.grant &&
+         session.lease.is_written;
 }
 
 Bill GatewayCore::BillOf(const SessionId& id) const {
   auto it = sessions_.find(id);
   if (it == sessions_.end()) return {};
-  Bill bill = it->second.past;
-  if (it->second.metered || it->second.kept) {
-    Meter::Reading reading = meter_.Read(LeaseId{id, it->second.grant});
-    if (HoldsDevice(it->second.use)) bill.ms += reading.ms;
+  Bill bill = it->second.billing.past;
+  if (it->second.lease.is_running()) {
+    Meter::Reading reading = meter_.Read(LeaseId{id, it->second.lease.grant});
+    if (HoldsDevice(it->second.lease.use)) bill.ms += reading.ms;
     bill.amount.value += reading.amount.value;
   }
   return bill;

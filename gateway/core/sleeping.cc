@@ -17,38 +17,40 @@ constexpr int64_t kTicksNs = kSecondNs / 2;
 // Idle is what the device does: a client that is connected, and uploads or thinks, has no use of
 // it.
 void GatewayCore::CheckSleep(Session& session, Out& out) {
-  if (options_.sleep_ns == 0 || !session.is_written) return;  // its client has yet to be told
-  const int64_t idle_ns = now_.ns - session.idle_since.ns;
+  if (options_.sleep_ns == 0 || !session.lease.is_written) return;  // its client has yet to be told
+  const int64_t idle_ns = now_.ns - session.progress.idle_since.ns;
   const int64_t left_ns = options_.sleep_ns - kTicksNs - idle_ns;
   // What cannot go to disk would keep its memory for as long as it slept, or its process the
   // device.
   const bool may_sleep = session.recoverable;
-  if (session.busy || session.awaits || left_ns > options_.sleep_lead_ns || !may_sleep) {
-    session.sleep_told = false;
-    session.snapshot_asked.reset();
+  if (session.progress.busy || session.progress.awaits_answer || left_ns > options_.sleep_lead_ns ||
+      !may_sleep) {
+    session.client.sleep_announced = false;
+    session.snapshot.awaited_since.reset();
     return;
   }
-  if (!std::exchange(session.sleep_told, true))
-    out.push_back(IdleSoon{session.conn, idle_ns / kSecondNs,
+  if (!std::exchange(session.client.sleep_announced, true))
+    out.push_back(IdleSoon{session.client.conn, idle_ns / kSecondNs,
                            std::max<int64_t>(1, (left_ns + kTicksNs) / kSecondNs)});
   if (left_ns < 0) Sleep(session, out);
 }
 
 void GatewayCore::Sleep(Session& session, Out& out) {
-  const int64_t idle_s = (now_.ns - session.idle_since.ns) / kSecondNs;
+  const int64_t idle_s = (now_.ns - session.progress.idle_since.ns) / kSecondNs;
   const bool exclusive = IsExclusive(session);
   if (exclusive) {
     AskForSnapshot(session, out);
     if (!IsReadyToGo(session)) return;  // the next tick comes here again
   }
   ReleaseDevices(session, /*lost=*/false, LeaseEnd::kIdle, out);
-  session.sleeping = true;
-  session.client_left = session.since = now_;
-  session.snapshot_asked.reset();
+  session.client.asleep = true;
+  session.client.left_at = session.state_since = now_;
+  session.snapshot.awaited_since.reset();
   session.state = State::kParked;
-  const MicroUsd each = exclusive ? session.price->idle.stored : session.price->idle.parked;
-  const MicroUsd asleep{each.value * session.devices_wanted};
-  out.push_back(SleepBegins{session.conn, session.id, idle_s, asleep});
+  const MicroUsd each =
+      exclusive ? session.billing.prices->idle.stored : session.billing.prices->idle.parked;
+  const MicroUsd asleep{each.value * session.request.devices};
+  out.push_back(SleepBegins{session.client.conn, session.id, idle_s, asleep});
   if (exclusive) {
     PutAway(session, /*ours=*/false, out);
   } else {
@@ -60,13 +62,13 @@ void GatewayCore::Sleep(Session& session, Out& out) {
 
 void GatewayCore::Handle(const ClientActs& event, Out& out) {
   Session* const session = FindByConn(event.conn);
-  if (session != nullptr && session->sleeping) Wake(*session, out);
+  if (session != nullptr && session->client.asleep) Wake(*session, out);
 }
 
 void GatewayCore::Wake(Session& session, Out& out) {
-  session.sleeping = false;
+  session.client.asleep = false;
   if (session.state == State::kOrphaned) return;  // it is in the queue once that is over
-  session.since = now_;
+  session.state_since = now_;
   if (session.state == State::kStored) session.state = State::kQueued;
   PutRow(session, SessionRowState::kOpen, out);
   Enqueue(session, out);
@@ -74,7 +76,7 @@ void GatewayCore::Wake(Session& session, Out& out) {
 
 // What is parked and waits for nothing; its memory is wanted sooner or later.
 void GatewayCore::CheckDisk(Session& session, Out& out) {
-  if (!session.recoverable || now_.ns - session.since.ns <= options_.disk_after_ns) return;
+  if (!session.recoverable || now_.ns - session.state_since.ns <= options_.disk_after_ns) return;
   AskForSnapshot(session, out);
   if (session.is_saved()) PutAway(session, /*ours=*/false, out);
 }

@@ -34,24 +34,24 @@ constexpr int64_t kTakeoverEveryNs = 10 * kSecondNs;
 
 // True: the client waits for its key's hold. False: it may enter now.
 bool GatewayCore::WaitsToPay(Session& session, Takeover wants, Out& out) {
-  if (session.slots_held() == 0) return false;
+  if (session.placement.slots_held() == 0) return false;
   // Also by a client with the session's own key: of all that want the session the last one counts.
   RefuseTakeover(session, absl::AbortedError("another client entered the session"), out);
-  if (session.funds.key_id == wants.key_id) return false;
+  if (session.hold.key_id == wants.key_id) return false;
   // Behind the current lease, or the one that the session is starting for.
-  wants.lease = {session.id, session.grant + (session.metered ? 1 : 2)};
+  wants.lease = {session.id, session.lease.grant + (session.lease.for_devices ? 1 : 2)};
   // The session may ask for more meanwhile: its answers and this one have numbers of one count.
-  wants.number = ++session.funds.number;
+  wants.number = ++session.hold.last_number;
   wants.since = now_;
-  out.push_back(
-      TakeHold{wants.number,
-               {.lease = wants.lease,
-                .tenant = session.tenant,
-                .key_id = wants.key_id,
-                .prices_per_hour = std::vector(session.slots_held(), PricesFor(session).run),
-                .to_ms = std::min(options_.hold_ms, kLeaseMsMax),
-                .session_cap = wants.max_cost.has_value() ? wants.max_cost : session.max_cost,
-                .is_tentative = true}});
+  out.push_back(TakeHold{
+      wants.number,
+      {.lease = wants.lease,
+       .tenant = session.tenant,
+       .key_id = wants.key_id,
+       .prices_per_hour = std::vector(session.placement.slots_held(), PricesFor(session).run),
+       .to_ms = std::min(options_.hold_ms, kLeaseMsMax),
+       .session_cap = wants.max_cost.has_value() ? wants.max_cost : session.request.max_cost,
+       .is_tentative = true}});
   takeovers_[wants.conn] = session.id;
   session.takeover = std::move(wants);
   return true;
@@ -74,14 +74,14 @@ void GatewayCore::TakeOverIfReady(Session& session, Out& out) {
   // Its client is refused: before anything is taken away from the one that the session has.
   if (draining_ || refused_.contains(session.tenant))
     return HandleAny(DropTakeover(session, out)->entry, out);
-  if (!session.metered) {
+  if (!session.lease.for_devices) {
     const Takeover next = *DropTakeover(session, out);
     GiveHoldTo(next, session, out);
     return HandleAny(next.entry, out);
   }
   const bool is_too_soon =
-      session.stopped.ok() && now_.ns - session.key_since.ns < kTakeoverEveryNs;
-  if (!session.is_written || is_too_soon) return;
+      session.billing.stopped.ok() && now_.ns - session.lease.key_since.ns < kTakeoverEveryNs;
+  if (!session.lease.is_written || is_too_soon) return;
   const Takeover next = *std::exchange(session.takeover, std::nullopt);
   takeovers_.erase(next.conn);
   GiveLeaseTo(next, session, out);
@@ -91,32 +91,32 @@ void GatewayCore::TakeOverIfReady(Session& session, Out& out) {
   // than was asked for, what the key before had held may be there now.
   const bool asks_again = next.max_cost.has_value() || !next.paid->why.ok();
   Session* const entered = Find(id);
-  if (asks_again && entered != nullptr && entered->metered && !entered->funds.asked)
-    AskHold(*entered, std::max(entered->funds.funded_ms, options_.hold_ms), out);
+  if (asks_again && entered != nullptr && entered->lease.for_devices && !entered->hold.is_requested)
+    AskHold(*entered, std::max(entered->hold.funded_ms, options_.hold_ms), out);
 }
 
 // Of a session that starts. No lease runs yet: the hold of the one that is to begin is given back,
 // and taken again with the other key, which could pay for it a moment ago.
 void GatewayCore::GiveHoldTo(const Takeover& next, Session& session, Out& out) {
-  session.key_id = next.key_id;
-  if (next.max_cost.has_value()) session.max_cost = next.max_cost;
+  session.client.key_id = next.key_id;
+  if (next.max_cost.has_value()) session.request.max_cost = next.max_cost;
   EndHoldOf(session, out);
   BeginHold(session, out);
 }
 
 // Of a session that is metered. Its lease ends, and the next one begins with what is held for it.
 void GatewayCore::GiveLeaseTo(const Takeover& next, Session& session, Out& out) {
-  const bool replayed = session.replaying;
+  const bool replayed = session.replay.active;
   if (replayed) EndReplay(session, out);
-  EndMeter(session, session.slots_held(), /*lost=*/false, LeaseEnd::kTakenOver, out);
-  session.stopped = absl::OkStatus();  // for want of the other key's money
-  session.funds = {.lease = next.lease,
-                   .key_id = next.key_id,
-                   .prices = std::vector(session.slots_held(), PricesFor(session).run),
-                   .number = session.funds.number,
-                   .any = true,
-                   .funded_ms = next.paid->funded_ms,
-                   .asked_at = now_};
+  EndMeter(session, session.placement.slots_held(), /*lost=*/false, LeaseEnd::kTakenOver, out);
+  session.billing.stopped = absl::OkStatus();  // for want of the other key's money
+  session.hold = {.lease = next.lease,
+                  .key_id = next.key_id,
+                  .prices = std::vector(session.placement.slots_held(), PricesFor(session).run),
+                  .last_number = session.hold.last_number,
+                  .requested_at = now_,
+                  .may_exist = true,
+                  .funded_ms = next.paid->funded_ms};
   StartLease(session, out);
   if (replayed) BeginReplay(session, out);
 }

@@ -5,7 +5,7 @@
 //   RUN --no work for held_after_ns/ChangeUse--> HELD --work/ChangeUse--> RUN
 //   kParked, outside of the queue --CheckUse--> PARKED
 //   kStored --CheckUse--> STORED
-//   PARKED, STORED --Enqueue, Store/StopKeeping--> (none)
+//   PARKED, STORED --Enqueue, Store/EndStateLease--> (none)
 //   any --the session ends, its worker is lost/ReleaseDevices--> (none)
 //
 // A lease in a new state is free until its hold is there. State that nobody pays for is kept at our
@@ -20,33 +20,31 @@
 
 namespace outboard::gateway {
 
-bool GatewayCore::Waits(const Session& session) {
-  return session.state == State::kQueued ||
-         (session.state == State::kParked && IsSome(session.conn) && !session.sleeping);
-}
-
 void GatewayCore::CheckUse(Session& session, Out& out) {
-  if (!session.price.has_value()) return;
-  if (session.metered) {
-    const bool costs_the_same = session.price->Of(UseState::kHeld) == session.price->run;
-    if (costs_the_same || session.replaying || !session.stopped.ok()) return;
-    const bool idle = !session.busy && !session.awaits &&
-                      now_.ns - session.idle_since.ns >= options_.held_after_ns;
+  if (!session.billing.prices.has_value()) return;
+  if (session.lease.for_devices) {
+    const bool costs_the_same =
+        session.billing.prices->Of(UseState::kHeld) == session.billing.prices->run;
+    if (costs_the_same || session.replay.active || !session.billing.stopped.ok()) return;
+    const bool idle = !session.progress.busy && !session.progress.awaits_answer &&
+                      now_.ns - session.progress.idle_since.ns >= options_.held_after_ns;
     const UseState wanted = idle ? UseState::kHeld : UseState::kRun;
-    if (wanted == session.use) return;
+    if (wanted == session.lease.use) return;
     // Another lease is to follow this one soon. Work is not charged less meanwhile.
     if (idle && session.takeover.has_value()) return;
-    EndMeter(session, session.slots_held(), /*lost=*/false,
+    EndMeter(session, session.placement.slots_held(), /*lost=*/false,
              idle ? LeaseEnd::kHeld : LeaseEnd::kRunsAgain, out);
-    return ChangeUse(session, wanted, session.slots_held(), out);
+    return ChangeUse(session, wanted, session.placement.slots_held(), out);
   }
-  if (session.kept) return CheckKept(session, out);
+  if (session.lease.for_state) return CheckStateLease(session, out);
   const bool is_stored = session.state == State::kStored;
-  if (session.unpaid || Waits(session) || (!is_stored && session.state != State::kParked)) return;
+  if (session.billing.state_is_unpaid || session.is_waiting() ||
+      (!is_stored && session.state != State::kParked))
+    return;
   const UseState wanted = is_stored ? UseState::kStored : UseState::kParked;
-  if (session.price->Of(wanted) == MicroUsd{}) return;
-  ChangeUse(session, wanted, session.devices_wanted, out);
-  session.kept = true;
+  if (session.billing.prices->Of(wanted) == MicroUsd{}) return;
+  ChangeUse(session, wanted, session.request.devices, out);
+  session.lease.for_state = true;
 }
 
 void GatewayCore::ChangeUse(Session& session, UseState use, uint32_t devices, Out& out) {
@@ -54,32 +52,32 @@ void GatewayCore::ChangeUse(Session& session, UseState use, uint32_t devices, Ou
   HoldFor(session, use, devices, out);
 }
 
-void GatewayCore::CheckKept(Session& session, Out& out) {
-  if (session.use == UseState::kStored) ConfirmKept(session, out);
-  const Session::Funds& funds = session.funds;
-  if (funds.asked) return;
+void GatewayCore::CheckStateLease(Session& session, Out& out) {
+  if (session.lease.use == UseState::kStored) ConfirmStateLease(session, out);
+  const Session::Hold& hold = session.hold;
+  if (hold.is_requested) return;
   const int64_t left_ns = FundsLeftNs(session);
-  if (funds.why.ok() && left_ns < options_.state_hold_ms * kNsPerMs / 2)
-    return AskHold(session, funds.funded_ms + options_.state_hold_ms, out);
-  if (funds.why.ok() || left_ns > 0) return;
-  StopKeeping(session, /*lost=*/false, LeaseEnd::kNoCredit, out);
-  session.unpaid = true;
+  if (hold.limit.ok() && left_ns < options_.state_hold_ms * kNsPerMs / 2)
+    return AskHold(session, hold.funded_ms + options_.state_hold_ms, out);
+  if (hold.limit.ok() || left_ns > 0) return;
+  EndStateLease(session, /*lost=*/false, LeaseEnd::kNoCredit, out);
+  session.billing.state_is_unpaid = true;
 }
 
 // Of what is parked its worker says that it is there; what is stored is here.
-void GatewayCore::ConfirmKept(Session& session, Out& out) {
-  if (!session.kept) return;
+void GatewayCore::ConfirmStateLease(Session& session, Out& out) {
+  if (!session.lease.for_state) return;
   std::vector<Charge> charges;
-  for (uint32_t device = 0; device < session.devices_wanted; ++device) {
-    const auto more = meter_.Confirm({{session.id, session.grant}, device}, now_);
-    if (more.ok()) Charged(session, *more, charges);
+  for (uint32_t device = 0; device < session.request.devices; ++device) {
+    const auto more = meter_.Confirm({{session.id, session.lease.grant}, device}, now_);
+    if (more.ok()) session.billing.Add(*more, charges);
   }
   PostCharges(std::move(charges), out);
 }
 
-void GatewayCore::StopKeeping(Session& session, bool lost, LeaseEnd why, Out& out) {
-  if (!std::exchange(session.kept, false)) return;
-  EndMeter(session, session.devices_wanted, lost, why, out);
+void GatewayCore::EndStateLease(Session& session, bool lost, LeaseEnd why, Out& out) {
+  if (!std::exchange(session.lease.for_state, false)) return;
+  EndMeter(session, session.request.devices, lost, why, out);
 }
 
 std::set<std::string> GatewayCore::ClassesInUse() const {
@@ -87,7 +85,7 @@ std::set<std::string> GatewayCore::ClassesInUse() const {
   for (const auto& [id, worker] : workers_)
     for (const Slot& slot : worker.slots) classes.insert(slot.device.price_class);
   for (const auto& [id, session] : sessions_)
-    if (session.price.has_value()) classes.insert(session.price->price_class);
+    if (session.billing.prices.has_value()) classes.insert(session.billing.prices->price_class);
   classes.erase("");
   classes.erase(kOwnMachines);
   return classes;

@@ -34,7 +34,7 @@ bool IsNews(const QueuePlace& told, const QueuePlace& now) {
 // ---- what is free -------------------------------------------------------------------------------
 
 void GatewayCore::Touch(const Session& session) {
-  for (const Seat& seat : session.seats) stale_workers_.insert(seat.worker);
+  for (const Seat& seat : session.placement.seats) stale_workers_.insert(seat.worker);
 }
 
 std::vector<DevicePool> GatewayCore::PoolsOf(WorkerId id) const {
@@ -42,7 +42,7 @@ std::vector<DevicePool> GatewayCore::PoolsOf(WorkerId id) const {
   std::optional<TenantId> only = worker.owner;
   if (worker.one_account && !only.has_value()) {
     for (const auto& [session_id, session] : sessions_)
-      if (session.SeatOn(id) != nullptr) only = session.tenant;
+      if (session.placement.SeatOn(id) != nullptr) only = session.tenant;
   }
   std::vector<DevicePool> all;  // few
   for (const Slot& slot : worker.slots) {
@@ -60,7 +60,7 @@ std::vector<DevicePool> GatewayCore::PoolsOf(WorkerId id) const {
     pool->price_per_hour = std::max(pool->price_per_hour, slot.device.price_per_hour);
     if (slot.out || worker.draining || worker.set_aside) continue;
     ++pool->total;
-    pool->free += slot.free();
+    pool->free += slot.is_free();
   }
   return all;
 }
@@ -84,7 +84,7 @@ bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
   if (workers_.at(id).owner.value_or(tenant) != tenant) return false;  // G19
   if (!workers_.at(id).one_account) return true;
   return std::all_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
-    return entry.second.tenant == tenant || entry.second.SeatOn(id) == nullptr;
+    return entry.second.tenant == tenant || entry.second.placement.SeatOn(id) == nullptr;
   });
 }
 
@@ -98,30 +98,31 @@ DeviceWish GatewayCore::WishOf(uint32_t devices) const {
 // What was open already goes first; a parked session can only go back to where its state is.
 DeviceRequest GatewayCore::RequestOf(const Session& session) const {
   DeviceRequest request{.session = session.id, .account = session.tenant};
-  request.wish = WishOf(session.devices_wanted);
-  const bool own = session.own_only || session.device_class == kOwnMachines;
-  request.wish.device_class = own ? OwnPoolsOf(session.tenant) : session.device_class;
+  request.wish = WishOf(session.request.devices);
+  const bool own = session.wait.own_devices_only || session.request.device_class == kOwnMachines;
+  request.wish.device_class = own ? OwnPoolsOf(session.tenant) : session.request.device_class;
   request.wish.is_own = own;
-  request.wish.memory_bytes = session.memory_wanted;
-  request.class_before = session.class_before;
-  if (session.state == State::kParked) request.wish.only_on = session.seats.front().worker;
-  request.goes_first = session.state == State::kQueued && session.displaced;
-  request.last_resort = session.lost_on;
+  request.wish.memory_bytes = session.request.memory_bytes;
+  request.class_before = session.placement.last_pool;
+  if (session.state == State::kParked)
+    request.wish.only_on = session.placement.seats.front().worker;
+  request.goes_first = session.state == State::kQueued && session.wait.goes_first;
+  request.last_resort = session.losses.last_worker;
   if (const auto warm = warm_.find(session.tenant); warm != warm_.end())
     request.warm = warm->second;
   if (session.epoch == 0) {
-    request.gang = session.gang;
-    request.gang_size = session.gang_size;
+    request.gang = session.request.gang;
+    request.gang_size = session.request.gang_size;
   }
   return request;
 }
 
 // Ends with the session on its way, in the queue, or turned away.
 void GatewayCore::Enqueue(Session& session, Out& out) {
-  StopKeeping(session, /*lost=*/false, LeaseEnd::kResumed, out);
+  EndStateLease(session, /*lost=*/false, LeaseEnd::kResumed, out);
   const DeviceRequest request = RequestOf(session);
-  session.told.reset();
-  session.hope_at = now_;
+  session.wait.sent_place.reset();
+  session.wait.servable_at = now_;
   // A device that is free where its state is has nobody who could take it at once: others wait for
   // its memory there, which it keeps.
   if (session.state == State::kParked && (queue_.MayHold(request) || IsOnOwn(session))) {
@@ -129,15 +130,16 @@ void GatewayCore::Enqueue(Session& session, Out& out) {
     if (TryPlaceOne(session, pools_.Pick(request.wish, {.account = session.tenant}), out)) return;
   }
   // Whoever has a machine of his own waits for nobody there, nor for a quota.
-  const bool may_be_own = session.device_class.empty() || session.device_class == kOwnMachines;
+  const bool may_be_own =
+      session.request.device_class.empty() || session.request.device_class == kOwnMachines;
   if (session.state == State::kQueued && request.gang.empty() && may_be_own &&
       HasOwn(session.tenant)) {
-    const bool own_only = std::exchange(session.own_only, true);
+    const bool own_only = std::exchange(session.wait.own_devices_only, true);
     SyncPools();
     const DeviceWish own = RequestOf(session).wish;
     const bool placed =
         TryPlaceOne(session, pools_.Pick(own, {.account = session.tenant}), out);
-    session.own_only = own_only;
+    session.wait.own_devices_only = own_only;
     if (placed) return;
   }
   queue_.Add(request, now_);
@@ -196,7 +198,7 @@ bool GatewayCore::TryPlaceOne(Session& session, std::optional<Parts> parts, Out&
     SyncPools();
     parts = pools_.Pick(request.wish, {.account = session.tenant,
                                        .warm = request.warm,
-                                       .last_resort = session.lost_on,
+                                       .last_resort = session.losses.last_worker,
                                        .barred = &barred});
   }
   return false;
@@ -204,12 +206,13 @@ bool GatewayCore::TryPlaceOne(Session& session, std::optional<Parts> parts, Out&
 
 // A worker from before sessions of several devices starts one executor.
 bool GatewayCore::Serves(WorkerId worker, const Session& session) const {
-  if (!session.is_group()) return true;
+  if (!session.request.is_group()) return true;
   const Worker& candidate = workers_.at(worker);
   if (!candidate.serves_groups) return false;
-  const bool has_state = session.epoch > 0 || !session.snapshot_root.empty();
+  const bool has_state = session.epoch > 0 || !session.snapshot.root.empty();
   if (!has_state || !session.recoverable) return true;
-  return candidate.groups_recover && candidate.has_collectives == session.has_parts;  // G16
+  return candidate.groups_recover &&
+         candidate.has_collectives == session.placement.has_parts;  // G16
 }
 
 // Devices that it did not lose, if there are enough.
@@ -219,9 +222,9 @@ std::vector<uint32_t> GatewayCore::SlotsFor(const Session& session, const Placed
   std::vector<uint32_t> slots;
   for (const bool where_it_was_lost : {false, true}) {
     for (uint32_t i = 0; i < all.size() && slots.size() < part.devices; ++i) {
-      const bool lost_there =
-          part.worker == session.lost_on && std::ranges::count(session.lost_slots, i) > 0;
-      if (all[i].free() && PoolNameOf(all[i].device, owner) == part.device_class &&
+      const bool lost_there = part.worker == session.losses.last_worker &&
+                              std::ranges::count(session.losses.last_slots, i) > 0;
+      if (all[i].is_free() && PoolNameOf(all[i].device, owner) == part.device_class &&
           lost_there == where_it_was_lost)
         slots.push_back(i);
     }
@@ -231,7 +234,7 @@ std::vector<uint32_t> GatewayCore::SlotsFor(const Session& session, const Placed
 
 void GatewayCore::Place(Session& session, const Parts& parts, Out& out) {
   const bool parked = session.state == State::kParked;
-  telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.since.ns);
+  telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.state_since.ns);
   LeaveQueue(session.id);
   std::vector<WorkerId>& warm = warm_[session.tenant];
   std::vector<Slots> places;
@@ -243,20 +246,21 @@ void GatewayCore::Place(Session& session, const Parts& parts, Out& out) {
   if (warm.size() > kWarmMax) warm.resize(kWarmMax);
   StartWith(session, std::move(places));
   // If its start is repeated, the others of its gang do not wait with it.
-  session.gang.clear();
-  session.gang_size = 1;
+  session.request.gang.clear();
+  session.request.gang_size = 1;
   BeginHold(session, out);
   if (parked) return;
-  ++session.placement;
-  session.is_reached = false;
+  ++session.placement.number;
+  session.placement.work_arrived = false;
   std::vector<GroupPart> all;
-  if (session.is_spread())
-    for (const Seat& seat : session.seats)
+  if (session.placement.is_spread())
+    for (const Seat& seat : session.placement.seats)
       all.push_back({seat.worker, static_cast<uint32_t>(seat.slots.size())});
-  for (const Seat& seat : session.seats)
-    out.push_back(Assign{seat.worker, session.id, session.tenant, session.placement, seat.slots,
-                         session.refused, session.mesh, session.spread,
-                         FirstRankOn(session, seat.worker), all, session.snapshot_seq});
+  for (const Seat& seat : session.placement.seats)
+    out.push_back(Assign{seat.worker, session.id, session.tenant, session.placement.number,
+                         seat.slots, session.losses.refused_items, session.request.mesh,
+                         session.request.spread, session.placement.FirstRankOn(seat.worker), all,
+                         session.snapshot.seq});
 }
 
 // ---- those who wait -----------------------------------------------------------------------------
@@ -276,9 +280,9 @@ absl::Status GatewayCore::CheckWish(const DeviceWish& wish, TenantId account) co
 
 bool GatewayCore::IsHopeless(Session& session) {
   SyncPools();
-  if (pools_.Largest(RequestOf(session).wish, session.tenant) >= session.devices_wanted)
-    session.hope_at = now_;
-  return session.hope_at < now_;
+  if (pools_.Largest(RequestOf(session).wish, session.tenant) >= session.request.devices)
+    session.wait.servable_at = now_;
+  return session.wait.servable_at < now_;
 }
 
 // Its state stays, if it has one.
@@ -286,7 +290,7 @@ void GatewayCore::GiveUpWaiting(Session& session, absl::Status why, Out& out) {
   if (session.epoch == 0)
     return End(session.id, std::move(why), SessionRowState::kClosed, LeaseEnd::kNoDevice, out);
   telemetry::CountRefused(telemetry::Refusal::kNoDevice);
-  out.push_back(EndClient{session.conn, session.id, std::move(why), BillOf(session.id),
+  out.push_back(EndClient{session.client.conn, session.id, std::move(why), BillOf(session.id),
                           /*is_kept=*/true});
   LeaveClient(session, out);
 }
@@ -300,15 +304,17 @@ void GatewayCore::TellQueue(Out& out) {
 }
 
 void GatewayCore::TellPlace(Session& session, const QueuePlace& place, Out& out) {
-  if (!IsSome(session.conn)) return;
-  if (session.told.has_value()) {
+  if (!session.client.is_connected()) return;
+  if (session.wait.sent_place.has_value()) {
     const int64_t every_ns = place.before <= kNearFront ? kTellNearNs : kTellFarNs;
-    if (now_.ns - session.told_at.ns < every_ns || !IsNews(*session.told, place)) return;
+    if (now_.ns - session.wait.sent_at.ns < every_ns || !IsNews(*session.wait.sent_place, place))
+      return;
   }
-  const bool is_first = !session.told.has_value();
-  session.told = place;
-  session.told_at = now_;
-  out.push_back(Queued{session.conn, is_first, place.before, place.expected_s, place.reason});
+  const bool is_first = !session.wait.sent_place.has_value();
+  session.wait.sent_place = place;
+  session.wait.sent_at = now_;
+  out.push_back(
+      Queued{session.client.conn, is_first, place.before, place.expected_s, place.reason});
 }
 
 bool GatewayCore::HasOwn(TenantId account) const {
@@ -317,16 +323,16 @@ bool GatewayCore::HasOwn(TenantId account) const {
 }
 
 bool GatewayCore::IsOnOwn(const Session& session) const {
-  return !session.seats.empty() && workers_.at(session.seats.front().worker).owner.has_value();
+  return !session.placement.seats.empty() && FirstWorkerOf(session).owner.has_value();
 }
 
 absl::Status GatewayCore::NoDevice(const Session& session) const {
-  if (session.device_class == kOwnMachines && !HasOwn(session.tenant))
+  if (session.request.device_class == kOwnMachines && !HasOwn(session.tenant))
     return absl::UnavailableError(
         "no machine of this account's own has joined (`outboard worker --own`)");
   if (workers_.empty()) return absl::UnavailableError("no worker has joined this gateway");
   const auto of_one = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) {
-    return entry.second.one_account && entry.second.free() > 0;
+    return entry.second.one_account && entry.second.free_slots() > 0;
   });
   if (std::all_of(workers_.begin(), workers_.end(),
                   [](const auto& entry) { return entry.second.set_aside; }))
@@ -334,13 +340,14 @@ absl::Status GatewayCore::NoDevice(const Session& session) const {
   const size_t others = queue_.size() - (queue_.Has(session.id) ? 1 : 0);
   const uint32_t holds = queue_.HeldBy(session.tenant), quota = options_.devices_per_tenant_max;
   return absl::ResourceExhaustedError(absl::StrCat(
-      "no device was granted within ", (now_.ns - session.since.ns) / kSecondNs, " s: ",
+      "no device was granted within ", (now_.ns - session.state_since.ns) / kSecondNs, " s: ",
       devices_busy(), " of ", devices_total(), " are in use, ", others, " other sessions wait",
-      session.device_class.empty() ? "" : "; it asked for the class ", session.device_class,
-      session.memory_wanted == 0
+      session.request.device_class.empty() ? "" : "; it asked for the class ",
+      session.request.device_class,
+      session.request.memory_bytes == 0
           ? ""
-          : absl::StrCat("; it asked for ", session.memory_wanted, " bytes of memory"),
-      quota == 0 || holds + session.devices_wanted <= quota
+          : absl::StrCat("; it asked for ", session.request.memory_bytes, " bytes of memory"),
+      quota == 0 || holds + session.request.devices <= quota
           ? ""
           : absl::StrCat("; its account holds ", holds, ", of ", quota, " that it may hold"),
       of_one == 0 ? "" : "; workers with a free device serve one account at a time",

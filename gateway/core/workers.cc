@@ -32,7 +32,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
     if (id != event.worker && other.worker_identity == event.worker_identity &&
         !event.worker_identity.empty())
       other.superseded = true;
-  worker.heard = now_;
+  worker.heard_at = now_;
   stale_workers_.insert(event.worker);
   Welcome welcome{event.worker, {}, {}};
   for (const HeldExecutor& held : event.held) {
@@ -46,7 +46,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   std::vector<SessionId> lost;
   for (const auto& [id, session] : sessions_) {
     if (session.state == State::kOrphaned && session.recoverable &&
-        session.worker_identity == event.worker_identity)
+        session.placement.worker_identity == event.worker_identity)
       lost.push_back(id);
   }
   for (const SessionId& id : lost)
@@ -57,13 +57,13 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
 void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   auto it = workers_.find(event.worker);
   if (it == workers_.end()) return;
-  telemetry::ObserveNs(telemetry::Metric::kHeartbeatGap, now_.ns - it->second.heard.ns);
-  it->second.heard = now_;
+  telemetry::ObserveNs(telemetry::Metric::kHeartbeatGap, now_.ns - it->second.heard_at.ns);
+  it->second.heard_at = now_;
   bool has_parked = false;
   for (size_t i = 0; i < std::min(event.alive.size(), event.memory_bytes.size()); ++i)
     if (Session* session = Find(event.alive[i]);
-        session != nullptr && session->SeatOn(event.worker) != nullptr) {
-      session->memory_bytes = event.memory_bytes[i];
+        session != nullptr && session->placement.SeatOn(event.worker) != nullptr) {
+      session->placement.memory_bytes = event.memory_bytes[i];
       has_parked |= session->state == State::kParked;
     }
   if (it->second.superseded) return;
@@ -71,15 +71,16 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   for (const SessionId& id : event.alive) {
     Session* session = Find(id);
     if (session == nullptr) continue;
-    if (!session->seats.empty() && session->seats.front().worker == event.worker)
-      ConfirmKept(*session, out);
-    if (!session->metered) continue;
+    if (!session->placement.seats.empty() &&
+        session->placement.seats.front().worker == event.worker)
+      ConfirmStateLease(*session, out);
+    if (!session->lease.for_devices) continue;
     uint32_t device = 0;  // counts within the session
-    for (const Seat& seat : session->seats) {
+    for (const Seat& seat : session->placement.seats) {
       for (size_t i = 0; i < seat.slots.size(); ++i, ++device) {
         if (seat.worker != event.worker) continue;
-        auto more = meter_.Confirm({{id, session->grant}, device}, now_);
-        if (more.ok()) Charged(*session, *more, charges);
+        auto more = meter_.Confirm({{id, session->lease.grant}, device}, now_);
+        if (more.ok()) session->billing.Add(*more, charges);
       }
     }
   }
@@ -97,7 +98,7 @@ void GatewayCore::Handle(const WorkerSetAside& event, Out& out) {
   if (!event.aside) return PlaceQueue(out);
   std::vector<SessionId> moved;
   for (const auto& [id, session] : sessions_)
-    if (session.SeatOn(event.worker) != nullptr) moved.push_back(id);
+    if (session.placement.SeatOn(event.worker) != nullptr) moved.push_back(id);
   for (const SessionId& id : moved)
     if (Session* session = Find(id); session != nullptr)
       Replace(*session, absl::StrCat(it->second.name, " was set aside"), /*ours=*/true, out);
@@ -118,15 +119,15 @@ void GatewayCore::LoseWorker(WorkerId id, const std::string& why, bool may_retur
   stale_workers_.insert(id);
   std::vector<SessionId> lost;
   for (const auto& [session_id, session] : sessions_) {
-    if (session.SeatOn(id) != nullptr) lost.push_back(session_id);
+    if (session.placement.SeatOn(id) != nullptr) lost.push_back(session_id);
   }
   for (const SessionId& session_id : lost) {
     Session& session = sessions_.at(session_id);
     // The other workers of one that is spread do not wait for this one.
-    if (may_return && session.epoch > 0 && !session.is_spread()) {
+    if (may_return && session.epoch > 0 && !session.placement.is_spread()) {
       Orphan(session, how, out);
     } else {
-      Replace(session, absl::StrCat(RankText(session, FirstRankOn(session, id)), how),
+      Replace(session, absl::StrCat(RankText(session, session.placement.FirstRankOn(id)), how),
               /*ours=*/true, out);
     }
   }

@@ -54,7 +54,7 @@ void ClientPort::Begin() {
   auth_->Admit(credentials_, [this](absl::StatusOr<Admitted> admitted) {
     if (admitted.ok()) {
       admitted_ = std::make_unique<const Admitted>(*std::move(admitted));
-      account_ = admitted_->identity.tenant.value;
+      tenant_ = admitted_->identity.tenant.value;
       driver_->ClientAdmitted(conn_);
       endpoint_->ResumeReading();
     } else {
@@ -113,7 +113,7 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
   // The one whose session is meant: the port may have another by the time that this has failed.
   const std::shared_ptr<Relay> relay = this->relay();
   const absl::StatusOr<bool> goes_on = ErrorIfThrown(
-      kFrame, [&] { return Take(std::move(frame)); }, account_.load());
+      kFrame, [&] { return Take(std::move(frame)); }, tenant_.load());
   if (goes_on.ok()) return *goes_on;
   FailOf(relay.get(), goes_on.status());
   return true;
@@ -166,7 +166,7 @@ bool ClientPort::Pass(proto::ClientFrame frame) {
   bool pause = false;
   const absl::Status status = ErrorIfThrown(
       kFrame, [&] { return relay->FromClient(endpoint_, std::move(frame), pause); },
-      account_.load());
+      tenant_.load());
   if (!status.ok()) FailOf(relay.get(), status);
   if (has_work && sleeping_.exchange(false)) driver_->ClientActs(conn_);
   return !pause;

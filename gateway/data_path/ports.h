@@ -57,7 +57,7 @@ class ClientPort {
   ClientEndpoint& endpoint() { return *endpoint_; }
   const std::string& request_id() const { return credentials_.request_id; }
   // Of the client, once its key is known to be good; value 0: not yet.
-  TenantId account() const { return {account_}; }
+  TenantId tenant() const { return {tenant_}; }
 
  private:
   absl::StatusOr<bool> Take(proto::ClientFrame frame);  // as OnFrame; an error ends the session
@@ -76,7 +76,7 @@ class ClientPort {
   const ConnId conn_;
   std::unique_ptr<const Admitted> admitted_;  // set before the first frame
   bool opened_ = false;                       // the first frame was read
-  std::atomic<int64_t> account_{0};           // of admitted_, for any thread
+  std::atomic<int64_t> tenant_{0};            // of admitted_, for any thread
   std::atomic<bool> sleeping_{false};
   std::mutex mutex_;
   std::shared_ptr<Relay> relay_;

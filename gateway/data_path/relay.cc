@@ -33,6 +33,7 @@
 #include "gateway/base/token.h"
 #include "telemetry/counters.h"
 #include "wire/limits.h"
+#include "wire/retryable.h"
 #include "wire/status_code.h"
 
 namespace outboard::gateway {
@@ -297,7 +298,7 @@ void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill&
     proto::Failed& failed = *frame.add_items()->mutable_failed();
     failed.set_code(static_cast<uint32_t>(why.code()));
     failed.set_message(why.message().data(), why.message().size());
-    failed.set_retryable(absl::IsUnavailable(why));
+    failed.set_retryable(wire::IsRetryable(wire::FailureOf::kSession, why.code()));
     failed.set_state_is_kept(is_kept);
   }
   client.SendLast(std::move(frame), why);

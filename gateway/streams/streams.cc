@@ -59,7 +59,7 @@ bool ClientStream::OnMessage(grpc::ByteBuffer bytes) {
 void ClientStream::OnQueued(size_t bytes) { CountSent(bytes); }
 
 void ClientStream::OnFinish(const absl::Status& status) {
-  if (port_.account().value != 0) record_.SetAccount(port_.account());
+  if (port_.tenant().value != 0) record_.SetAccount(port_.tenant());
   record_.End(status);
 }
 

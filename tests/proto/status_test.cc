@@ -4,10 +4,13 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
 #include <string>
 
 #include "base/printable.h"
 #include "proto/store.grpc.pb.h"
+#include "wire/retryable.h"
 
 namespace outboard::wire {
 namespace {
@@ -80,6 +83,20 @@ TEST_F(StatusTest, ThoseOfGrpcAreSaidInOurWords) {
       EXPECT_NE(std::string(told.message()).find("gateway"), std::string::npos) << told;
     }
   }
+}
+
+TEST(RetryableTest, EachKindOfFailure_HasItsCodes) {
+  using Code = absl::StatusCode;
+  const std::map<FailureOf, std::set<Code>> expected = {
+      {FailureOf::kItem, {Code::kResourceExhausted}},
+      {FailureOf::kCheckpoint, {Code::kResourceExhausted, Code::kUnavailable, Code::kAborted}},
+      {FailureOf::kSession, {Code::kUnavailable}},
+  };
+  for (const auto& [what, codes] : expected)
+    for (int number = 0; number <= 16; ++number) {
+      const Code code = static_cast<Code>(number);
+      EXPECT_EQ(IsRetryable(what, code), codes.contains(code)) << static_cast<int>(what) << code;
+    }
 }
 
 }  // namespace

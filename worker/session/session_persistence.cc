@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "wire/retryable.h"
 #include "wire/status_code.h"
 #include "worker/executor/executor_core.h"
 
@@ -70,10 +71,8 @@ void ExecutorCore::OnStored(const proto::Stored& stored, int64_t now_ms, const S
       failed.set_cause_seq(done.seq);
       failed.set_code(stored.code());
       failed.set_message(stored.message());
-      const absl::StatusCode code = wire::CodeFromWire(stored.code());
-      failed.set_retryable(code == absl::StatusCode::kUnavailable ||
-                           code == absl::StatusCode::kAborted ||
-                           code == absl::StatusCode::kResourceExhausted);
+      failed.set_retryable(wire::IsRetryable(wire::FailureOf::kCheckpoint,
+                                             wire::CodeFromWire(stored.code())));
     }
     AnswerSave(std::move(answer));
   } else if (done.told > 0) {
@@ -137,10 +136,11 @@ void ExecutorCore::ApplySave(uint64_t seq, const proto::Save& save) {
     proto::Failed failed;
     failed.set_seq(seq);
     failed.set_cause_seq(seq);
-    failed.set_code(static_cast<uint32_t>(absl::StatusCode::kResourceExhausted));
+    constexpr absl::StatusCode kFull = absl::StatusCode::kResourceExhausted;
+    failed.set_code(static_cast<uint32_t>(kFull));
     failed.set_message(
         absl::StrCat(saves_.size(), " checkpoints are waiting to be stored, the limit"));
-    failed.set_retryable(true);
+    failed.set_retryable(wire::IsRetryable(wire::FailureOf::kCheckpoint, kFull));
     outcome.answers = {Answer{nullptr, 0, 0, std::move(failed)}};
   }
   if (outcome.answers.empty()) {

@@ -23,6 +23,7 @@
 #include "compiler/failed_node.h"
 #include "telemetry/counters.h"
 #include "wire/limits.h"
+#include "wire/retryable.h"
 
 namespace outboard::worker {
 
@@ -396,7 +397,7 @@ Answer SessionState::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& 
     failed.set_node(node->index);
     failed.set_op(node->op);
   }
-  failed.set_retryable(status.code() == absl::StatusCode::kResourceExhausted);
+  failed.set_retryable(wire::IsRetryable(wire::FailureOf::kItem, status.code()));
   return answer;
 }
 
