@@ -93,7 +93,7 @@ function(ob_test name)
   add_executable(${name} ${A_SRCS})
   ob_precompile(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE ${A_DEPS} GTest::gtest_main GTest::gmock)
+  target_link_libraries(${name} PRIVATE ${A_DEPS} ob_test_paths GTest::gtest_main GTest::gmock)
   # A quarter of a build is own sources of these tests, and -O1 compiles them in a quarter less; what they call is in libraries.
   # Not those that compute much themselves.
   if(NOT OUTBOARD_SANITIZE AND NOT A_LAYER MATCHES "^(compiler|gpu|sim)$" AND NOT name MATCHES "_ulp_test$")

@@ -1,4 +1,5 @@
 #include "tests/bench/cloud.h"
+#include "tests/support/paths.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -41,8 +42,8 @@ std::string TextIn(const std::string& json, const std::string& name) {
 }
 
 std::string PythonCommand() {
-  return absl::StrCat("PYTHONPATH=", OUTBOARD_BENCH_BUILD,
-                      "/python OUTBOARD_BIN=", Beside("outboard"), " ", OUTBOARD_BENCH_BUILD,
+  return absl::StrCat("PYTHONPATH=", test::kBuildFolder,
+                      "/python OUTBOARD_BIN=", Beside("outboard"), " ", test::kBuildFolder,
                       "/venv/bin/python ");
 }
 

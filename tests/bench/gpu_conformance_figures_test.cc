@@ -13,12 +13,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "runtime/devices.h"
+#include "tests/support/paths.h"
 
 namespace outboard::bench {
 namespace {
 
 std::unique_ptr<runtime::Device> FakeDevice() {
-  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  setenv("OUTBOARD_CUDA_DRIVER", test::kFakeCuda, 1);
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
   return ValueOrDie(runtime::MakeDevice(std::string(runtime::kCuda), {}));

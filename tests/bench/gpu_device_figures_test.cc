@@ -15,12 +15,13 @@
 #include "base/check.h"
 #include "runtime/devices.h"
 #include "tests/support/command_output.h"
+#include "tests/support/paths.h"
 
 namespace outboard::bench {
 namespace {
 
 TEST(GpuDeviceFigures, EachIsMeasured) {
-  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  setenv("OUTBOARD_CUDA_DRIVER", test::kFakeCuda, 1);
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
   const auto device = ValueOrDie(runtime::MakeDevice(std::string(runtime::kCuda), {}));
@@ -64,7 +65,7 @@ TEST(GpuDeviceFigures, EachIsMeasured) {
   EXPECT_GT(measured->fp32_error, 0);
   EXPECT_LT(measured->fp32_error, 1e-5);
   const absl::StatusOr<std::string> said = test::OutputOf(
-      absl::StrCat("python3 ", OUTBOARD_BENCH_SOURCES, "/torch_gpu.py --names device"));
+      absl::StrCat("python3 ", test::kBenchFolder, "/torch_gpu.py --names device"));
   ASSERT_TRUE(said.ok()) << said.status();
   times.insert("matmul_fp32_error");
   EXPECT_EQ((std::set<std::string>(absl::StrSplit(*said, '\n', absl::SkipEmpty()))), times);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/report.h"
+#include "tests/support/paths.h"
 
 namespace outboard::bench {
 namespace {
@@ -26,7 +27,7 @@ int64_t CountOf(const std::string& text, const std::string& what) {
 }  // namespace
 
 void GpuFailureFigures() {
-  const std::string said = OutputOf(absl::StrCat("ctest --test-dir ", OUTBOARD_BENCH_BUILD, " -R '",
+  const std::string said = OutputOf(absl::StrCat("ctest --test-dir ", test::kBuildFolder, " -R '",
                                                  kPrograms, "' -V 2>&1 || true"));
   int64_t passed = 0, all = 0;
   for (const std::string suite : kSuites) {

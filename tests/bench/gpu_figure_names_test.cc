@@ -22,6 +22,7 @@
 #include "tests/bench/report.h"
 #include "tests/compiler/ptx_assembler.h"
 #include "tests/support/command_output.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::bench {
@@ -146,7 +147,7 @@ TEST_P(GpuFigureNamesOfAGroup, WithAGpu_EachIsReported) {
   const test::TempFolder folder;
   std::ofstream(folder / "torch_gpu.py")
       << "import subprocess, sys\n"
-      << "names = subprocess.run([sys.executable, '" << OUTBOARD_BENCH_SOURCES
+      << "names = subprocess.run([sys.executable, '" << test::kBenchFolder
       << "/torch_gpu.py', '--names', sys.argv[1]], capture_output=True, text=True)\n"
       << "print(*(name + ' 1.0' for name in names.stdout.split()), sep='\\n')\n";
   const GroupNames group = SizedGroups(GroupSize::kSmall)[GetParam()];
@@ -154,7 +155,7 @@ TEST_P(GpuFigureNamesOfAGroup, WithAGpu_EachIsReported) {
   const char* const search_seconds = group.names.contains("cuda_attention_backward_equal_bits_beam")
                                          ? "20"
                                          : "2";
-  for (const auto& [name, value] : {std::pair("OUTBOARD_CUDA_DRIVER", std::string(FAKE_CUDA)),
+  for (const auto& [name, value] : {std::pair("OUTBOARD_CUDA_DRIVER", std::string(test::kFakeCuda)),
                                     {"OUTBOARD_FAKE_CUDA_RUNS", "1"},
                                     {"OUTBOARD_FAKE_CUDA_MIB", "64"},
                                     {"OUTBOARD_GPU_SEARCH_SECONDS", search_seconds},
@@ -177,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, GpuFigureNamesOfAGroup, testing::Range<size_t>(
                          });
 
 TEST(GpuFigureNames, SecondsOfTheSearchThatAreNoNumber_AreRefused) {
-  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  setenv("OUTBOARD_CUDA_DRIVER", test::kFakeCuda, 1);
   for (const std::string seconds : {"abc", "inf", "nan", "-1", ""}) {
     setenv("OUTBOARD_GPU_SEARCH_SECONDS", seconds.c_str(), 1);
     report_json = true;
@@ -208,7 +209,7 @@ TEST(GpuFigureNames, AGroupThatIsEnded_ListsWhatItHasNotReported) {
   const test::TempFolder folder;
   std::filesystem::create_directories(folder / "bin");
   const std::string script = folder / "gpu-checks", program = folder / "bin/outboard_bench";
-  std::filesystem::copy_file(OUTBOARD_BENCH_SOURCES "/../../scripts/gpu-checks", script);
+  std::filesystem::copy_file(test::SourceFile("scripts/gpu-checks"), script);
   std::ofstream(program) << "#!/bin/bash\n"
                             "[[ $1 != --list-figures ]] || { printf '%s\\n' a ab c; exit; }\n"
                             "echo '{\"figure\": \"ab\", \"value\": 1}'\n"

@@ -9,6 +9,7 @@
 #include "tests/bench/gpu_memory_figures.h"
 #include "tests/bench/gpu_test_figures.h"
 #include "tests/bench/report.h"
+#include "tests/support/paths.h"
 
 namespace outboard::bench {
 namespace {
@@ -18,7 +19,7 @@ void BundleFigure() {
   std::error_code error;
   std::uintmax_t bytes = 0;
   for (const auto& file :
-       std::filesystem::directory_iterator(OUTBOARD_BENCH_BUILD "/bundle", error))
+       std::filesystem::directory_iterator(absl::StrCat(test::kBuildFolder, "/bundle"), error))
     if (file.path().extension() == ".zst") bytes = std::max(bytes, file.file_size(error));
   if (bytes == 0) return ReportSkipped("bundle_mib", "there is no bundle; scripts/bundle makes it");
   Report("bundle_mib", static_cast<double>(bytes) / (1 << 20), "MiB", "",

@@ -13,6 +13,7 @@
 #include "runtime/devices.h"
 #include "tests/bench/gpu_decode_figures.h"
 #include "tests/support/command_output.h"
+#include "tests/support/paths.h"
 
 namespace outboard::bench {
 namespace {
@@ -26,7 +27,7 @@ std::set<std::string> Names() {
 }
 
 void UseTestsDriver() {
-  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  setenv("OUTBOARD_CUDA_DRIVER", test::kFakeCuda, 1);
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
 }
@@ -89,7 +90,7 @@ TEST(GpuProgramFigures, LayersCountAsOftenAsTheNetworkHasThem) {
 
 TEST(GpuProgramFigures, PyTorchsSideHasTheSame) {
   const absl::StatusOr<std::string> said = test::OutputOf(
-      absl::StrCat("python3 ", OUTBOARD_BENCH_SOURCES, "/torch_gpu.py --names programs"));
+      absl::StrCat("python3 ", test::kBenchFolder, "/torch_gpu.py --names programs"));
   ASSERT_TRUE(said.ok()) << said.status();
   std::set<std::string> names = Names();
   names.insert({"mnist_step", "mnist_step_eager", "decode_1b5"});

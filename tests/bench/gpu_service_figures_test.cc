@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/bench/gpu_test_figures.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::bench {
@@ -22,7 +23,7 @@ TEST(GpuServiceFigures, EachIsMeasured) {
   // Executors get no variables of tests: a file beside the driver has them.
   const test::TempFolder folder;
   const std::string driver = folder / "libcuda.so.1";
-  std::filesystem::copy_file(FAKE_CUDA, driver);
+  std::filesystem::copy_file(test::kFakeCuda, driver);
   std::ofstream(driver + ".env") << "OUTBOARD_FAKE_CUDA_MIB=16\nOUTBOARD_FAKE_CUDA_RUNS=1\n";
   setenv("OUTBOARD_CUDA_DRIVER", driver.c_str(), 1);
   const auto figures = MeasureGpuService({.environment = {{"OUTBOARD_DEVICE", "cuda"}},
@@ -47,7 +48,7 @@ TEST(GpuTestFigures, TestsOnTheDevice_AreCounted) {
   // What a file beside a driver says stays in the environment of the process that loaded it.
   for (const char* const name : {"OUTBOARD_FAKE_CUDA_MIB", "OUTBOARD_FAKE_CUDA_RUNS"})
     unsetenv(name);
-  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  setenv("OUTBOARD_CUDA_DRIVER", test::kFakeCuda, 1);
   const TestsOnDevice tests = RunTestsOnDevice("device_test");
   EXPECT_GT(tests.ran, 5);
   EXPECT_EQ(tests.passed, tests.ran) << tests.failed;

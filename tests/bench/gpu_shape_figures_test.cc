@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "runtime/devices.h"
 #include "tests/support/command_output.h"
+#include "tests/support/paths.h"
 
 namespace outboard::bench {
 namespace {
@@ -25,7 +26,7 @@ std::set<std::string> OurNames() {
 }
 
 TEST(GpuShapeFigures, EachIsMeasured) {
-  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  setenv("OUTBOARD_CUDA_DRIVER", test::kFakeCuda, 1);
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
   const auto device = ValueOrDie(runtime::MakeDevice(std::string(runtime::kCuda), {}));
@@ -50,7 +51,7 @@ TEST(GpuShapeFigures, EachIsMeasured) {
 
 TEST(GpuShapeFigures, PyTorchsSideHasTheSame) {
   const absl::StatusOr<std::string> said = test::OutputOf(
-      absl::StrCat("python3 ", OUTBOARD_BENCH_SOURCES, "/torch_gpu.py --names shapes"));
+      absl::StrCat("python3 ", test::kBenchFolder, "/torch_gpu.py --names shapes"));
   ASSERT_TRUE(said.ok()) << said.status();
   EXPECT_EQ((std::set<std::string>(absl::StrSplit(*said, '\n', absl::SkipEmpty()))), OurNames());
 }

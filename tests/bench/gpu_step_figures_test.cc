@@ -10,12 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/support/command_output.h"
+#include "tests/support/paths.h"
 
 namespace outboard::bench {
 namespace {
 
 TEST(GpuStepFigures, AStepIsMeasured) {
-  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  setenv("OUTBOARD_CUDA_DRIVER", test::kFakeCuda, 1);
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
   const GptStep step = SmallStep(Gpt2Steps()[0]);
@@ -27,7 +28,7 @@ TEST(GpuStepFigures, AStepIsMeasured) {
 }
 
 TEST(GpuStepFigures, MnistsStepIsMeasured) {
-  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  setenv("OUTBOARD_CUDA_DRIVER", test::kFakeCuda, 1);
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
   const auto times = MeasureMnistStep({4, 1, /*rounds=*/1}, /*steps=*/1, /*search_seconds=*/0);
@@ -59,7 +60,7 @@ TEST(GpuStepFigures, ThePeakIsThatOfTheDevice) {
 
 TEST(GpuStepFigures, PyTorchsSideHasTheSame) {
   const absl::StatusOr<std::string> said = test::OutputOf(
-      absl::StrCat("python3 ", OUTBOARD_BENCH_SOURCES, "/torch_gpu.py --names steps"));
+      absl::StrCat("python3 ", test::kBenchFolder, "/torch_gpu.py --names steps"));
   ASSERT_TRUE(said.ok()) << said.status();
   EXPECT_EQ((std::set<std::string>(absl::StrSplit(*said, '\n', absl::SkipEmpty()))),
             (std::set<std::string>{"gpt2_step_eager", "gpt2_step_compile"}));

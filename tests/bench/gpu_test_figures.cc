@@ -19,6 +19,7 @@
 #include "tests/bench/bounded_run.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/figure_list.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::bench {
@@ -108,7 +109,7 @@ TestResults RunTests(const std::string& selection) {
   const std::string reports = folder / "reports";
   const std::string said = OutputOf(
       absl::StrCat("GTEST_OUTPUT=json:", folder.path(), "/ OUTBOARD_FAKE_CUDA_REPORTS=", reports,
-                   " ctest --test-dir ", OUTBOARD_BENCH_BUILD, " ", selection, " 2>&1 || true"));
+                   " ctest --test-dir ", test::kBuildFolder, " ", selection, " 2>&1 || true"));
   TestResults results;
   // "98% tests passed, 1 tests failed out of 13"
   constexpr char kOutOf[] = " tests failed out of ";
@@ -131,7 +132,7 @@ int64_t Failed(const TestResults& results) {
 
 std::string TestsFolder() {
   const char* const named = std::getenv("OUTBOARD_TESTS_FOLDER");
-  return named != nullptr ? named : OUTBOARD_BENCH_BUILD "/tests";
+  return named != nullptr ? named : absl::StrCat(test::kBuildFolder, "/tests");
 }
 
 // Empty where there is none.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/report.h"
+#include "tests/support/paths.h"
 
 namespace outboard::bench {
 namespace {
@@ -20,7 +21,7 @@ std::string LackIn(const std::string& json) {
 
 void InstallFigures() {
   const std::string measured =
-      OutputOf(absl::StrCat(OUTBOARD_BENCH_SOURCES, "/install_cold --json"));
+      OutputOf(absl::StrCat(test::kBenchFolder, "/install_cold --json"));
   const std::string lack = LackIn(measured);
   const auto report = [&](const std::string& figure, const std::string& unit,
                           const std::string& note) {

@@ -19,6 +19,7 @@
 #include "tests/bench/report.h"
 #include "tests/gateway/simulated_nodes.h"
 #include "tests/nodes/enrol_storm.h"
+#include "tests/support/paths.h"
 
 namespace outboard::bench {
 namespace {
@@ -65,8 +66,8 @@ void ScriptFigures() {
       {"nodes_hostile_failed", "count",
        "of cases 131 to 140, and of altered images, scripts and drivers"}};
   std::map<std::string, std::string> said;
-  std::istringstream lines(OutputOf(absl::StrCat("\"", OUTBOARD_BENCH_SOURCES,
-                                                 "/../nodes/figures\" \"", OUTBOARD_BENCH_BUILD,
+  std::istringstream lines(OutputOf(absl::StrCat("\"", test::kBenchFolder,
+                                                 "/../nodes/figures\" \"", test::kBuildFolder,
                                                  "\"")));
   for (std::string name, rest; lines >> name && std::getline(lines >> std::ws, rest);)
     said[name] = rest;

@@ -11,6 +11,7 @@
 #include "tests/bench/report.h"
 #include "tests/bench/torch_peer.h"
 #include "tests/bench/training_data.h"
+#include "tests/support/paths.h"
 
 namespace outboard::bench {
 namespace {
@@ -20,7 +21,7 @@ constexpr int kStepsMeasured = 200;  // a turn
 constexpr int kSteps = 2000;         // that the figure is about
 
 std::string TorchCommand(const std::string& text, unsigned threads, const std::string& how) {
-  return absl::StrCat(Torch().python, " ", OUTBOARD_BENCH_SOURCES, "/torch_chargpt.py ", text,
+  return absl::StrCat(Torch().python, " ", test::kBenchFolder, "/torch_chargpt.py ", text,
                       " --threads ", threads, " --steps ", kStepsMeasured, how, " 2>/dev/null");
 }
 
@@ -36,9 +37,10 @@ void CharGpt() {
   std::vector<double> ours, one, all, compiled;
   for (int i = 0; i < kTurns; ++i) {
     const Cloud cloud(1);  // a new one: every first step compiles
-    ours.push_back(SecondsOf(OutputOf(absl::StrCat(
-        cloud.Prefix(), PythonCommand(), OUTBOARD_BENCH_EXAMPLES, "/chargpt.py ", data.Text(),
-        " --json --out ", data.Text(), ".safetensors --steps ", kStepsMeasured, " 2>/dev/null"))));
+    ours.push_back(SecondsOf(OutputOf(
+        absl::StrCat(cloud.Prefix(), PythonCommand(),
+                     test::SourceFile("python/examples/chargpt.py "), data.Text(), " --json --out ",
+                     data.Text(), ".safetensors --steps ", kStepsMeasured, " 2>/dev/null"))));
     // PyTorch is not always quicker on two threads than on one, so it may choose; and whether to
     // compile, which is part of the time here as it is of ours.
     one.push_back(SecondsOf(OutputOf(TorchCommand(data.Text(), 1, ""))));
@@ -61,7 +63,7 @@ void CharGpt() {
 // What the package itself takes: python_figures.py says of each what is measured.
 void Package() {
   const auto measured = [](const std::string& figure) {
-    return OutputOf(absl::StrCat(PythonCommand(), OUTBOARD_BENCH_SOURCES, "/python_figures.py ",
+    return OutputOf(absl::StrCat(PythonCommand(), test::kBenchFolder, "/python_figures.py ",
                                  figure, " 2>/dev/null"));
   };
   const std::string build = measured("python_gpt_build_ms");

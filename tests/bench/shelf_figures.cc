@@ -30,6 +30,7 @@
 #include "tests/bench/torch_peer.h"
 #include "tests/shelf/shelf.h"
 #include "tests/shelf/shelf_cloud.h"
+#include "tests/support/paths.h"
 #include "wire/data_address.h"
 #include "worker/groups/group_links.h"
 
@@ -256,7 +257,7 @@ DdpStep TorchDdp(ShelfLinks links, double gbit) {
   for (int node = 1; node >= 0; --node) {
     absl::StrAppend(&command, absl::StrJoin(shelf->In(node), " "), " taskset -c ", node,
                     " env GLOO_SOCKET_IFNAME=", has_networks ? "data" : "lo", " ", Torch().python,
-                    " ", OUTBOARD_BENCH_SOURCES, "/torch_ddp.py --rank ", node,
+                    " ", test::kBenchFolder, "/torch_ddp.py --rank ", node,
                     " --ranks 2 --master ", shelf->address(0), " --batch ", kBatchOfNode,
                     " --steps ", kSteps);
     if (has_proxies)

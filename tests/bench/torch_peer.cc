@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/support/paths.h"
 
 namespace outboard::bench {
 namespace {
@@ -59,13 +60,13 @@ TorchPeer JudgeTorch(const std::string& text) {
 
 const TorchPeer& Torch() {
   static const TorchPeer peer = [] {
-    std::string python = absl::StrCat(OUTBOARD_BENCH_BUILD, "/bench-venv/bin/python");
+    std::string python = absl::StrCat(test::kBuildFolder, "/bench-venv/bin/python");
     if (access(python.c_str(), X_OK) != 0) python = "/usr/bin/python3";
     // Debian's OpenBLAS detects recent Xeons as Prescott, so the core type is set here.
     const std::string core = __builtin_cpu_supports("avx512f") ? "OPENBLAS_CORETYPE=SkylakeX " : "";
     python = core + python;
     TorchPeer found = JudgeTorch(
-        Output(absl::StrCat(python, " ", OUTBOARD_BENCH_SOURCES, "/torch_peer.py 2>/dev/null")));
+        Output(absl::StrCat(python, " ", test::kBenchFolder, "/torch_peer.py 2>/dev/null")));
     found.python = python;
     return found;
   }();
@@ -79,7 +80,7 @@ std::string TorchPython() {
 
 std::string BenchSources() {
   const char* const named = std::getenv("OUTBOARD_BENCH_SOURCES");
-  return named != nullptr ? named : OUTBOARD_BENCH_SOURCES;
+  return named != nullptr ? named : test::kBenchFolder;
 }
 
 }  // namespace outboard::bench

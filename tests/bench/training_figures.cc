@@ -12,6 +12,7 @@
 #include "tests/bench/report.h"
 #include "tests/bench/torch_peer.h"
 #include "tests/bench/training_data.h"
+#include "tests/support/paths.h"
 
 namespace outboard::bench {
 namespace {
@@ -34,7 +35,7 @@ TorchStep MeasureTorch(const std::string& net) {
   std::vector<TorchStep> steps;
   for (const unsigned threads : {1u, cores}) {
     const std::string json =
-        OutputOf(absl::StrCat(Torch().python, " ", OUTBOARD_BENCH_SOURCES, "/torch_steps.py ", net,
+        OutputOf(absl::StrCat(Torch().python, " ", test::kBenchFolder, "/torch_steps.py ", net,
                               " --threads ", threads, " --steps 7 2>/dev/null"));
     steps.push_back({NumberIn(json, "step_ms"),
                      absl::StrFormat("%s on %d threads", TextIn(json, "how"), threads)});
@@ -68,7 +69,7 @@ void MeasureBoth(const std::string& suffix, const Cloud& cloud) {
 }
 
 std::string VisionCommand(const std::string& net, int steps) {
-  return absl::StrCat(PythonCommand(), OUTBOARD_BENCH_SOURCES, "/vision_steps.py ", net,
+  return absl::StrCat(PythonCommand(), test::kBenchFolder, "/vision_steps.py ", net,
                       " --steps ", steps, " 2>/dev/null");
 }
 

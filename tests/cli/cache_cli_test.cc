@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "compiler/search/trial.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
 #include "worker/tuning/tuning_store.h"
@@ -41,7 +42,7 @@ class CacheCliTest : public ::testing::Test {
   }
 
   test::Ended Run(std::vector<std::string> args, const std::string& store) {
-    args.insert(args.begin(), {OUTBOARD_BINARY, "cache"});
+    args.insert(args.begin(), {test::kOutboardProgram, "cache"});
     args.insert(args.end(), {"--store", store});
     return test::RunToEnd(args, {"OUTBOARD_DATA=" + (folder_ / "data")});
   }

@@ -22,6 +22,7 @@
 #include "compiler/target.h"
 #include "gateway/prices/price_list.h"
 #include "gateway/prices/rates_on_paper.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
 #include "worker/devices/device_info.h"
@@ -40,7 +41,7 @@ class EstimateCliTest : public ::testing::Test {
   EstimateCliTest() { std::ofstream(prices()) << kPrices; }
   std::string prices() const { return folder_ / "prices.json"; }
   test::Ended Run(std::vector<std::string> args, std::vector<std::string> more = {}) {
-    args.insert(args.begin(), {OUTBOARD_BINARY, "estimate"});
+    args.insert(args.begin(), {test::kOutboardProgram, "estimate"});
     std::vector<std::string> environment = {"CLOUD=", "OUTBOARD_DATA=" + (folder_ / "data")};
     environment.insert(environment.end(), more.begin(), more.end());
     return test::RunToEnd(args, environment);
@@ -61,7 +62,7 @@ double SecondsOf(const std::string& name, const std::string& json) {
 
 // The first example of JSON on a page of docs/.
 std::string JsonOnPage(const std::string& page) {
-  const std::string text = test::ReadFile(OUTBOARD_SOURCE_DIR "/docs/" + page);
+  const std::string text = test::ReadFile(test::SourceFile("docs/" + page));
   const size_t fence = text.find("```json\n");
   OB_CHECK(fence != std::string::npos);
   const size_t begin = fence + 8;
@@ -70,20 +71,21 @@ std::string JsonOnPage(const std::string& page) {
 
 TEST_F(EstimateCliTest, AProgram_IsEndedAfterItsSteps_AndPricedForEachClass) {
   const test::Ended ended =
-      Run({"--steps", "12", "--json", "--prices", prices(), "--", LINEAR_PROGRAM});
+      Run({"--steps", "12", "--json", "--prices", prices(), "--", test::kLinearProgram});
   ASSERT_EQ(ended.code, 0) << ended.out << ended.err;
   EXPECT_TRUE(Has(ended.out, "{\"steps\": 12, ")) << ended.out;
   EXPECT_GT(SecondsOf("quick", ended.out), 0) << ended.out;
   EXPECT_TRUE(Has(ended.out, "\"class\": \"silent\", \"seconds\": null")) << ended.out;
   EXPECT_TRUE(Has(ended.out, "does not say its rates")) << ended.out;
-  const test::Ended table = Run({"--steps", "12", "--prices", prices(), "--", LINEAR_PROGRAM});
+  const test::Ended table =
+      Run({"--steps", "12", "--prices", prices(), "--", test::kLinearProgram});
   EXPECT_TRUE(Has(table.out, "12 steps, ")) << table.out;
   EXPECT_TRUE(Has(table.out, "silent         unknown")) << table.out;
 }
 
 TEST_F(EstimateCliTest, ToItsEnd_AndItsExitCodeIsTold) {
   // Its loss is made up, so it finds that it has not learned.
-  const test::Ended ended = Run({"--json", "--prices", prices(), "--", LINEAR_PROGRAM});
+  const test::Ended ended = Run({"--json", "--prices", prices(), "--", test::kLinearProgram});
   EXPECT_EQ(ended.code, 1);
   EXPECT_TRUE(Has(ended.err, "ended with 1 after ")) << ended.err;
   EXPECT_GT(SecondsOf("quick", ended.out), 0) << ended.out;
@@ -91,9 +93,9 @@ TEST_F(EstimateCliTest, ToItsEnd_AndItsExitCodeIsTold) {
 
 TEST_F(EstimateCliTest, CtrlC_EndsTheProgram_AndTheEstimateIsOfItsStepsSoFar) {
   // By exec: a shell that is just starting a program may lose the signal.
-  const std::string endless = std::string("\"") + LINEAR_PROGRAM + "\"; exec sleep 60";
-  test::Process estimate({OUTBOARD_BINARY, "estimate", "--json", "--prices", prices(), "--", "sh",
-                          "-c", endless},
+  const std::string endless = std::string("\"") + test::kLinearProgram + "\"; exec sleep 60";
+  test::Process estimate({test::kOutboardProgram, "estimate", "--json", "--prices", prices(), "--",
+                          "sh", "-c", endless},
                          {"CLOUD=", "OUTBOARD_DATA=" + (folder_ / "data")});
   ASSERT_TRUE(test::Eventually([&] { return Has(estimate.err(), "runs, "); })) << estimate.err();
   EXPECT_EQ(estimate.Stop(SIGINT), 0) << estimate.err();
@@ -121,11 +123,11 @@ TEST_F(EstimateCliTest, WrongUsage_NamesTheParameter) {
 // Whoever presses Ctrl-C wants no second run, which on a device would cost.
 TEST_F(EstimateCliTest, CtrlC_OfTheRecordedRun_MeasuresNothing) {
   const std::string endless =
-      "echo begun >>\"$0\"; \"" + std::string(LINEAR_PROGRAM) + "\"; exec sleep 60";
+      "echo begun >>\"$0\"; \"" + std::string(test::kLinearProgram) + "\"; exec sleep 60";
   const std::string runs = folder_ / "runs";
   test::Process estimate(
-      {OUTBOARD_BINARY, "estimate", "--json", "--measure", "--", "sh", "-c", endless, runs},
-      {"CLOUD=", std::string("OUTBOARD_BIN=") + OUTBOARD_BINARY,
+      {test::kOutboardProgram, "estimate", "--json", "--measure", "--", "sh", "-c", endless, runs},
+      {"CLOUD=", std::string("OUTBOARD_BIN=") + test::kOutboardProgram,
        "OUTBOARD_DATA=" + (folder_ / "data")});
   ASSERT_TRUE(test::Eventually([&] { return Has(estimate.err(), "runs, "); })) << estimate.err();
   EXPECT_EQ(estimate.Stop(SIGINT), 1) << estimate.err();
@@ -155,11 +157,12 @@ TEST_F(EstimateCliTest, AmdClasses_HaveTimeAndMoneyWithAWideRange) {
      "usd_per_hour": {"run": 2.1}},
     {"name": "radeon", "hardware": ["amd blocks of 256 gfx1100*"], "usd_per_hour": {"run": 0.4}},
     {"name": "silent", "hardware": ["amd blocks of 256 gfx90a*"], "usd_per_hour": {"run": 1}}]})";
-  const test::Ended table = Run({"--steps", "12", "--prices", file, "--", LINEAR_PROGRAM});
+  const test::Ended table = Run({"--steps", "12", "--prices", file, "--", test::kLinearProgram});
   ASSERT_EQ(table.code, 0) << table.err;
   EXPECT_TRUE(Has(table.out, "(rates on paper)")) << table.out;
   EXPECT_TRUE(Has(table.out, "silent         unknown")) << table.out;
-  const test::Ended json = Run({"--steps", "12", "--json", "--prices", file, "--", LINEAR_PROGRAM});
+  const test::Ended json =
+      Run({"--steps", "12", "--json", "--prices", file, "--", test::kLinearProgram});
   ASSERT_EQ(json.code, 0) << json.err;
   EXPECT_GT(SecondsOf("instinct", json.out), 0) << json.out;
   EXPECT_TRUE(Has(json.out, "\"rates_on_paper\": true, \"gflops\": 81700")) << json.out;
@@ -187,11 +190,12 @@ TEST_F(EstimateCliTest, AGatewayWithThePriceFile_AnswersAsTheFileDoes) {
     {"name": "small", "hardware": ["*"], "rates": {"gflops": 1, "memory_gb_per_s": 0.1},
      "usd_per_hour": {"run": 0.1}}]})";
   const std::string ready = folder_ / "ready";
-  test::Process gateway({OUTBOARD_BINARY, "gateway", "--listen", at, "--no-auth", "--prices", file,
-                         "--data", folder_ / "gateway", "--ready-file", ready});
+  test::Process gateway({test::kOutboardProgram, "gateway", "--listen", at, "--no-auth", "--prices",
+                         file, "--data", folder_ / "gateway", "--ready-file", ready});
   ASSERT_TRUE(test::Eventually([&] { return std::filesystem::exists(ready); })) << gateway.err();
   const auto estimated = [&](const std::string& option, const std::string& value) {
-    const test::Ended ended = Run({"--steps", "12", "--json", option, value, "--", LINEAR_PROGRAM});
+    const test::Ended ended =
+        Run({"--steps", "12", "--json", option, value, "--", test::kLinearProgram});
     EXPECT_EQ(ended.code, 0) << ended.err;
     return ended.out;
   };
@@ -277,7 +281,7 @@ TEST(StatedRates, AreOnPaperOnlyWhereAllHardwareIsOfThatKind) {
 
 // With --prices a program's graphs reach the command, and are scheduled for the class's GPU.
 TEST(RecordRun, WithGraphs_HasEachGraphAndHowOftenItRan) {
-  const auto run = cli::RecordRun({LINEAR_PROGRAM}, /*steps=*/12, /*with_graphs=*/true);
+  const auto run = cli::RecordRun({test::kLinearProgram}, /*steps=*/12, /*with_graphs=*/true);
   ASSERT_TRUE(run.ok()) << run.status();
   ASSERT_EQ(run->graphs.size(), run->work.graphs);
   uint64_t steps = 0;
@@ -288,7 +292,7 @@ TEST(RecordRun, WithGraphs_HasEachGraphAndHowOftenItRan) {
   EXPECT_EQ(on.unknown, "");
   EXPECT_FALSE(on.kernels.empty());
   EXPECT_NE(on.kernels, run->work.kernels);
-  const auto without = cli::RecordRun({LINEAR_PROGRAM}, /*steps=*/12);
+  const auto without = cli::RecordRun({test::kLinearProgram}, /*steps=*/12);
   ASSERT_TRUE(without.ok()) << without.status();
   EXPECT_TRUE(without->graphs.empty());
 }
@@ -305,11 +309,11 @@ TEST_F(EstimateCliTest, AProgramThatWritesNoGraphs_IsEstimatedByWhatWasCounted) 
   };
   const std::string line = "kernels are counted, not scheduled";
   const test::Ended older =
-      estimated({"env", "-u", "OUTBOARD_ESTIMATE_GRAPHS", LINEAR_PROGRAM});
+      estimated({"env", "-u", "OUTBOARD_ESTIMATE_GRAPHS", test::kLinearProgram});
   ASSERT_EQ(older.code, 0) << older.err;
   EXPECT_TRUE(Has(older.err, line)) << older.err;
   EXPECT_GT(SecondsOf("instinct", older.out), 0) << older.out;
-  EXPECT_FALSE(Has(estimated({LINEAR_PROGRAM}).err, line));
+  EXPECT_FALSE(Has(estimated({test::kLinearProgram}).err, line));
 }
 
 constexpr int kSessionsOfTwoThreads = 100;

@@ -21,6 +21,7 @@
 #include "cli/node/image_store.h"
 #include "cli/node/served_files.h"
 #include "tests/cli/boot_world.h"
+#include "tests/support/paths.h"
 #include "worker/init/driver_fetch.h"
 #include "worker/init/node_driver.h"
 
@@ -115,7 +116,7 @@ TEST_F(ImageStoreTest, ImageAdd_WithASigner_AsksForItsSignature) {
       GTEST_SKIP() << "there is no openssl to sign with";
   }
   const auto sign = [&](const std::string& key) {
-    return shell(OUTBOARD_SOURCE_DIR "/deploy/image/sign new " + key + ".key >/dev/null");
+    return shell(test::SourceFile("deploy/image/sign") + " new " + key + ".key >/dev/null");
   };
   const ImageToAdd add{.folder = folder, .digest = {}, .signer_file = folder_ / "one.pem"};
   const auto unsigned_one = AddImage(data, add);
@@ -156,7 +157,7 @@ TEST_F(ImageStoreTest, WithASignerKept_AnUnsignedImage_IsRefused) {
   refused(ReadStoredImage(data, image.digest).status(), "found none");
   refused(ReadServedImage(data, folder_ / "new").status(), "found none");
   const auto sign = [&] {
-    return std::system((OUTBOARD_SOURCE_DIR "/deploy/image/sign " + folder_ / "new" + " " +
+    return std::system((test::SourceFile("deploy/image/sign") + " " + folder_ / "new" + " " +
                         folder_ / "one.key" + " >/dev/null")
                            .c_str());
   };
@@ -258,7 +259,7 @@ TEST_F(ImageStoreTest, WithASignerKept_NoDriverIsServedThatItHasNotSigned) {
             " && openssl pkey -in one.key -pubout -out one.pem") != 0)
     GTEST_SKIP() << "there is no openssl to sign with";
   const auto sign = [&](const std::string& folder) {
-    return shell(OUTBOARD_SOURCE_DIR "/deploy/image/sign " + folder + " one.key >/dev/null");
+    return shell(test::SourceFile("deploy/image/sign") + " " + folder + " one.key >/dev/null");
   };
   MakeDriver(folder_ / "new", "6.1", "a driver");
   MakeDriver(folder_ / "other", "6.1", "another driver");

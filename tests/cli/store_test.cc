@@ -13,6 +13,7 @@
 #include "client/files/file_index.h"
 #include "client/files/safetensors_header.h"
 #include "tests/support/gateway_test.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 
 namespace outboard {
@@ -35,7 +36,7 @@ class StoreCliTest : public test::GatewayTest {
   // In `here`; the program has no flag for that, so a shell changes to it.
   std::vector<std::string> Command(std::vector<std::string> args) const {
     std::vector<std::string> argv = {"/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", folder_ / "here",
-                                     OUTBOARD_BINARY};
+                                     test::kOutboardProgram};
     argv.insert(argv.end(), args.begin(), args.end());
     return argv;
   }

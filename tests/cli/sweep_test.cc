@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
 
@@ -82,7 +83,7 @@ class AtTerminal {
 class SweepCliTest : public ::testing::Test {
  protected:
   test::Ended Run(std::vector<std::string> args, const std::string& cloud = "CLOUD=") {
-    args.insert(args.begin(), {OUTBOARD_BINARY, "sweep"});
+    args.insert(args.begin(), {test::kOutboardProgram, "sweep"});
     return test::RunToEnd(args, {"OUTBOARD_DATA=" + (folder_ / "data"), cloud});
   }
   std::string Script(const std::string& text) {
@@ -128,8 +129,8 @@ TEST_F(SweepCliTest, AWarmUpRunsOnceAndItsSessionIsNamedToEveryTrial) {
       "echo \"name=$CLOUD_SESSION_NAME fork=$CLOUD_FORK_OF until=$OUTBOARD_WARM_UP\"\n"
       "echo \"step=5 loss=$1 cost_micro_usd=7\" >&$OUTBOARD_REPORT_FD\n");
   const auto run = [&](const char* warm_up, const char* cloud) {
-    return test::RunToEnd({OUTBOARD_BINARY, "sweep", "--warm-up", warm_up, "-p", "a=1,2", "--",
-                           "sh", script, "{a}"},
+    return test::RunToEnd({test::kOutboardProgram, "sweep", "--warm-up", warm_up, "-p", "a=1,2",
+                           "--", "sh", script, "{a}"},
                           {"OUTBOARD_DATA=" + (folder_ / "data"), std::string("CLOUD=") + cloud,
                            "CLOUD_HOST=unix:/nowhere", "CLOUD_SESSION_NAME=", "CLOUD_FORK_OF="});
   };
@@ -279,7 +280,7 @@ TEST_F(SweepCliTest, AtATerminal_CtrlCAsks_AndLeavesTheTrialsOrStopsThem) {
   // A sweep that runs, and has been asked to end by Ctrl-C.
   const auto interrupted = [&] {
     auto sweep = std::make_unique<AtTerminal>(
-        std::vector<std::string>{OUTBOARD_BINARY, "sweep", "-p", "a=1,2", "--", "sh", script,
+        std::vector<std::string>{test::kOutboardProgram, "sweep", "-p", "a=1,2", "--", "sh", script,
                                  "{a}"},
         "OUTBOARD_DATA=" + (folder_ / "data"));
     EXPECT_TRUE(sweep->Shows("running")) << sweep->shown();

@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "tests/support/paths.h"
+
 namespace outboard {
 namespace {
 
@@ -26,10 +28,10 @@ bool Has(const std::string& text, const std::string& part) {
 }
 
 TEST(Links, AProgramLoadsNoCompiler) {
-  const std::string client = LoadedBy(CLIENT_PROGRAM);
+  const std::string client = LoadedBy(test::kLinearProgram);
   EXPECT_TRUE(Has(client, "libgrpc")) << client;
   EXPECT_FALSE(Has(client, "LLVM")) << client;
-  EXPECT_TRUE(Has(LoadedBy(COMPILER_PROGRAM), "LLVM")) << "the check sees nothing";
+  EXPECT_TRUE(Has(LoadedBy(test::kCompilerProgram), "LLVM")) << "the check sees nothing";
 }
 
 TEST(Links, TheClientLibraryLinksNoneThatMakesKernels) {

@@ -11,6 +11,7 @@
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
 #include "tests/client/client_test.h"
+#include "tests/support/paths.h"
 #include "wire/limits.h"
 
 namespace outboard {
@@ -182,7 +183,7 @@ for (const double sum : sums.to_vector<double>()) std::printf("%f\n", sum);
 
 TEST_F(RepeatTest, TheDocumentRuns) {
   const auto text_of = [](const std::string& path) {
-    std::ifstream file(std::string(OUTBOARD_SOURCE_DIR) + "/" + path);
+    std::ifstream file(test::SourceFile(path));
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
   const std::string document = text_of("docs/far-away.md");

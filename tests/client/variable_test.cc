@@ -11,6 +11,7 @@
 #include "client/ops/shape/shape.h"
 #include "compiler/ir/encoding.h"
 #include "tests/client/client_test.h"
+#include "tests/support/paths.h"
 
 namespace outboard {
 namespace {
@@ -55,7 +56,7 @@ for (int64_t n = 1; n <= 6; ++n) {
 
 TEST_F(VariableTest, TheDocumentRuns) {
   const auto text_of = [](const std::string& path) {
-    std::ifstream file(std::string(OUTBOARD_SOURCE_DIR) + "/" + path);
+    std::ifstream file(test::SourceFile(path));
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
   const std::string document = text_of("docs/symbolic-shapes.md");

@@ -22,6 +22,7 @@
 #include "tests/compiler/gradient_cases.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/random_graph.h"
+#include "tests/support/paths.h"
 
 namespace outboard::test {
 namespace {
@@ -141,11 +142,11 @@ TEST(GraphIds, AreThoseRecorded) {
   AddRandom(ids);
   AddTranscendentals(ids);
   if (std::getenv("OUTBOARD_UPDATE") != nullptr) {
-    std::ofstream file(IDS_FILE);
+    std::ofstream file(test::SourceFile("tests/compiler/graph_ids.txt"));
     for (const auto& [name, id] : ids) file << id << " " << name << "\n";
     return;
   }
-  std::ifstream file(IDS_FILE);
+  std::ifstream file(test::SourceFile("tests/compiler/graph_ids.txt"));
   for (std::string line; std::getline(file, line);)
     if (line.size() > 17) recorded[line.substr(17)] = line.substr(0, 16);
   EXPECT_GT(recorded.size(), 200u);

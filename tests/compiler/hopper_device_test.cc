@@ -14,6 +14,7 @@
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/row_kernels.h"
+#include "tests/support/paths.h"
 
 namespace outboard::test {
 namespace {
@@ -23,7 +24,7 @@ using runtime::DeviceBuffer;
 class HopperDevice : public ::testing::Test {
  protected:
   void SetUp() override {
-    setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, /*overwrite=*/1);
+    setenv("OUTBOARD_CUDA_DRIVER", test::kFakeCuda, /*overwrite=*/1);
     auto device = runtime::MakeDevice("cuda", {.memory_bytes_max = 1 << 26});
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *std::move(device);

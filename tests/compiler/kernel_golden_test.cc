@@ -21,6 +21,7 @@
 #include "tests/compiler/golden_kernels.h"
 #include "tests/compiler/schedule_programs.h"
 #include "tests/compiler/test_targets.h"
+#include "tests/support/paths.h"
 
 namespace outboard::test {
 namespace {
@@ -50,7 +51,8 @@ std::string TextOf(const GoldenKernel& golden) {
 class KernelGolden : public testing::TestWithParam<GoldenKernel> {};
 
 TEST_P(KernelGolden, IsTheText) {
-  const std::string path = absl::StrCat(GOLDEN_FOLDER, "/", GetParam().name, ".txt");
+  const std::string path = test::SourceFile(
+      absl::StrCat("tests/compiler/golden/", GetParam().name, ".txt"));
   const std::string text = TextOf(GetParam());
   if (std::getenv("OUTBOARD_UPDATE") != nullptr) {
     std::ofstream(path) << text;

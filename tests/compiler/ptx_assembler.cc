@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "base/sha256.h"
+#include "tests/support/paths.h"
 
 namespace outboard::test {
 namespace {
@@ -24,7 +25,8 @@ namespace {
 std::string FindTool(const char* name, const char* variable) {
   if (const char* const named = std::getenv(variable); named != nullptr) return named;
   const char* const path = std::getenv("PATH");
-  const std::string folders = absl::StrCat(OUTBOARD_ASSEMBLER ":", path == nullptr ? "" : path);
+  const std::string folders =
+      absl::StrCat(kBuildFolder, "/assembler:", path == nullptr ? "" : path);
   for (const absl::string_view folder : absl::StrSplit(folders, ':')) {
     const std::string file = absl::StrCat(folder, "/", name);
     if (access(file.c_str(), X_OK) == 0) return file;
@@ -60,7 +62,8 @@ bool Run(const std::string& command, std::string& words) {
 // The file that keeps what this assembler says of this text; empty where nothing is kept.
 std::string FileOf(const std::string& ptxas, const std::string& ptx, const std::string& arch) {
   const char* const named = std::getenv("OUTBOARD_ASSEMBLED");
-  const std::string folder = named != nullptr ? named : OUTBOARD_ASSEMBLED;
+  const std::string folder =
+      named != nullptr ? named : absl::StrCat(kBuildFolder, "/tests/assembled");
   if (folder.empty()) return "";
   std::string version;
   if (!Run(absl::StrCat("'", ptxas, "' --version"), version)) return "";

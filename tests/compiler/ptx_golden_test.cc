@@ -18,6 +18,7 @@
 #include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/whole_product.h"
+#include "tests/support/paths.h"
 
 namespace outboard::test {
 namespace {
@@ -60,7 +61,8 @@ std::string PtxOf(const Golden& golden) {
 class PtxGolden : public testing::TestWithParam<Golden> {};
 
 TEST_P(PtxGolden, IsTheText) {
-  const std::string path = absl::StrCat(GOLDEN_PTX_FOLDER, "/", GetParam().name, ".ptx");
+  const std::string path = test::SourceFile(
+      absl::StrCat("tests/compiler/golden_ptx/", GetParam().name, ".ptx"));
   const std::string text = PtxOf(GetParam());
   EXPECT_TRUE(absl::StrContains(text, GetParam().instruction)) << GetParam().instruction;
   if (std::getenv("OUTBOARD_UPDATE") != nullptr) {

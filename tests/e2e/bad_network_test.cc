@@ -13,6 +13,7 @@
 
 #include "tests/e2e/cloud_training.h"
 #include "tests/support/documented.h"
+#include "tests/support/paths.h"
 
 namespace outboard {
 namespace {
@@ -137,7 +138,7 @@ TEST_F(BadNetworkTest, AClientThatStandsStill) {
   std::string results[2];
   for (const bool stopped : {false, true}) {
     test::Process trainer(
-        {SMALL_TRAINER_BINARY, "400"},
+        {test::kSmallTrainerProgram, "400"},
         {"CLOUD=1", "CLOUD_HOST=" + proxy_->address(), "CLOUD_KEY=" + cluster_.key()});
     if (stopped) {
       ASSERT_TRUE(Eventually([&] { return trainer.out().find("step 20:") != std::string::npos; }))

@@ -14,6 +14,7 @@
 
 #include "absl/strings/string_view.h"
 #include "tests/support/cluster.h"
+#include "tests/support/paths.h"
 
 namespace outboard::test {
 
@@ -26,7 +27,7 @@ class GpuCluster : public ::testing::Test {
   // A driver of `devices` GPUs, which does what the variables ask for.
   std::vector<std::string> Driver(int devices, const std::vector<std::string>& variables = {}) {
     const std::string driver = folder_ / "libcuda.so.1";
-    std::filesystem::copy_file(FAKE_CUDA, driver,
+    std::filesystem::copy_file(test::kFakeCuda, driver,
                                std::filesystem::copy_options::overwrite_existing);
     std::ofstream lines(driver + ".env");
     lines << "OUTBOARD_FAKE_CUDA_DEVICES=" << devices << "\n"

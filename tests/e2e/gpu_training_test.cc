@@ -18,6 +18,7 @@
 #include "client/session/current_session.h"
 #include "tests/support/device.h"
 #include "tests/support/executor_link.h"
+#include "tests/support/paths.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
 
@@ -79,7 +80,7 @@ void ExpectSameLosses(const Trained& wanted, const Trained& got, const Bound& of
 
 class GpuTraining : public ::testing::Test {
  protected:
-  void SetUp() override { setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, /*overwrite=*/1); }
+  void SetUp() override { setenv("OUTBOARD_CUDA_DRIVER", test::kFakeCuda, /*overwrite=*/1); }
 };
 
 // Digits that a network can tell apart: a bright row at the height of the label. Steps are small:

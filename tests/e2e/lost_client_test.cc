@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/e2e/lost_test.h"
+#include "tests/support/paths.h"
 
 namespace outboard {
 namespace {
@@ -33,13 +34,13 @@ TEST_F(LostTest, AKilledClientGivesItsDeviceToTheNext) {
 TEST_F(LostTest, AClientWithoutAGatewaySaysWhereItLooked) {
   for (const char* nobody : {"127.0.0.1:1", "localhost", "unix:/nowhere/s"}) {
     const test::Ended ended = test::RunToEnd(
-        {STEPPER_BINARY}, {"CLOUD=1", std::string("CLOUD_HOST=") + nobody, "CLOUD_KEY=k"});
+        {test::kStepperProgram}, {"CLOUD=1", std::string("CLOUD_HOST=") + nobody, "CLOUD_KEY=k"});
     EXPECT_EQ(ended.code, 2) << ended.err;
     EXPECT_NE(ended.err.find(nobody), std::string::npos) << ended.err;
   }
   cluster_.StartUp(1);
-  const test::Ended keyless =
-      test::RunToEnd({STEPPER_BINARY}, {"CLOUD=1", "CLOUD_HOST=" + cluster_.target(), "CLOUD_KEY"});
+  const test::Ended keyless = test::RunToEnd(
+      {test::kStepperProgram}, {"CLOUD=1", "CLOUD_HOST=" + cluster_.target(), "CLOUD_KEY"});
   EXPECT_EQ(keyless.code, 2);
   test::ExpectAsDocumented("No key", keyless.err);
 }
@@ -51,7 +52,8 @@ TEST_F(LostTest, AnInterruptedClientEndsAtOnce) {
 }
 
 TEST_F(LostTest, AnInterruptedClientTakesItsPrivateServeAlong) {
-  test::Process stepper({STEPPER_BINARY}, {"CLOUD", "OUTBOARD_BIN=" OUTBOARD_BINARY});
+  test::Process stepper({test::kStepperProgram},
+                        {"CLOUD", std::string("OUTBOARD_BIN=") + test::kOutboardProgram});
   ASSERT_TRUE(Eventually([&] { return stepper.out().find("step 3\n") != std::string::npos; }))
       << stepper.err();
   const std::vector<int> family = test::FamilyOf(stepper.pid());

@@ -11,6 +11,7 @@
 
 #include "tests/support/cluster.h"
 #include "tests/support/documented.h"
+#include "tests/support/paths.h"
 
 namespace outboard::test {
 
@@ -27,8 +28,8 @@ class LostTest : public ::testing::Test {
   std::unique_ptr<test::Process> StartStepper(std::vector<std::string> more = {}) {
     more.insert(more.end(),
                 {"CLOUD=1", "CLOUD_HOST=" + cluster_.target(), "CLOUD_KEY=" + cluster_.key()});
-    auto stepper =
-        std::make_unique<test::Process>(std::vector<std::string>{STEPPER_BINARY}, std::move(more));
+    auto stepper = std::make_unique<test::Process>(std::vector<std::string>{test::kStepperProgram},
+                                                   std::move(more));
     EXPECT_TRUE(Eventually([&] { return stepper->out().find("step 3\n") != std::string::npos; }))
         << stepper->err();
     return stepper;

@@ -25,6 +25,7 @@
 #include "proto/fleet.grpc.pb.h"
 #include "tests/support/cluster.h"
 #include "tests/support/free_port.h"
+#include "tests/support/paths.h"
 #include "tests/support/random_words.h"
 #include "tests/support/step.h"
 #include "wire/blobs/upload.h"
@@ -59,7 +60,7 @@ class Nginx : public ::testing::Test {
     port6_ = test::FreePort("::1");
     const std::string listen6 =
         port6_ > 0 ? "listen [::1]:" + std::to_string(port6_) + " ssl http2;" : "";
-    std::string config = test::ReadFile(OUTBOARD_SOURCE_DIR "/deploy/nginx/outboard.conf");
+    std::string config = test::ReadFile(test::SourceFile("deploy/nginx/outboard.conf"));
     for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
              {"listen 443 ssl http2;", "listen 127.0.0.1:" + std::to_string(port_) + " ssl http2;"},
              {"listen [::]:443 ssl http2;", listen6},

@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "tests/support/cluster.h"
+#include "tests/support/paths.h"
 
 namespace outboard {
 namespace {
 
-std::string Page() { return test::ReadFile(OUTBOARD_SOURCE_DIR "/docs/own-box.md"); }
+std::string Page() { return test::ReadFile(test::SourceFile("docs/own-box.md")); }
 
 // The arguments of an `outboard` command that stands on the page.
 std::string AsWritten(const std::string& args) {
@@ -34,7 +35,7 @@ TEST(OwnBox, ThePagesProgramFitsItsLine) {
   EXPECT_EQ(friends.code, 0) << friends.err;
 
   const auto run = [&](const std::string& with_key) {
-    return test::RunToEnd({OWN_BOX_PROGRAM},
+    return test::RunToEnd({test::kOwnBoxProgram},
                           {"CLOUD=1", "CLOUD_HOST=" + box.last_address(), with_key, "SEED=1"});
   };
   const test::Ended fitted = run("CLOUD_KEY=" + key);
@@ -67,7 +68,7 @@ TEST(OwnBox, InAnotherProjectThereIsTheClientAlone) {
   const std::string clone = "add_subdirectory(outboard)";
   ASSERT_NE(lists.find(clone), std::string::npos);
   lists.replace(lists.find(clone), clone.size(),
-                "add_subdirectory(" OUTBOARD_SOURCE_DIR " outboard)");
+                "add_subdirectory(" + std::string(test::kSourceFolder) + " outboard)");
   std::ofstream(project / "CMakeLists.txt") << lists;
   std::ofstream(project / "line.cpp") << "int main() {}\n";
   const test::Ended configured =

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/support/cluster.h"
+#include "tests/support/paths.h"
 #include "tests/support/step.h"
 
 namespace outboard {
@@ -54,7 +55,7 @@ TEST(OwnMachine, WithAWrongKey_IsRefusedAndEnds) {
   test::Cluster cluster;
   cluster.StartGateway();
   const test::Ended ended = test::RunToEnd(
-      {OUTBOARD_BINARY, "worker", "--own", "--gateway", cluster.target(), "--identity-file",
+      {test::kOutboardProgram, "worker", "--own", "--gateway", cluster.target(), "--identity-file",
        cluster.folder() / "own-identity"},
       {"CLOUD_KEY=ob_live_0123456789abcdef_0123456789abcdef0123456789abcdef"});
   EXPECT_NE(ended.code, 0);

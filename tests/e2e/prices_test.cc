@@ -13,6 +13,7 @@
 
 #include "client/session/estimate/recording_session.h"
 #include "tests/support/cluster.h"
+#include "tests/support/paths.h"
 #include "tests/support/step.h"
 
 namespace outboard {
@@ -125,7 +126,7 @@ TEST_F(PricesTest, AMeasuredEstimate_IsOfStepsOnADevice_AndCostsThem) {
   cluster_.StartUp(1, "--prices " + file());
   const auto estimate = [&](const std::string& more) {
     return Outboard("estimate --json --steps 100 --gateway " + cluster_.target() + " " + more +
-                        " -- " + LINEAR_PROGRAM,
+                        " -- " + test::kLinearProgram,
                     {"CLOUD", "CLOUD_KEY=" + cluster_.key()});
   };
   const auto seconds = [](const std::string& json) {
@@ -148,9 +149,9 @@ TEST_F(PricesTest, AMeasuredEstimate_IsOfStepsOnADevice_AndCostsThem) {
 
 TEST_F(PricesTest, AnEstimateOfTooFewSteps_MeasuresNothing) {
   cluster_.StartUp(1);
-  const auto ended =
-      Outboard("estimate --measure --gateway " + cluster_.target() + " -- " + STEPPER_BINARY + " 5",
-               {"CLOUD", "CLOUD_KEY=" + cluster_.key()});
+  const auto ended = Outboard(
+      "estimate --measure --gateway " + cluster_.target() + " -- " + test::kStepperProgram + " 5",
+      {"CLOUD", "CLOUD_KEY=" + cluster_.key()});
   EXPECT_EQ(ended.code, 1) << ended.out << ended.err;
   EXPECT_TRUE(Has(ended.err, "ended before 20 steps were done: nothing is measured")) << ended.err;
 }

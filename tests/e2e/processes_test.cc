@@ -18,6 +18,7 @@
 #include "proto/store.grpc.pb.h"
 #include "tests/support/cluster.h"
 #include "tests/support/documented.h"
+#include "tests/support/paths.h"
 #include "tests/support/port_alone.h"
 #include "wire/proof/head_file.h"
 
@@ -198,7 +199,7 @@ TEST_F(ProcessesTest, AKilledWorkerIsSaidSoAndStartedAgain) {
 }
 
 TEST_F(ProcessesTest, APrivateServeLivesAsLongAsItsSessions) {
-  setenv("OUTBOARD_BIN", OUTBOARD_BINARY, 1);
+  setenv("OUTBOARD_BIN", test::kOutboardProgram, 1);
   unsetenv("CLOUD");
   test::TempFolder folder;
   setenv("TMPDIR", folder.path().c_str(), 1);
@@ -360,7 +361,7 @@ TEST(Accounts, OneThatIsNotThere_NamesThoseThatAre) {
 TEST(Compiler, OneThatIsNotThereIsSaidAtTheStart) {
   const test::TempFolder folder;
   const std::string copy = folder.path() + "/outboard";
-  std::filesystem::copy_file(OUTBOARD_BINARY, copy);
+  std::filesystem::copy_file(test::kOutboardProgram, copy);
   for (const char* command : {"serve", "up --port 0", "worker --gateway 127.0.0.1:1"}) {
     std::vector<std::string> argv = {copy};
     for (std::string& word : test::Words(command)) argv.push_back(std::move(word));
@@ -426,7 +427,7 @@ TEST(Help, AccountsAreCalledAccount) {
 }
 
 TEST(Help, OfTheCompiler) {
-  const std::string compiler = std::string(OUTBOARD_BINARY) + "-compiler";
+  const std::string compiler = std::string(test::kOutboardProgram) + "-compiler";
   const test::Ended help = test::RunToEnd({compiler, "--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_TRUE(help.out.starts_with("Usage: outboard-compiler\n")) << help.out;
@@ -471,9 +472,9 @@ TEST_F(ProcessesTest, WhatIsNoGatewayIsSaidSo) {
   options.target = address;
   test::ExpectAsDocumented(row, Session::Connect(options).status());
   const test::TempFolder folder;
-  test::Process worker(
-      {OUTBOARD_BINARY, "worker", "--gateway", address, "--identity-file", folder / "identity"},
-      {"OUTBOARD_FLEET_SECRET=x"});
+  test::Process worker({test::kOutboardProgram, "worker", "--gateway", address, "--identity-file",
+                        folder / "identity"},
+                       {"OUTBOARD_FLEET_SECRET=x"});
   EXPECT_TRUE(Eventually([&] {
     const std::string err = worker.err();
     return err.find("event=not_joined") != std::string::npos &&

@@ -19,6 +19,7 @@
 #include "compiler/ir/dtype.h"
 #include "proto/cloud.pb.h"
 #include "tests/support/cluster.h"
+#include "tests/support/paths.h"
 
 namespace outboard {
 namespace {
@@ -248,7 +249,7 @@ class RecordedWireTest : public ::testing::TestWithParam<const char*> {
   test::Cluster cluster_;
 };
 
-const std::string kRecordings = OUTBOARD_SOURCE_DIR "/tests/e2e/recorded/";
+const std::string kRecordings = test::SourceFile("tests/e2e/recorded/");
 
 TEST_P(RecordedWireTest, ATrainingOfProtocol1) {
   const Played played = Play(kRecordings + "v1/training.bin");

@@ -13,6 +13,7 @@
 #include "base/cores.h"
 #include "client/session/session.h"
 #include "tests/support/cluster.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "worker/sandbox/granted_parts.h"
 #include "worker/supervisor/core_sets.h"
@@ -52,7 +53,7 @@ class SandboxE2eTest : public ::testing::Test {
   std::unique_ptr<test::Process> StartWithoutUserNamespaces(const std::string& more) {
     const std::string ready = cluster_.folder() / "ready";
     auto process = std::make_unique<test::Process>(
-        Joined(Joined(kWithoutUserNamespaces, {OUTBOARD_BINARY}),
+        Joined(Joined(kWithoutUserNamespaces, {test::kOutboardProgram}),
                test::Words("worker --gateway " + cluster_.fleet_target() + " --fleet-secret-file " +
                            cluster_.data() + "/fleet.secret --identity-file " +
                            cluster_.folder() / "identity" + " --ready-file " + ready +

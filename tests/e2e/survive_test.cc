@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/e2e/lost_test.h"
+#include "tests/support/paths.h"
 
 namespace outboard {
 namespace {
@@ -23,7 +24,7 @@ class SurviveTest : public LostTest {
  protected:
   std::unique_ptr<test::Process> StartTraining() {
     return std::make_unique<test::Process>(
-        std::vector<std::string>{SMALL_TRAINER_BINARY, kSteps},
+        std::vector<std::string>{test::kSmallTrainerProgram, kSteps},
         std::vector<std::string>{"CLOUD=1", "CLOUD_HOST=" + cluster_.target(),
                                  "CLOUD_KEY=" + cluster_.key()});
   }
@@ -121,7 +122,7 @@ TEST_F(SurviveTest, TheBillOfAWorkerThatIsKilledVerifies) {
   const std::string key = cluster_.key(), heads = cluster_.folder() / "heads";
   auto worker = cluster_.StartWorker("--no-idle-search");
   auto training = std::make_unique<test::Process>(
-      std::vector<std::string>{SMALL_TRAINER_BINARY, kStepsOfSomeHeartbeats},
+      std::vector<std::string>{test::kSmallTrainerProgram, kStepsOfSomeHeartbeats},
       std::vector<std::string>{"CLOUD=1", "CLOUD_HOST=" + cluster_.target(), "CLOUD_KEY=" + key,
                                "CLOUD_HEADS=" + heads});
   AwaitStep(*training, 500);

@@ -12,6 +12,7 @@
 
 #include "tests/net/fault_proxy.h"
 #include "tests/support/cluster.h"
+#include "tests/support/paths.h"
 
 namespace outboard {
 namespace {
@@ -151,7 +152,7 @@ TEST_F(TraceTest, AProgramOnlyHasToSetPROFILE) {
   const auto run = [&](const std::string& profile) {
     std::vector<std::string> environment = cloud;
     environment.push_back("PROFILE=" + profile);
-    return test::RunToEnd({OWN_BOX_PROGRAM}, environment);
+    return test::RunToEnd({test::kOwnBoxProgram}, environment);
   };
   const test::Ended ended = run(file);
   EXPECT_EQ(ended.code, 0) << ended.err;

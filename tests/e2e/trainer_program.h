@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/support/cluster.h"
+#include "tests/support/paths.h"
 
 namespace outboard::test {
 
@@ -17,7 +18,7 @@ inline std::unique_ptr<Process> StartTraining(Cluster& cluster, const std::strin
   std::vector<std::string> environment = {"CLOUD=1", "CLOUD_HOST=" + cluster.target(),
                                           "CLOUD_KEY=" + cluster.key()};
   if (!devices.empty()) environment.push_back("CLOUD_DEVICES=" + devices);
-  return std::make_unique<Process>(std::vector<std::string>{SMALL_TRAINER_BINARY, steps},
+  return std::make_unique<Process>(std::vector<std::string>{test::kSmallTrainerProgram, steps},
                                    std::move(environment));
 }
 

@@ -19,6 +19,7 @@
 #include "proto/cloud.grpc.pb.h"
 #include "proto/store.grpc.pb.h"
 #include "tests/support/gateway_test.h"
+#include "tests/support/paths.h"
 #include "wire/status.h"
 #include "wire/version.h"
 
@@ -58,7 +59,7 @@ const std::map<std::string, Scopes> kScopesOf = {
 std::vector<std::string> MethodsOfClients() {
   proto::Account::service_full_name();  // links the schemas
   std::vector<std::string> methods;
-  for (const auto& file : std::filesystem::directory_iterator(OUTBOARD_SOURCE_DIR "/proto")) {
+  for (const auto& file : std::filesystem::directory_iterator(test::SourceFile("proto"))) {
     const std::string text = test::ReadFile(file.path());
     const std::regex declares("\nservice (\\w+)");
     for (std::sregex_iterator it(text.begin(), text.end(), declares), none; it != none; ++it) {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/layers/sources.h"
+#include "tests/support/paths.h"
 
 namespace outboard::layers {
 namespace {
@@ -47,7 +48,7 @@ TEST(Documents, NamesAreFound) {
 }
 
 TEST(Documents, EveryFileTheyNameIsThere) {
-  const fs::path root = OUTBOARD_SOURCE_DIR;
+  const fs::path root = test::kSourceFolder;
   std::vector<fs::path> pages = {root / "README.md"};
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / "docs"))
     if (entry.path().extension() == ".md") pages.push_back(entry.path());
@@ -127,7 +128,7 @@ TEST(Documents, AFunctionThatAWalkLost_IsFound) {
 }
 
 TEST(Documents, EveryFunctionOfAWalkIsWhereItSays) {
-  const fs::path root = OUTBOARD_SOURCE_DIR;
+  const fs::path root = test::kSourceFolder;
   const auto text = [&](const std::string& name) {
     std::ifstream file(root / name);
     std::stringstream all;
@@ -146,7 +147,7 @@ TEST(Documents, EveryFunctionOfAWalkIsWhereItSays) {
 }
 
 TEST(Documents, EveryDecisionIsInTheList) {
-  const fs::path folder = fs::path(OUTBOARD_SOURCE_DIR) / "docs/decisions";
+  const fs::path folder = fs::path(test::kSourceFolder) / "docs/decisions";
   std::ifstream file(folder / "README.md");
   std::stringstream list;
   list << file.rdbuf();

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "tests/layers/sources.h"
+#include "tests/support/paths.h"
 
 namespace outboard::layers {
 namespace {
@@ -38,7 +39,7 @@ std::vector<std::string> Untrue(const fs::path& root, const std::string& page, i
 }
 
 TEST(HowToAdd, WrongStep_Fires) {
-  const fs::path root = OUTBOARD_SOURCE_DIR;
+  const fs::path root = test::kSourceFolder;
   int steps = 0;
   EXPECT_TRUE(
       Untrue(root, "see `README.md`, `tests/layers/sources.h` (`kFolders`)", &steps).empty());
@@ -48,7 +49,7 @@ TEST(HowToAdd, WrongStep_Fires) {
 }
 
 TEST(HowToAdd, EveryStep_IsTrue) {
-  const fs::path root = OUTBOARD_SOURCE_DIR;
+  const fs::path root = test::kSourceFolder;
   int steps = 0;
   std::string all;
   for (const std::string& line : Untrue(root, ReadAll(root / "docs/how-to-add.md"), &steps))

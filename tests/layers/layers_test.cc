@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/layers/sources.h"
+#include "tests/support/paths.h"
 
 namespace outboard::layers {
 namespace {
@@ -308,7 +309,7 @@ TEST(Layers, RulesFire) {
 
 TEST(Layers, EverySource) {
   const std::vector<Source> sources = AllSources();
-  ASSERT_GT(sources.size(), 50u) << "looked in " << OUTBOARD_SOURCE_DIR;
+  ASSERT_GT(sources.size(), 50u) << "looked in " << test::kSourceFolder;
   std::string all;
   for (const Source& source : sources)
     for (const std::string& violation : Violations(source.path, source.text))

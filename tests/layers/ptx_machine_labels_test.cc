@@ -15,6 +15,8 @@
 #include <set>
 #include <string>
 
+#include "tests/support/paths.h"
+
 namespace outboard::layers {
 namespace {
 
@@ -26,8 +28,10 @@ constexpr char kFigures[] = "bench";
 
 Json AllEntries() {
   std::string said;
-  std::FILE* const pipe =
-      popen(CTEST " --test-dir " OUTBOARD_BUILD " --show-only=json-v1 2>/dev/null", "r");
+  std::FILE* const pipe = popen(
+      (std::string(CTEST " --test-dir ") + test::kBuildFolder + " --show-only=json-v1 2>/dev/null")
+          .c_str(),
+      "r");
   if (pipe == nullptr) return Json::array();
   std::array<char, 65536> piece;
   while (const size_t count = std::fread(piece.data(), 1, piece.size(), pipe))
@@ -70,14 +74,15 @@ bool RunsKernels(const std::string& program) {
 }
 
 TEST(PtxMachineLabels, AreThoseOfTheProgramsThatRunKernelsThere) {
-  ASSERT_TRUE(RunsKernels(A_PROGRAM_WITH_THE_MACHINE));
+  ASSERT_TRUE(RunsKernels(test::kPtxWarpTest));
   const Json entries = AllEntries();
   ASSERT_FALSE(entries.empty());
   std::map<std::string, bool> programs;
   std::set<std::string> asked;  // programs that go there where they are asked to
   for (const Json& entry : entries) {
     const std::string program = entry.value("command", Json::array({""})).at(0);
-    if (std::filesystem::path(program).parent_path() != OUTBOARD_BUILD "/tests") continue;
+    if (std::filesystem::path(program).parent_path() != std::string(test::kBuildFolder) + "/tests")
+      continue;
     if (!programs.contains(program)) programs[program] = RunsKernels(program);
     if (Sets(entry, "OUTBOARD_CHECK_PTX")) asked.insert(program);
   }

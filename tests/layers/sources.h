@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/paths.h"
+
 namespace outboard::layers {
 
 inline const std::vector<std::string> kFolders = {
@@ -30,7 +32,7 @@ inline bool EndsWith(std::string_view text, std::string_view end) {
 // Every .h, .cc and .cpp of kFolders, ordered by path.
 inline std::vector<Source> AllSources() {
   namespace fs = std::filesystem;
-  const fs::path root = OUTBOARD_SOURCE_DIR;
+  const fs::path root = test::kSourceFolder;
   std::vector<Source> sources;
   for (const std::string& folder : kFolders) {
     if (!fs::exists(root / folder)) continue;

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "tests/layers/sources.h"
+#include "tests/support/paths.h"
 
 namespace outboard::layers {
 namespace {
@@ -55,7 +56,7 @@ bool IsSource(const fs::path& path) {
 
 // Paths of all source files outside tests, from the repository's root.
 Strings SourcePaths() {
-  const fs::path root = OUTBOARD_SOURCE_DIR;
+  const fs::path root = test::kSourceFolder;
   Strings paths;
   for (const std::string& folder : kFolders) {
     if (folder == "tests" || !fs::exists(root / folder)) continue;
@@ -77,12 +78,12 @@ TEST(Structure, WideFolder_Fires) {
 
 TEST(Structure, Folders_AreNarrow) {
   const Strings paths = SourcePaths();
-  ASSERT_GT(paths.size(), 400u) << "looked in " << OUTBOARD_SOURCE_DIR;
+  ASSERT_GT(paths.size(), 400u) << "looked in " << test::kSourceFolder;
   EXPECT_EQ(Joined(WideFolders(paths)), "");
 }
 
 TEST(Structure, Folders_HaveReadmes) {
-  const fs::path root = OUTBOARD_SOURCE_DIR;
+  const fs::path root = test::kSourceFolder;
   std::set<std::string> folders;
   for (const std::string& path : SourcePaths()) folders.insert(Folder(path));
   Strings missing;
@@ -165,7 +166,7 @@ Strings WrongRows(const std::string& folder, const std::string& text,
 }
 
 std::string ReadmeOf(const std::string& folder) {
-  std::ifstream file(fs::path(OUTBOARD_SOURCE_DIR) / folder / "README.md");
+  std::ifstream file(fs::path(test::kSourceFolder) / folder / "README.md");
   std::stringstream text;
   text << file.rdbuf();
   return text.str();

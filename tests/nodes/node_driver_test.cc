@@ -16,6 +16,7 @@
 #include "tests/cli/boot_world.h"
 #include "tests/nodes/silent_server.h"
 #include "tests/nodes/node_world.h"
+#include "tests/support/paths.h"
 #include "worker/init/node_init.h"
 
 namespace outboard::test {
@@ -33,7 +34,7 @@ class NodeDriverTest : public NodeTest {
   static void WriteDriver(const std::string& folder, int gpus, const std::string& faults = "") {
     std::filesystem::create_directories(folder + "/lib");
     std::ofstream(folder + "/kernel-release") << ThisKernel() << "\n";
-    std::filesystem::copy_file(FAKE_CUDA, folder + "/lib/libcuda.so.1");
+    std::filesystem::copy_file(test::kFakeCuda, folder + "/lib/libcuda.so.1");
     std::ofstream(folder + "/lib/libcuda.so.1.env")
         << "OUTBOARD_FAKE_CUDA_DEVICES=" << gpus << "\nOUTBOARD_FAKE_CUDA_MIB=64\n"
         << (faults.empty() ? "" : "OUTBOARD_FAKE_CUDA_FAULTS=" + faults + "\n");
@@ -158,7 +159,7 @@ TEST_F(NodeDriverTest, ADriverWithItsLibrary_IsFetchedAndMounted_AndTheWorkerSta
   const auto boot = cluster_.Start("boot --listen 127.0.0.1:0" + data);
   std::string address = cluster_.last_address();  // http://HOST:PORT/boot.ipxe
   address = address.substr(7, address.rfind('/') - 7);
-  const std::string worker = std::string(OUTBOARD_BINARY) + " " +
+  const std::string worker = std::string(test::kOutboardProgram) + " " +
                              WorkerArgs("s-1", Claim("s-1")) + " --no-idle-search --shared-anyway";
   auto environment = here_;
   environment.push_back("OUTBOARD_NODE_BOOT=" + address);

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "tests/nodes/node_world.h"
+#include "tests/support/paths.h"
 #include "worker/init/node_init.h"
 
 namespace outboard::test {
@@ -169,7 +170,7 @@ TEST_F(NodeTest, ItsWorker_EnrolsByClaim_ServesAndIsBilled_AndEndsWhenRemoved) {
   EXPECT_NE(Node("ls").err.find("no machine"), std::string::npos) << Node("ls").out;
   // It made a key of its own for the next start, and waits under it.
   const Ended waits = RunToEnd([&] {
-    std::vector<std::string> argv = {OUTBOARD_BINARY};
+    std::vector<std::string> argv = {test::kOutboardProgram};
     for (std::string& word : Words(WorkerArgs("s-1", ""))) argv.push_back(std::move(word));
     std::filesystem::remove(cluster_.folder() / "node-s-1/claim");
     return argv;
@@ -182,7 +183,7 @@ TEST_F(NodeTest, ItsWorker_EnrolsByClaim_ServesAndIsBilled_AndEndsWhenRemoved) {
 TEST_F(NodeTest, ItStartsNoExecutor_BeforeItsJoinTest) {
   StartGateway();
   const std::string ready = cluster_.folder() / "ready-of-node";
-  std::vector<std::string> argv = {OUTBOARD_BINARY};
+  std::vector<std::string> argv = {test::kOutboardProgram};
   for (std::string& word : Words(WorkerArgs("s-1", Claim("s-1")) + " --ready-file " + ready))
     argv.push_back(std::move(word));
   Process worker(std::move(argv), {});
@@ -282,7 +283,7 @@ TEST_F(NodeTest, OnAMachineWithoutRootCertificates_ItAsksAllTheSame) {
       "for f in /etc/ssl /usr/share/grpc; do [ ! -d $f ] || mount -t tmpfs tmpfs $f || exit 99; "
       "done; ";
   if (run(hide + "exit 0").code != 0) GTEST_SKIP() << "no user namespaces are granted here";
-  const Ended ended = run(hide + "exec " + OUTBOARD_BINARY + " " + WorkerArgs("s-1", ""));
+  const Ended ended = run(hide + "exec " + test::kOutboardProgram + " " + WorkerArgs("s-1", ""));
   EXPECT_NE(ended.err.find(gateway::kWaitingForApproval), std::string::npos) << ended.err;
 }
 
@@ -290,7 +291,7 @@ TEST_F(NodeTest, OfAnotherGateway_ItBelievesNothing) {
   StartGateway();
   std::string args = WorkerArgs("s-1", Claim("s-1"));
   args.replace(args.find(Fingerprint()), Fingerprint().size(), "sha256:" + std::string(64, 'a'));
-  std::vector<std::string> argv = {OUTBOARD_BINARY};
+  std::vector<std::string> argv = {test::kOutboardProgram};
   for (std::string& word : Words(args)) argv.push_back(std::move(word));
   const Ended ended = RunToEnd(argv);
   EXPECT_EQ(ended.code, 2) << ended.err;

@@ -18,6 +18,7 @@
 #include "storage/sqlite.h"
 #include "tests/nodes/node_world.h"
 #include "tests/nodes/software_tpm.h"
+#include "tests/support/paths.h"
 #include "wire/tpm/credential.h"
 #include "wire/tpm/maker_roots.h"
 #include "wire/tpm/tpm_keys.h"
@@ -172,7 +173,7 @@ TEST_F(NodeTpmTest, ANodesWorker_ComesByClaimOnce_AndThenByItsTpm) {
   }
   // A TPM that is gone: another machine says so and comes in the other ways; this one does not.
   const auto run = [&](const std::string& args) {
-    std::vector<std::string> argv = {OUTBOARD_BINARY};
+    std::vector<std::string> argv = {test::kOutboardProgram};
     for (std::string& word : Words(args)) argv.push_back(std::move(word));
     return RunToEnd(argv, {"OUTBOARD_NODE_TPM=swtpm:path=/nonexistent/tpm"});
   };

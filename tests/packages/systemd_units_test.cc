@@ -9,13 +9,14 @@
 #include <sstream>
 #include <string>
 
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 
 namespace outboard {
 namespace {
 
 constexpr char kAnalyze[] = "/usr/bin/systemd-analyze";
-constexpr char kUnits[] = OUTBOARD_SOURCE_DIR "/deploy/systemd";
+const std::string kUnits = test::SourceFile("deploy/systemd");
 
 TEST(SystemdUnits, AreExposedAtMostThree) {
   if (access(kAnalyze, X_OK) != 0) GTEST_SKIP() << "no systemd-analyze here (apt install systemd)";
@@ -60,7 +61,7 @@ TEST(SystemdUnits, NamespacesOfTheSandbox_ArePermitted) {
   };
   std::set<std::string> asked;
   const std::string source =
-      test::ReadFile(OUTBOARD_SOURCE_DIR "/worker/sandbox/namespaces.cc");
+      test::ReadFile(test::SourceFile("worker/sandbox/namespaces.cc"));
   const std::regex flag("CLONE_NEW[A-Z]+");
   for (std::sregex_iterator m(source.begin(), source.end(), flag), end; m != end; ++m) {
     ASSERT_TRUE(names.contains(m->str())) << m->str();

@@ -17,6 +17,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/nccl_stream.h"
 #include "tests/runtime/fake_cuda_driver.h"
+#include "tests/support/paths.h"
 
 namespace outboard::cuda {
 namespace {
@@ -46,29 +47,29 @@ TEST_F(CudaTest, NoDriver_IsOneLineWithWhatIsNeeded) {
 
 TEST_F(CudaTest, OldDriver_SaysItsVersionAndTheOneNeeded) {
   Set("version", 11040);
-  EXPECT_TRUE(Has(LoadApiFrom(FAKE_DRIVER).status(), absl::StatusCode::kUnimplemented,
-                  {"11.4", "12.0 or newer"}));
+  EXPECT_TRUE(Has(LoadApiFrom(test::kRecordingCudaDriver).status(),
+                  absl::StatusCode::kUnimplemented, {"11.4", "12.0 or newer"}));
 }
 
 TEST_F(CudaTest, MissingFunction_IsNamed) {
-  EXPECT_TRUE(Has(LoadApiFrom(FAKE_PARTIAL_DRIVER).status(), absl::StatusCode::kUnimplemented,
+  EXPECT_TRUE(Has(LoadApiFrom(test::kPartialCudaDriver).status(), absl::StatusCode::kUnimplemented,
                   {"cuGraphLaunch", "12.0 or newer"}));
 }
 
 TEST_F(CudaTest, NoDevice_IsOneLine) {
   Set("devices", 0);
-  EXPECT_TRUE(Has(LoadApiFrom(FAKE_DRIVER).status(), absl::StatusCode::kUnimplemented,
-                  {"no device", "12.4"}));
+  EXPECT_TRUE(Has(LoadApiFrom(test::kRecordingCudaDriver).status(),
+                  absl::StatusCode::kUnimplemented, {"no device", "12.4"}));
 }
 
 TEST_F(CudaTest, OldDevice_SaysItsCapabilityAndTheOneNeeded) {
   Set("major", 7);
-  EXPECT_TRUE(
-      Has(LoadApiFrom(FAKE_DRIVER).status(), absl::StatusCode::kUnimplemented, {"7.0", "8.0"}));
+  EXPECT_TRUE(Has(LoadApiFrom(test::kRecordingCudaDriver).status(),
+                  absl::StatusCode::kUnimplemented, {"7.0", "8.0"}));
 }
 
 TEST_F(CudaTest, Driver_IsFoundWithoutWhatIsOptional) {
-  const absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
+  const absl::StatusOr<DriverApi> api = LoadApiFrom(test::kRecordingCudaDriver);
   ASSERT_TRUE(api.ok()) << api.status();
   EXPECT_EQ(api->version, 12040);
   EXPECT_FALSE(api->build.empty());
@@ -260,7 +261,7 @@ TEST_F(CudaTest, LinkedCode_IsLoadedWithoutLinking) {
     EXPECT_EQ(Value(*device, buffer), 1);
   }
   Set("version", 12060);  // of another driver nothing is known
-  const auto newer = LoadApiFrom(FAKE_DRIVER);
+  const auto newer = LoadApiFrom(test::kRecordingCudaDriver);
   ASSERT_TRUE(newer.ok());
   const auto device = MakeCudaDeviceOf(*newer, {});
   ASSERT_TRUE(device.ok());
@@ -365,7 +366,7 @@ TEST_F(CudaTest, ClustersThatHaveNoRoom_AreRefused) {
 
 // A driver of CUDA before 11.8 cannot be asked: kernels are launched as they are.
 TEST_F(CudaTest, ClustersOfADriverThatCannotSay_AreLoaded) {
-  absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
+  absl::StatusOr<DriverApi> api = LoadApiFrom(test::kRecordingCudaDriver);
   ASSERT_TRUE(api.ok()) << api.status();
   api->cuOccupancyMaxActiveClusters = nullptr;
   const auto device = MakeCudaDeviceOf(*api, {});
@@ -497,7 +498,7 @@ TEST_F(CudaTest, ADownload_LeavesWhileLaterWorkIsQueued) {
 TEST_F(CudaTest, ListedDevices_NameTheVariableByWhichAProcessHasOneAlone) {
   Set("devices", 3);
   setenv("CUDA_VISIBLE_DEVICES", "4,GPU-7f,6", 1);
-  const auto api = LoadApiFrom(FAKE_DRIVER);
+  const auto api = LoadApiFrom(test::kRecordingCudaDriver);
   ASSERT_TRUE(api.ok());
   auto listed = ListDevicesOf(*api);
   unsetenv("CUDA_VISIBLE_DEVICES");
@@ -515,7 +516,7 @@ TEST_F(CudaTest, AnOldGpuOrASilentOneBesideANewOne_IsNamedAndLeftOut) {
   Set("devices", 4);
   Set("old devices", 2);
   Set("silent device", 3);
-  const auto api = LoadApiFrom(FAKE_DRIVER);
+  const auto api = LoadApiFrom(test::kRecordingCudaDriver);
   ASSERT_TRUE(api.ok()) << api.status();
   std::vector<std::string> left_out;
   const auto listed = ListDevicesOf(*api, &left_out);
@@ -527,15 +528,15 @@ TEST_F(CudaTest, AnOldGpuOrASilentOneBesideANewOne_IsNamedAndLeftOut) {
   EXPECT_EQ(left_out[2].find("CUDA: GPU 2 does not answer: CUDA error (46)"), 0u) << left_out[2];
   EXPECT_EQ(Make()->properties().compute_capability, 90);
   Set("old devices", 4);
-  EXPECT_TRUE(Has(LoadApiFrom(FAKE_DRIVER).status(), absl::StatusCode::kUnimplemented,
-                  {"GPU 0", "7.0", "8.0"}));
+  EXPECT_TRUE(Has(LoadApiFrom(test::kRecordingCudaDriver).status(),
+                  absl::StatusCode::kUnimplemented, {"GPU 0", "7.0", "8.0"}));
 }
 
 // ---- a stream for transfers ---------------------------------------------------------------------
 
 TEST_F(CudaTest, MarksOfATransferStream_AreDoneInTheirOrder) {
   const std::unique_ptr<runtime::Device> device = Make();
-  const absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
+  const absl::StatusOr<DriverApi> api = LoadApiFrom(test::kRecordingCudaDriver);
   ASSERT_TRUE(api.ok()) << api.status();
   absl::StatusOr<std::unique_ptr<collective::NcclStream>> stream = MakeNcclStreamOf(*api);
   ASSERT_TRUE(stream.ok()) << stream.status();

@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "runtime/cuda/api.h"
 #include "runtime/cuda/device.h"
+#include "tests/support/paths.h"
 
 namespace outboard::cuda {
 namespace {
@@ -68,7 +69,7 @@ class CudaDeviceTest : public ::testing::Test {
   // Before the driver is loaded, which reads them once.
   static void SetUpTestSuite() {
     setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
-    api_ = new absl::StatusOr<DriverApi>(LoadApiFrom(FAKE_CUDA));
+    api_ = new absl::StatusOr<DriverApi>(LoadApiFrom(test::kFakeCuda));
     ASSERT_TRUE(api_->ok()) << api_->status();
   }
   void SetUp() override {
@@ -88,7 +89,7 @@ class CudaDeviceTest : public ::testing::Test {
 
   template <typename F>
   static F* Symbol(const char* name) {
-    return reinterpret_cast<F*>(dlsym(dlopen(FAKE_CUDA, RTLD_NOW | RTLD_NOLOAD), name));
+    return reinterpret_cast<F*>(dlsym(dlopen(test::kFakeCuda, RTLD_NOW | RTLD_NOLOAD), name));
   }
   static std::string Reports() {
     std::string text(1 << 12, '\0');

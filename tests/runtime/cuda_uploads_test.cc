@@ -13,6 +13,7 @@
 #include "runtime/cuda/api.h"
 #include "runtime/cuda/device.h"
 #include "tests/runtime/fake_cuda_driver.h"
+#include "tests/support/paths.h"
 
 namespace outboard::cuda {
 namespace {
@@ -43,7 +44,8 @@ class CudaUploads : public ::testing::TestWithParam<bool> {
   void Open(int64_t memory_bytes_max) {
     kernel_.reset();
     device_.reset();
-    device_ = *MakeCudaDeviceOf(*LoadApiFrom(FAKE_DRIVER), {.memory_bytes_max = memory_bytes_max});
+    device_ = *MakeCudaDeviceOf(*LoadApiFrom(test::kRecordingCudaDriver),
+                                {.memory_bytes_max = memory_bytes_max});
     kernel_ = *device_->Load(Kernel());
   }
   void Launch(const DeviceBuffer& buffer) {

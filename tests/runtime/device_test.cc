@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "runtime/devices.h"
 #include "runtime/far/device.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::runtime {
@@ -38,7 +39,7 @@ CompiledKernel AddOne(CompiledKernel::Form form) {
   kernel.buffer_count = 2;
   kernel.flops = kernel.bytes = 1 << 20;  // enough for several threads
   if (form == CompiledKernel::Form::kElfX86) {
-    kernel.object = ReadFile(SAMPLES);
+    kernel.object = ReadFile(test::kLoaderSamples);
     return kernel;
   }
   kernel.tasks = kCount / 64;

@@ -11,6 +11,7 @@
 #include "runtime/cpu/device.h"
 #include "runtime/cpu/symbols.h"
 #include "runtime/limits.h"
+#include "tests/support/paths.h"
 
 namespace outboard::cpu {
 namespace {
@@ -21,7 +22,7 @@ std::string ReadFile(const char* path) {
 }
 
 TEST(ElfLoader, RunsConstantsTablesAndCalls) {
-  const std::string object = ReadFile(SAMPLES);
+  const std::string object = ReadFile(test::kLoaderSamples);
   ASSERT_FALSE(object.empty());
   std::vector<float> in = {1, 2, 3, 4}, out(4);
   void* buffers[] = {in.data(), out.data()};
@@ -47,7 +48,7 @@ TEST(ElfLoader, RunsConstantsTablesAndCalls) {
 }
 
 TEST(ElfLoader, Errors) {
-  const std::string object = ReadFile(SAMPLES);
+  const std::string object = ReadFile(test::kLoaderSamples);
   EXPECT_EQ(LoadedObject::Load("", "k").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(LoadedObject::Load(
                 "no object at all, but long enough for a header of sixty-four bytes.....", "k")
@@ -55,7 +56,8 @@ TEST(ElfLoader, Errors) {
                 .code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(LoadedObject::Load(object, "absent").status().code(), absl::StatusCode::kNotFound);
-  const absl::Status escape = LoadedObject::Load(ReadFile(SAMPLES_BAD), "escape").status();
+  const absl::Status escape =
+      LoadedObject::Load(ReadFile(test::kLoaderSamplesBad), "escape").status();
   EXPECT_EQ(escape.code(), absl::StatusCode::kNotFound);
   EXPECT_NE(std::string(escape.message()).find("system"), std::string::npos) << escape;
   const absl::Status large =
@@ -67,7 +69,7 @@ TEST(ElfLoader, Errors) {
 }
 
 TEST(ElfLoader, SurvivesEveryTruncationAndManyFlips) {
-  const std::string object = ReadFile(SAMPLES);
+  const std::string object = ReadFile(test::kLoaderSamples);
   for (size_t bytes = 0; bytes < object.size(); bytes += 7) {
     EXPECT_FALSE(LoadedObject::Load(object.substr(0, bytes), "add_one").ok()) << bytes;
   }
@@ -91,7 +93,7 @@ TEST(Symbols, OnlyTheList) {
 TEST(CpuDevice, LaunchesOverAllThreads) {
   CpuDevice device({.threads = 3, .memory_bytes_max = 1 << 20});
   const int64_t count = 50000;
-  CompiledKernel kernel{.object = ReadFile(SAMPLES),
+  CompiledKernel kernel{.object = ReadFile(test::kLoaderSamples),
                         .symbol = "add_one",
                         .tasks = count,
                         .buffer_count = 2,

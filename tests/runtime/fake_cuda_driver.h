@@ -15,12 +15,13 @@
 #include "gtest/gtest.h"
 #include "runtime/cuda/api.h"
 #include "runtime/cuda/device.h"
+#include "tests/support/paths.h"
 
 namespace outboard::cuda {
 
 template <typename F>
 F* Symbol(const char* name) {
-  void* const library = dlopen(FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
+  void* const library = dlopen(test::kRecordingCudaDriver, RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr);
   return reinterpret_cast<F*>(dlsym(library, name));
 }
@@ -64,7 +65,7 @@ class CudaTest : public ::testing::Test {
 
   std::unique_ptr<runtime::Device> Make(int64_t memory_bytes_max = 0,
                                         std::function<void(std::string_view)> warn = nullptr) {
-    const absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
+    const absl::StatusOr<DriverApi> api = LoadApiFrom(test::kRecordingCudaDriver);
     EXPECT_TRUE(api.ok()) << api.status();
     auto device = MakeCudaDeviceOf(
         *api, {.memory_bytes_max = memory_bytes_max, .warn = std::move(warn)});

@@ -16,6 +16,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/scrub.h"
 #include "tests/gpu/ptx/machine.h"
+#include "tests/support/paths.h"
 
 namespace outboard::cuda {
 namespace {
@@ -73,7 +74,7 @@ class GpuLeftovers : public ::testing::Test {
     setenv("OUTBOARD_FAKE_CUDA_LEFTOVERS", "1", 1);
     setenv("OUTBOARD_FAKE_CUDA_MIB", "32", 1);
     setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
-    api_ = new absl::StatusOr<DriverApi>(LoadApiFrom(FAKE_CUDA));
+    api_ = new absl::StatusOr<DriverApi>(LoadApiFrom(test::kFakeCuda));
     ASSERT_TRUE(api_->ok()) << api_->status();
   }
   static std::unique_ptr<Device> Make() {
@@ -197,7 +198,7 @@ TEST_F(GpuLeftovers, AScrub_TakesAllFreeMemoryAndGivesItBack) {
   ASSERT_EQ(api.cuMemGetInfo(&before, &total), CUDA_SUCCESS);
   const auto scrubbed = [&](const char* name) {
     return reinterpret_cast<unsigned long long (*)(const char*)>(  // NOLINT: as it is declared
-        dlsym(dlopen(FAKE_CUDA, RTLD_NOW | RTLD_NOLOAD), "outboard_fake_cuda_counter"))(name);
+        dlsym(dlopen(test::kFakeCuda, RTLD_NOW | RTLD_NOLOAD), "outboard_fake_cuda_counter"))(name);
   };
   const auto filled = scrubbed("filled_bytes");
   ASSERT_TRUE(device->Scrub().ok());

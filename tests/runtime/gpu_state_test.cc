@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "runtime/cuda/gpu_state.h"
+#include "tests/support/paths.h"
 
 namespace outboard::cuda {
 namespace {
@@ -21,10 +22,10 @@ void ExpectNone(const absl::Status& status, const std::string& part) {
 }
 
 TEST(GpuState, Clocks_PowerAndTemperatureAreTheLibrarys) {
-  const auto state = GpuState::Open(FAKE_NVML, kBusId);
+  const auto state = GpuState::Open(test::kFakeNvml, kBusId);
   ASSERT_TRUE(state.ok()) << state.status();
   const auto clocks = reinterpret_cast<void (*)(const char*)>(
-      dlsym(dlopen(FAKE_NVML, RTLD_NOW), "outboard_fake_nvml_clocks"));
+      dlsym(dlopen(test::kFakeNvml, RTLD_NOW), "outboard_fake_nvml_clocks"));
   clocks("1410,705");
   for (const int mhz : {1410, 705, 705}) {
     const auto read = state->Read();
@@ -36,10 +37,10 @@ TEST(GpuState, Clocks_PowerAndTemperatureAreTheLibrarys) {
 }
 
 TEST(GpuState, AReadingThatCanBeNone_IsNotTold) {
-  const auto state = GpuState::Open(FAKE_NVML, kBusId);
+  const auto state = GpuState::Open(test::kFakeNvml, kBusId);
   ASSERT_TRUE(state.ok()) << state.status();
-  reinterpret_cast<void (*)(const char*)>(
-      dlsym(dlopen(FAKE_NVML, RTLD_NOW), "outboard_fake_nvml_clocks"))("4294967295,300000000,1980");
+  reinterpret_cast<void (*)(const char*)>(dlsym(
+      dlopen(test::kFakeNvml, RTLD_NOW), "outboard_fake_nvml_clocks"))("4294967295,300000000,1980");
   for (const int mhz : {0, 0, 1980}) {
     const auto read = state->Read();
     ASSERT_TRUE(read.ok()) << read.status();
@@ -50,9 +51,10 @@ TEST(GpuState, AReadingThatCanBeNone_IsNotTold) {
 TEST(GpuState, WhatIsMissing_IsOneLine) {
   ExpectNone(GpuState::Open("libno_such_library.so.1", kBusId).status(),
              "no library: libno_such_library.so.1");
-  ExpectNone(GpuState::Open(FAKE_NVML, "0000:2C:00.0").status(), "GPU 0000:2C:00.0: Not Found");
+  ExpectNone(GpuState::Open(test::kFakeNvml, "0000:2C:00.0").status(),
+             "GPU 0000:2C:00.0: Not Found");
   setenv("OUTBOARD_FAKE_NVML_FAILS", "1", 1);
-  ExpectNone(GpuState::Open(FAKE_NVML, kBusId).status(), "nvmlInit: Not Supported");
+  ExpectNone(GpuState::Open(test::kFakeNvml, kBusId).status(), "nvmlInit: Not Supported");
   unsetenv("OUTBOARD_FAKE_NVML_FAILS");
   // A library of another kind.
   ExpectNone(GpuState::Open("libm.so.6", kBusId).status(), "has no function nvmlInit_v2");
@@ -61,20 +63,20 @@ TEST(GpuState, WhatIsMissing_IsOneLine) {
 TEST(GpuState, ALibraryThatDoesNotAnswer_IsGivenUpForGood) {
   for (const char* const function : {"nvmlInit_v2", "nvmlDeviceGetClockInfo"}) {
     setenv("OUTBOARD_FAKE_NVML_HANGS", function, 1);
-    StateReader reader(FAKE_NVML, kBusId, std::chrono::milliseconds(50));
+    StateReader reader(test::kFakeNvml, kBusId, std::chrono::milliseconds(50));
     ExpectNone(reader.Read().status(), "no answer within 50 ms");
     unsetenv("OUTBOARD_FAKE_NVML_HANGS");
     ExpectNone(reader.Read().status(), "no answer within 50 ms");
   }
-  StateReader reader(FAKE_NVML, kBusId);
+  StateReader reader(test::kFakeNvml, kBusId);
   EXPECT_TRUE(reader.Read().ok());
 }
 
 TEST(GpuState, TheLibrary_IsTheOneThatIsNamed) {
   unsetenv("OUTBOARD_NVML");
   EXPECT_EQ(ManagementLibrary(), "libnvidia-ml.so.1");
-  setenv("OUTBOARD_NVML", FAKE_NVML, 1);
-  EXPECT_EQ(ManagementLibrary(), FAKE_NVML);
+  setenv("OUTBOARD_NVML", test::kFakeNvml, 1);
+  EXPECT_EQ(ManagementLibrary(), test::kFakeNvml);
   unsetenv("OUTBOARD_NVML");
 }
 

@@ -16,17 +16,18 @@
 #include "runtime/collective/loopback.h"
 #include "runtime/collective/nccl.h"
 #include "tests/runtime/fake_nccl.h"
+#include "tests/support/paths.h"
 
 namespace outboard::test {
 
 inline const collective::NcclApi& NcclOfTests() {
-  static const collective::NcclApi api = ValueOrDie(collective::LoadNccl(FAKE_NCCL));
+  static const collective::NcclApi api = ValueOrDie(collective::LoadNccl(test::kFakeNccl));
   return api;
 }
 
 inline const FakeNccl& TheFakeNccl() {
   static const FakeNccl fake = [] {
-    void* const handle = dlopen(FAKE_NCCL, RTLD_NOW);
+    void* const handle = dlopen(test::kFakeNccl, RTLD_NOW);
     OB_CHECK(handle != nullptr);
     return reinterpret_cast<FakeNccl (*)()>(dlsym(handle, "outboard_fake_nccl"))();
   }();

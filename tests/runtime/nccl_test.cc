@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "tests/runtime/nccl_ranks.h"
+#include "tests/support/paths.h"
 
 namespace outboard::collective {
 namespace {
@@ -39,7 +40,7 @@ TEST(Nccl, ALibraryThatCannotBeUsed_IsSaid) {
   EXPECT_EQ(none.code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(absl::StrContains(none.message(), "libnccl")) << none;
   TheFakeNccl().set_version(21304);
-  const absl::Status old = LoadNccl(FAKE_NCCL).status();
+  const absl::Status old = LoadNccl(test::kFakeNccl).status();
   TheFakeNccl().set_version(22003);
   EXPECT_EQ(old.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(absl::StrContains(old.message(), "2.13.4")) << old;

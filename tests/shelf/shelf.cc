@@ -16,6 +16,7 @@
 #include "tests/shelf/network_shelf.h"
 #include "tests/shelf/paced_sockets.h"
 #include "tests/support/free_port.h"
+#include "tests/support/paths.h"
 
 namespace outboard::test {
 namespace {
@@ -79,7 +80,7 @@ class PacedShelf : public Shelf {
 
   std::vector<std::string> In(int) const override {
     if (bytes_per_s_ == 0) return {};
-    return {"/usr/bin/env", "LD_PRELOAD=" OUTBOARD_PACED_SOCKETS,
+    return {"/usr/bin/env", std::string("LD_PRELOAD=") + test::kPacedSockets,
             absl::StrCat("SHELF_BYTES_PER_S=", bytes_per_s_)};
   }
   std::string address(int) const override { return "127.0.0.1"; }

@@ -15,6 +15,7 @@
 #include "tests/e2e/small_training.h"
 #include "tests/shelf/shelf.h"
 #include "tests/shelf/shelf_cloud.h"
+#include "tests/support/paths.h"
 
 namespace outboard {
 namespace {
@@ -36,7 +37,7 @@ class ShelfTest : public ::testing::TestWithParam<ShelfLinks> {
     ASSERT_TRUE(shelf.ok()) << shelf.status();
     shelf_ = *std::move(shelf);
     auto cloud = test::ShelfCloud::Start(*shelf_, options.nodes,
-                                         {.outboard = OUTBOARD_BINARY, .devices = devices});
+                                         {.outboard = test::kOutboardProgram, .devices = devices});
     ASSERT_TRUE(cloud.ok()) << cloud.status();
     cloud_ = *std::move(cloud);
   }

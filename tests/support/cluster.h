@@ -9,6 +9,7 @@
 #include "client/session/session.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/gateway.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/step.h"
 
@@ -21,7 +22,7 @@ inline std::vector<std::string> Words(const std::string& text) {
 
 // Runs `outboard` with these arguments until it ends.
 inline Ended Outboard(const std::string& args, std::vector<std::string> environment = {}) {
-  std::vector<std::string> argv = {OUTBOARD_BINARY};
+  std::vector<std::string> argv = {test::kOutboardProgram};
   for (std::string& word : Words(args)) argv.push_back(std::move(word));
   return RunToEnd(std::move(argv), std::move(environment));
 }
@@ -32,7 +33,7 @@ class Cluster {
   std::unique_ptr<Process> Start(const std::string& args,
                                  std::vector<std::string> environment = {}) {
     const std::string ready = folder_ / ("ready-" + std::to_string(started_++));
-    std::vector<std::string> argv = {OUTBOARD_BINARY};
+    std::vector<std::string> argv = {test::kOutboardProgram};
     for (std::string& word :
          Words(args + " --ready-file " + ready + " --life-fd " + std::to_string(kLifeFd)))
       argv.push_back(word);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::test {
@@ -16,7 +17,7 @@ namespace outboard::test {
 // The quotes, each between backticks, of the second cell of the row whose first cell is `row`,
 // as one regular expression in which <...> stands for anything.
 inline std::string DocumentedPattern(const std::string& row) {
-  std::istringstream page(ReadFile(OUTBOARD_SOURCE_DIR "/docs/when-it-breaks.md"));
+  std::istringstream page(ReadFile(test::SourceFile("docs/when-it-breaks.md")));
   for (std::string line; std::getline(page, line);) {
     if (!line.starts_with("| " + row + " |")) continue;
     const size_t begin = row.size() + 5, end = line.find(" | ", begin);

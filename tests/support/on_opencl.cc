@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/devices.h"
+#include "tests/support/paths.h"
 
 namespace {
 
@@ -18,7 +19,7 @@ std::string PoclCache() {
     return std::string(cache) + "/outboard-tests/pocl";
   if (const char* const home = std::getenv("HOME"); home != nullptr && *home != 0)
     return std::string(home) + "/.cache/outboard-tests/pocl";
-  return POCL_CACHE;
+  return std::string(outboard::test::kBuildFolder) + "/tests/pocl";
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "telemetry/metric.h"
+#include "tests/support/paths.h"
 #include "tests/telemetry/promtool.h"
 
 namespace outboard::telemetry {
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Names = std::set<std::string>;
 
-const fs::path kRoot = OUTBOARD_SOURCE_DIR;
+const fs::path kRoot = test::kSourceFolder;
 
 std::string Read(const fs::path& path) {
   std::ifstream file(kRoot / path);

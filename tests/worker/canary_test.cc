@@ -6,13 +6,14 @@
 #include <map>
 #include <string>
 
+#include "tests/support/paths.h"
 #include "worker/process/child_process.h"
 
 namespace outboard::worker {
 namespace {
 
 ChildProcess Start(const std::string& mode) {
-  auto child = ChildProcess::Start({ATTEMPTS, mode, "0", "0", "none", "none"},
+  auto child = ChildProcess::Start({test::kSandboxAttemptsProgram, mode, "0", "0", "none", "none"},
                                    {.profile = SandboxProfile::kExecutor});
   EXPECT_TRUE(child.ok()) << child.status();
   return child.ok() ? *std::move(child) : ChildProcess();

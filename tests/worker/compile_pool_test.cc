@@ -9,6 +9,7 @@
 
 #include <thread>
 
+#include "tests/support/paths.h"
 #include "tests/worker/square_kernel.h"
 
 namespace outboard::worker {
@@ -28,8 +29,8 @@ class CompilePoolTest : public ::testing::Test {
 };
 
 TEST_F(CompilePoolTest, ResultsAreInTheirPlaces) {
-  CompilePool processes({.program = COMPILER, .count = 3});
-  CompilePool one({.program = COMPILER, .count = 1});
+  CompilePool processes({.program = test::kCompilerProgram, .count = 3});
+  CompilePool one({.program = test::kCompilerProgram, .count = 1});
   std::vector<KernelSource> kernels;
   for (int i = 0; i < 12; ++i)
     kernels.push_back({i == 5 ? "no kernel" : test::SquareKernel(100 + i), std::nullopt});
@@ -48,7 +49,8 @@ TEST_F(CompilePoolTest, ResultsAreInTheirPlaces) {
 }
 
 TEST_F(CompilePoolTest, ACandidateThatCrashesOrHangsCostsItselfOnly) {
-  CompilePool processes({.program = COMPILER, .count = 2, .deadline = milliseconds(1500)});
+  CompilePool processes(
+      {.program = test::kCompilerProgram, .count = 2, .deadline = milliseconds(1500)});
   const auto kernels = Plain({test::SquareKernel(8), "!hang", test::SquareKernel(9), "!abort",
                               test::SquareKernel(10), test::SquareKernel(11)});
   for (int round = 0; round < 2; ++round) {
@@ -65,8 +67,10 @@ TEST_F(CompilePoolTest, ACandidateThatCrashesOrHangsCostsItselfOnly) {
 TEST_F(CompilePoolTest, AKnockEndsIt) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-  CompilePool processes(
-      {.program = COMPILER, .count = 1, .deadline = milliseconds(60'000), .stop_fd = pair[0]});
+  CompilePool processes({.program = test::kCompilerProgram,
+                         .count = 1,
+                         .deadline = milliseconds(60'000),
+                         .stop_fd = pair[0]});
   ASSERT_TRUE(processes.Compile(Plain({test::SquareKernel(8)}))[0].ok());
   ASSERT_EQ(write(pair[1], "!", 1), 1);
   const auto results = processes.Compile(Plain({"!hang", test::SquareKernel(9)}));

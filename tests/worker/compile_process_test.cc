@@ -21,6 +21,7 @@
 #include "gtest/gtest.h"
 #include "runtime/devices.h"
 #include "telemetry/log.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 #include "tests/worker/square_kernel.h"
 #include "worker/compile/compile_messages.h"
@@ -43,7 +44,7 @@ struct Sources : std::vector<KernelSource> {
 class CompileProcessTest : public ::testing::Test {
  protected:
   void SetUp() override { setenv("OUTBOARD_BOX_FAULTS", "1", 1); }
-  CompileProcessOptions Options() { return {.program = COMPILER}; }
+  CompileProcessOptions Options() { return {.program = test::kCompilerProgram}; }
 };
 
 TEST_F(CompileProcessTest, ObjectsThatRunAndErrorsByKernel) {
@@ -276,14 +277,14 @@ TEST_F(CompileProcessTest, KilledFromOutsideIsReplaced) {
 TEST_F(CompileProcessTest, AProgramThatIsReplaced_StaysWhatItWas) {
   test::TempFolder folder;
   const std::filesystem::path path = folder / "outboard-compiler";
-  std::filesystem::copy_file(COMPILER, path);
+  std::filesystem::copy_file(test::kCompilerProgram, path);
   CompileProcess process({.program = path});
   ASSERT_TRUE(process.Compile(Sources{SquareKernel(8)})[0].ok());
   // As an installation does it: another file under the name, which is no compiler.
   std::filesystem::copy_file("/bin/true", folder / "new");
   std::filesystem::rename(folder / "new", path);
-  EXPECT_EQ(ProgramAt(path).build_id, BuildIdOf(COMPILER));
-  EXPECT_NE(BuildIdOf(path), BuildIdOf(COMPILER));
+  EXPECT_EQ(ProgramAt(path).build_id, BuildIdOf(test::kCompilerProgram));
+  EXPECT_NE(BuildIdOf(path), BuildIdOf(test::kCompilerProgram));
   kill(process.process_pid(), SIGKILL);
   const auto again = process.Compile(Sources{SquareKernel(9)});
   EXPECT_TRUE(again[0].ok()) << again[0].status();
@@ -295,7 +296,7 @@ TEST_F(CompileProcessTest, AProgramThatIsReplaced_StaysWhatItWas) {
 TEST_F(CompileProcessTest, AProgramThatIsWrittenOver_IsNotStarted) {
   test::TempFolder folder;
   const std::filesystem::path path = folder / "outboard-compiler";
-  std::filesystem::copy_file(COMPILER, path);
+  std::filesystem::copy_file(test::kCompilerProgram, path);
   ASSERT_FALSE(ProgramAt(path).build_id.empty());
   std::ifstream other("/bin/true", std::ios::binary);
   std::ofstream(path, std::ios::binary | std::ios::trunc) << other.rdbuf();

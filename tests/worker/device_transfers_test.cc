@@ -11,6 +11,7 @@
 #include "runtime/collective/loopback.h"
 #include "tests/runtime/nccl_ranks.h"
 #include "tests/support/device.h"
+#include "tests/support/paths.h"
 #include "tests/worker/engine_group.h"
 #include "worker/groups/device_transfers.h"
 
@@ -83,9 +84,10 @@ TEST_F(DeviceTransfersTest, ARankThatCannotPlan_IsSaidByAll_AndOneThatLeavesFree
 }
 
 TEST_F(DeviceTransfersTest, WhereAllRanksHaveTheLibrary_AllUseIt_ElseNone) {
-  for (const std::string& of_one : {std::string(FAKE_NCCL), std::string("/no/libnccl.so.2")}) {
-    const bool all = of_one == FAKE_NCCL;
-    Collectives joined = JoinAll({FAKE_NCCL, of_one});
+  for (const std::string& of_one :
+       {std::string(test::kFakeNccl), std::string("/no/libnccl.so.2")}) {
+    const bool all = of_one == test::kFakeNccl;
+    Collectives joined = JoinAll({test::kFakeNccl, of_one});
     for (const auto& rank : joined) EXPECT_EQ(rank->takes_device_memory(), all);
     Group group({2});
     group.Join(std::move(joined));

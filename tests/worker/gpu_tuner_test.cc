@@ -27,6 +27,7 @@
 #include "compiler/search/neighbours.h"
 #include "gtest/gtest.h"
 #include "tests/support/device.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
@@ -76,7 +77,7 @@ const UOp* Updates(Graph& g) {
 
 void UseFakeDriver() {
   setenv("OUTBOARD_DEVICE", "cuda", 1);
-  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  setenv("OUTBOARD_CUDA_DRIVER", test::kFakeCuda, 1);
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
   setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
 }
@@ -170,7 +171,7 @@ TEST_F(GpuTuner, BeamOnTheStepsPath_FindsFasterOptsThanTheFirst) {
 uint64_t FilledBytes() {
   using Counter = unsigned long long (*)(const char*);
   return reinterpret_cast<Counter>(
-      dlsym(dlopen(FAKE_CUDA, RTLD_NOW | RTLD_NOLOAD), "outboard_fake_cuda_counter"))(
+      dlsym(dlopen(test::kFakeCuda, RTLD_NOW | RTLD_NOLOAD), "outboard_fake_cuda_counter"))(
       "filled_bytes");
 }
 
@@ -195,11 +196,11 @@ TEST_F(GpuTuner, WithColdCaches_TheCachesAreOverwrittenBeforeEachTimedRun) {
 
 template <class Function>
 Function* OfFakeNvml(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(dlopen(FAKE_NVML, RTLD_NOW), name));
+  return reinterpret_cast<Function*>(dlsym(dlopen(test::kFakeNvml, RTLD_NOW), name));
 }
 
 TEST_F(GpuTuner, Trials_HaveTheClocksThatTheyWereMadeAt) {
-  setenv("OUTBOARD_NVML", FAKE_NVML, 1);
+  setenv("OUTBOARD_NVML", test::kFakeNvml, 1);
   OfFakeNvml<void(const char*)>("outboard_fake_nvml_clocks")("1980,1980,1000,1900,1500,1500,1980");
   Graph g;
   const UOp* const sink = Product(g, DType::kF32, 8, 16, 8);
@@ -223,7 +224,7 @@ TEST_F(GpuTuner, Trials_HaveTheClocksThatTheyWereMadeAt) {
 
 // The search goes on without clocks, once.
 TEST_F(GpuTuner, AManagementLibraryThatDoesNotAnswer_CountsAgainstNoCandidate) {
-  setenv("OUTBOARD_NVML", FAKE_NVML, 1);
+  setenv("OUTBOARD_NVML", test::kFakeNvml, 1);
   setenv("OUTBOARD_FAKE_NVML_HANGS", "nvmlDeviceGetClockInfo", 1);
   Graph g;
   const UOp* const sink = Product(g, DType::kF32, 8, 16, 8);
@@ -377,7 +378,7 @@ TEST_F(GpuTuner, ClustersThatTheDeviceHasNoRoomFor_AreNotLaunched) {
     compiled.object.insert(at, ".explicitcluster\n.reqnctapercluster 1, 1, 1\n");
   };
   const auto fault = reinterpret_cast<int (*)(const char*, int)>(
-      dlsym(dlopen(FAKE_CUDA, RTLD_NOW), "outboard_fake_cuda_fault"));
+      dlsym(dlopen(test::kFakeCuda, RTLD_NOW), "outboard_fake_cuda_fault"));
   for (const bool refused : {true, false}) {
     SCOPED_TRACE(refused);
     ASSERT_EQ(fault("clusters", refused ? 1 : 0), 1);
@@ -503,7 +504,7 @@ int SearchUntilStopped(const std::string& path) {
     constexpr int kOfTheStart = 4;
     if (++compiled != kOfTheStart + 1) return;
     using Fault = int (*)(const char*, int);
-    reinterpret_cast<Fault>(dlsym(dlopen(FAKE_CUDA, RTLD_NOW | RTLD_NOLOAD),
+    reinterpret_cast<Fault>(dlsym(dlopen(test::kFakeCuda, RTLD_NOW | RTLD_NOLOAD),
                                   "outboard_fake_cuda_fault"))("endless", 1);
   };
   const auto store = ValueOrDie(TuningFile::Open(path));

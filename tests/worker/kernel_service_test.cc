@@ -25,6 +25,7 @@
 #include "compiler/search/neighbours.h"
 #include "compiler/target.h"
 #include "proto/kernels.pb.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 #include "tests/worker/square_kernel.h"
 #include "worker/compile/compile_messages.h"
@@ -65,7 +66,7 @@ class KernelServiceTest : public ::testing::Test {
                                        const SearchRights& rights = kAllRights,
                                        const std::vector<int>& cores = {},
                                        bool names_target = false) {
-    KernelServiceOptions options{.compiler = COMPILER,
+    KernelServiceOptions options{.compiler = test::kCompilerProgram,
                                  .rewrite_log = folder_ / "viz",
                                  .rights = rights,
                                  .names_target = names_target,

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "proto/executor.pb.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
 #include "tests/worker/sandbox_attempts.h"
@@ -62,8 +63,8 @@ class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
 
   ChildProcess Start(const std::string& mode, SandboxParts parts = SandboxParts::All()) {
     auto child = ChildProcess::Start(
-        {ATTEMPTS, mode, std::to_string(getpid()), std::to_string(port_), secret(),
-         kAbstractName + std::to_string(getpid())},
+        {test::kSandboxAttemptsProgram, mode, std::to_string(getpid()), std::to_string(port_),
+         secret(), kAbstractName + std::to_string(getpid())},
         {.profile = GetParam(),
          .memory_bytes_max = GetParam() == SandboxProfile::kSearch ? kSessionBytes : 0,
          .parts = parts});

@@ -15,6 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "compiler/ir/dtype.h"
 #include "tests/client/operators/table.h"
+#include "tests/support/paths.h"
 
 namespace outboard::operators {
 namespace {
@@ -117,7 +118,7 @@ std::string Document() {
 }
 
 TEST(OperatorDocument, IsTheTable) {
-  const std::string path = std::string(OUTBOARD_SOURCE_DIR) + "/docs/operators.md";
+  const std::string path = test::SourceFile("docs/operators.md");
   const std::string wanted = Document();
   if (std::getenv("OUTBOARD_UPDATE") != nullptr) std::ofstream(path) << wanted;
   std::ifstream in(path);

@@ -37,6 +37,7 @@
 #include "compiler/ir/uop.h"
 #include "tests/client/fake_session.h"
 #include "tests/client/operators/draw.h"
+#include "tests/support/paths.h"
 
 namespace outboard::operators {
 namespace {
@@ -360,7 +361,7 @@ TEST_F(GraphIds, AreThoseOfTheFile) {
   Add("a second derivative", &SecondDerivative);
   Add("values read on the way", &ReadWithin, true);
 
-  const std::string path = OUTBOARD_SOURCE_DIR "/tests/client/operators/graph_ids.txt";
+  const std::string path = test::SourceFile("tests/client/operators/graph_ids.txt");
   if (std::getenv("OUTBOARD_UPDATE") != nullptr) {
     std::ofstream out(path);
     for (const auto& [name, id] : ids_) out << id << "  " << name << "\n";

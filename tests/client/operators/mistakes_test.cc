@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "tests/client/client_test.h"
 #include "tests/client/operators/table.h"
+#include "tests/support/paths.h"
 
 namespace outboard::operators {
 namespace {
@@ -40,7 +41,7 @@ TEST_F(MistakesTest, AreNamedAtTheUsersLine) {
 }
 
 std::string ReadSource(const std::string& path) {
-  std::ifstream in(std::string(OUTBOARD_SOURCE_DIR) + "/" + path);
+  std::ifstream in(test::SourceFile(path));
   std::stringstream text;
   text << in.rdbuf();
   EXPECT_FALSE(text.str().empty()) << path;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/gpu/driver/types.h"
+#include "tests/support/paths.h"
 
 namespace outboard::fake_cuda {
 namespace {
@@ -49,7 +50,7 @@ DONE:
 class FakeDriver : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    library_ = dlopen(FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+    library_ = dlopen(test::kFakeCuda, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library_, nullptr) << dlerror();
     ASSERT_EQ(Call<int(unsigned)>("cuInit")(0), kSuccess);
     void* context = nullptr;
@@ -260,7 +261,7 @@ class FreshDriver {
     std::string name = "/tmp/fake_cuda_XXXXXX";
     folder_ = mkdtemp(name.data());
     path_ = folder_ + "/libcuda.so.1";
-    std::filesystem::copy_file(FAKE_CUDA, path_);
+    std::filesystem::copy_file(test::kFakeCuda, path_);
     for (const auto& [key, value] : variables) setenv(key, value, 1);
     library_ = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
     EXPECT_NE(library_, nullptr) << dlerror();
