@@ -10,30 +10,12 @@
 
 namespace outboard::program {
 
-Lowering::Lowering(const LoopNest& kernel, const LoopPlan* plan) : kernel_(kernel), plan_(plan) {
-  const size_t ranges = kernel.ranges.size();
-  bound_.resize(ranges);
-  block_.resize(ranges);
-  lanes_of_.resize(ranges);
-  value_.assign(ranges, -1);
-  local_.assign(ranges, -1);
-  piece_.assign(ranges, -1);
-  place_.assign(ranges, -1);
-  raw_.assign(ranges, -1);
-  edges_.resize(ranges);
-  in_registers_.assign(ranges, 0);
-  in_steps_.assign(ranges, false);
-  behind_registers_.assign(ranges, false);
-  done_.assign(kernel.groups.size(), false);
-  for (size_t slot = 0; slot < kernel.slot_elements.size(); ++slot)
-    buffers_.push_back(kernel.slot_elements[slot] < 0
-                           ? -1
-                           : b_.Buffer(kernel.slot_dtypes[slot], static_cast<int64_t>(slot),
-                                       kernel.slot_elements[slot]));
-  std::vector<bool> read_only(kernel.slot_elements.size(), true);
-  for (const UOp* store : kernel.stores) read_only[GlobalOfAccess(store).slot()] = false;
-  b_.SetReadOnly(std::move(read_only));
-}
+Lowering::Lowering(const LoopNest& kernel, const LoopPlan* plan)
+    : PointLowering(kernel),
+      plan_(plan),
+      in_registers_(kernel.ranges.size(), 0),
+      in_steps_(kernel.ranges.size(), false),
+      done_(kernel.groups.size(), false) {}
 
 Program Lowering::RunPlan() {
   for (const ReduceGroup& group : kernel_.groups)
@@ -66,7 +48,7 @@ Program Lowering::RunPlan() {
   }
   // Others may still read what this block has left for them.
   if (left_ >= 0) b_.Do(Code::kClusterSync);
-  return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
+  return Take();
 }
 
 Program Lowering::RunThreads(const ThreadMapping& mapping) {
@@ -77,7 +59,7 @@ Program Lowering::RunThreads(const ThreadMapping& mapping) {
   std::vector<int> outer, inner;
   for (int r = 0; r < kernel_.parallel_count; ++r) {
     (r < split ? outer : inner).push_back(r);
-    mapped_ |= RangeSet{1} << r;
+    MarkDivided(RangeSet{1} << r);
     if (r < split) of_blocks |= RangeSet{1} << r;
   }
   const int64_t points = Points(inner) / columns_;
@@ -95,17 +77,17 @@ Program Lowering::RunThreads(const ThreadMapping& mapping) {
       for (const UOp* node : kernel_.groups[g].nodes)
         shared_[g].push_back(b_.Alloc(Space::kShared, SumType(node->dtype), threads_));
 
-  BindAll(outer, b_.Divide(block, chunks));
-  std::vector<ValueId> conditions = BelowEnds(outer);
+  ranges_.OpenAll(outer, b_.Divide(block, chunks));
+  std::vector<ValueId> conditions = IfsBelowEnds(outer);
   for (size_t g = 0; g < kernel_.groups.size(); ++g) {
     const ReduceGroup& group = kernel_.groups[g];
-    if (!IsBound(group.deps)) continue;
+    if (!ranges_.AreOpen(group.deps)) continue;
     done_[g] = true;
     together(group) ? GroupTogether(static_cast<int>(g)) : Group(static_cast<int>(g));
   }
   const ValueId chunk = b_.Modulo(block, chunks);
   ValueId loop = -1, index = -1;
-  Enter();
+  OpenScope();
   if (mapping.stride) {
     const int64_t steps = (points + threads_ - 1) / threads_;
     if (steps > 1) loop = b_.Loop(steps);
@@ -115,15 +97,23 @@ Program Lowering::RunThreads(const ThreadMapping& mapping) {
   }
   ValueId inside = points % threads_ == 0 ? -1 : b_.Less(index, b_.Int(points));
   const ValueId branch = inside < 0 ? -1 : b_.If(inside);
-  BindAll(inner, index, columns_);
-  const std::vector<ValueId> more = BelowEnds(inner);
+  ranges_.OpenAll(inner, index, columns_);
+  const std::vector<ValueId> more = IfsBelowEnds(inner);
   Sequences(kernel_.parallel_count);
   for (size_t i = more.size(); i-- > 0;) b_.EndIf(more[i]);
   if (branch >= 0) b_.EndIf(branch);
   if (loop >= 0) b_.End(loop);
-  Leave();
+  CloseScope();
   for (size_t i = conditions.size(); i-- > 0;) b_.EndIf(conditions[i]);
-  return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
+  return Take();
+}
+
+std::vector<ValueId> Lowering::IfsBelowEnds(const std::vector<int>& ranges) {
+  std::vector<ValueId> branches;
+  for (const int r : ranges)
+    if (const UOp* const end = kernel_.ranges[r].end())
+      branches.push_back(b_.If(b_.Less(ranges_[r].value, Emit(end))));
+  return branches;
 }
 
 absl::StatusOr<Program> LowerPlan(const LoopNest& kernel, const LoopPlan& plan) {

@@ -53,8 +53,8 @@ void Lowering::CoreGroup(int index) {
   CoreSums sums;
   sums.plan = &plan_->groups[index];
   const CpuMatrixUnit& core = *sums.plan->core;
-  sums.rows = static_cast<int64_t>(bound_[core.row_range].pieces->size());
-  sums.vectors = static_cast<int64_t>(bound_[core.column_range].pieces->size());
+  sums.rows = static_cast<int64_t>(ranges_[core.row_range].pieces->size());
+  sums.vectors = static_cast<int64_t>(ranges_[core.column_range].pieces->size());
   const bool tiles = core.by == Bf16Products::kTiles;
   const int64_t squares = TilesOf(sums.rows) * sums.vectors;
   const int64_t rows = tiles ? TilesOf(sums.rows) * kTileRows : sums.rows;
@@ -75,7 +75,7 @@ void Lowering::CoreGroup(int index) {
             .imm = {sums.width(), 0, 0}});
   }
   const RangeSet both = RangeSet{1} << core.row_range | RangeSet{1} << core.column_range;
-  results_[group.nodes[0]] = {sums.memory, TiledRanges(both, core.column_range)};
+  PutResult(group.nodes[0], {sums.memory, ranges_.Tiled(both, core.column_range)});
 }
 
 void Lowering::CoreLoops(const CoreSums& sums, size_t level) {

@@ -48,7 +48,7 @@ void Lowering::PackOperand(const Staged& staged, const std::vector<const StageDi
     const Tile* tile = nullptr;
     for (const StageDim& dim : staged.layout.dims)
       if (dim.range == range) tile = dim.tile;
-    return bound_[range].pieces == &tile->rest ? tile->extent % tile->step : tile->step;
+    return ranges_[range].pieces == &tile->rest ? tile->extent % tile->step : tile->step;
   };
   codegen::AffineForms forms;
   Square square{.across = load == core.rows ? core.row_range : core.column_range,
@@ -59,9 +59,9 @@ void Lowering::PackOperand(const Staged& staged, const std::vector<const StageDi
   square.steps = count(square.inner);
   for (; square.first < width; square.first += kCoreColumns) {
     square.lines = std::min<int64_t>(kCoreColumns, width - square.first);
-    Enter();
+    OpenScope();
     PackSquare(staged, square);
-    Leave();
+    CloseScope();
   }
 }
 
@@ -74,26 +74,27 @@ void Lowering::PackSquare(const Staged& staged, const Square& square) {
   const int lanes = square.along ? kCoreSteps : kCoreColumns;
   const ValueId loaded =
       b_.Alloc(Space::kPrivate, square.along ? DType::kBF16 : DType::kU32, vectors * lanes);
-  const ValueId step_before = value_[square.inner], line_before = value_[square.across];
-  Enter();
+  OpenRange &steps = ranges_[square.inner], &lines = ranges_[square.across];
+  const ValueId step_before = steps.value, line_before = lines.value;
+  OpenScope();
   const ValueId vector = b_.Loop(vectors, How::kUnroll);
-  lanes_ = {square.along ? square.inner : square.across, b_.Loop(lanes, How::kVector, lanes), lanes,
-            static_cast<int>(square.along ? square.steps : square.lines)};
-  const ValueId step = square.along ? lanes_.lane : vector;
-  const ValueId line = b_.Plus(b_.Int(square.first), square.along ? vector : lanes_.lane);
-  value_[square.inner] = b_.Plus(bound_[square.inner].base, step);
-  value_[square.across] = b_.Plus(bound_[square.across].base, line);
+  const ValueId lane =
+      ranges_.OpenLanes(square.along ? square.inner : square.across, lanes,
+                        static_cast<int>(square.along ? square.steps : square.lines));
+  const ValueId step = square.along ? lane : vector;
+  const ValueId line = b_.Plus(b_.Int(square.first), square.along ? vector : lane);
+  steps.value = b_.Plus(steps.base, step);
+  lines.value = b_.Plus(lines.base, line);
   ValueId value = Emit(load);
   if (!square.along)
     value = b_.Add(
         {.code = Code::kBitcast, .dtype = DType::kU32, .src = {b_.Cast(value, DType::kF32)}});
-  b_.Store(loaded, b_.Plus(b_.Times(vector, lanes), lanes_.lane), value);
-  b_.End(lanes_.lane);
+  b_.Store(loaded, b_.Plus(b_.Times(vector, lanes), lane), value);
+  ranges_.CloseLanes();
   b_.End(vector);
-  lanes_ = {};
-  value_[square.inner] = step_before;
-  value_[square.across] = line_before;
-  Leave();
+  steps.value = step_before;
+  lines.value = line_before;
+  CloseScope();
 
   const auto at = [&](int64_t number) { return VectorAt(loaded, b_.Int(number * lanes), lanes); };
   Vectors pairs;

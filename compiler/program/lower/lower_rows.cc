@@ -15,12 +15,13 @@ namespace outboard::program {
 
 std::pair<ValueId, ValueId> Lowering::PlaceOfKept(size_t row, int range) {
   const KeptMemory& memory = kept_[row];
-  if (!bound_[range].tiled()) return {memory.own, b_.Int(0)};
-  if (memory.of_block < 0 || !behind_registers_[range]) return {memory.own, place_[range]};
+  if (!ranges_[range].tiled()) return {memory.own, b_.Int(0)};
+  if (memory.of_block < 0 || !ranges_[range].behind_registers)
+    return {memory.own, ranges_[range].own_number};
   const int64_t lanes = rows_[row].lanes;
-  const ValueId vector = b_.Plus(piece_[range], b_.Int(-rows_[row].in_registers));
+  const ValueId vector = b_.Plus(ranges_[range].piece, b_.Int(-rows_[row].in_registers));
   ValueId place = b_.Times(b_.Plus(b_.Times(vector, threads_), thread_), lanes);
-  if (lanes_.range == range) place = b_.Plus(place, lanes_.lane);
+  if (ranges_.lanes().range == range) place = b_.Plus(place, ranges_.lanes().lane);
   return {memory.of_block, place};
 }
 
@@ -31,16 +32,20 @@ void Lowering::KeepRows(size_t group) {
     const UOp* load = nullptr;
     for (const auto& [other, range] : row.loads) {
       if (range == row.range) load = other;
-      of_kept_.erase(other);  // another tile of the task's ranges has kept its own
+      Withdraw(other);  // another tile of the task's ranges has kept its own
     }
     const std::vector<Tile>& loops = plan_->groups[group].loops;
     OverTile(loops[0], [&] {
-      Statement(TiledRanges(RangeSet{1} << row.range), [&] {
+      Statement(ranges_.Tiled(RangeSet{1} << row.range), [&] {
         const auto [memory, place] = PlaceOfKept(i, row.range);
         b_.Store(memory, place, Emit(load));
       });
     });
-    for (const auto& [other, range] : row.loads) of_kept_[other] = {i, range};
+    for (const auto& entry : row.loads)
+      Provide(entry.first, [this, i, range = entry.second] {
+        const auto [memory, place] = PlaceOfKept(i, range);
+        return b_.Load(memory, place);
+      });
   }
 }
 
@@ -53,7 +58,8 @@ void Lowering::CopyRows() {
     const codegen::RowLayout& layout = rows.layout;
     ValueId first = b_.Int(layout.first);
     for (const auto& [range, coefficient] : layout.rows)
-      first = b_.Plus(first, b_.Times(bound_[range].step, coefficient * bound_[range].tile_step));
+      first = b_.Plus(
+          first, b_.Times(ranges_[range].step, coefficient * ranges_[range].tile_step));
     rows.copied = true;
     const int64_t pieces = layout.elements / layout.piece, count = DivideUp(pieces, threads_);
     const ValueId number =
@@ -62,7 +68,7 @@ void Lowering::CopyRows() {
     const ValueId some = pieces % threads_ == 0 ? -1 : b_.If(b_.Less(piece, b_.Int(pieces)));
     const ValueId to = b_.Times(piece, layout.piece), from = b_.Plus(first, to);
     Instruction copy{.code = Code::kCopy,
-                     .src = {rows.memory, to, buffers_[static_cast<size_t>(slot)], from},
+                     .src = {rows.memory, to, buffer(slot), from},
                      .imm = {layout.piece, layout.piece > 1 ? 1 : 0, 0}};
     if (layout.may_end)
       copy.src.push_back(b_.Less(from, b_.Int(kernel_.slot_elements[static_cast<size_t>(slot)])));
@@ -73,6 +79,19 @@ void Lowering::CopyRows() {
   b_.Add({.code = Code::kCommit});
   b_.Add({.code = Code::kWait, .imm = {0, 0, 0}});
   b_.Barrier();
+}
+
+void Lowering::AdaptLoad(const UOp* node, Instruction& load, ValueId& mask) {
+  if (!blocks_) return;
+  const RangeSet deps = kernel_.DepsOf(node);
+  mask = b_.And(BelowEndsOf(deps), mask);
+  // The last element may be another thread's, which stores there.
+  if (!b_.IsReadOnly(load.src[0])) mask = b_.And(mask, ranges_.WithinExtents(deps));
+  if (const auto rows = row_copies_.find(GlobalOfAccess(node).slot());
+      rows != row_copies_.end() && rows->second.copied) {
+    load.src[0] = rows->second.memory;
+    load.src[1] = PlaceInRows(rows->second.layout, node->src[0]->src[1]);
+  }
 }
 
 ValueId Lowering::PlaceInRows(const codegen::RowLayout& layout, const UOp* index) {
@@ -95,7 +114,7 @@ ValueId Lowering::PlaceInTile(int range) {
   const Tile& tile = plan_->tiles[static_cast<size_t>(range)];
   ValueId within = b_.Int(0);
   if (tile.threads > 1) within = b_.Times(PlaceOfThread(range), tile.run);
-  return bound_[range].tiled() ? b_.Plus(within, local_[range]) : within;
+  return ranges_[range].tiled() ? b_.Plus(within, ranges_[range].in_tile) : within;
 }
 
 // ---- operands of aligned rows
@@ -103,23 +122,24 @@ ValueId Lowering::PlaceInTile(int range) {
 // Each thread its own vector, as if the axis began with a sector, and the first ones what lies in
 // front of the block's.
 void Lowering::CopyShifted() {
-  for (ShiftedCopy& copy : shifted_copies_) copy.copied = false;
-  for (ShiftedCopy& copy : shifted_copies_) {
+  for (const ShiftedCopy& copy : shifted_copies_) Withdraw(copy.load);
+  for (const ShiftedCopy& copy : shifted_copies_) {
     const codegen::ShiftedLayout& layout = copy.layout;
-    const std::vector<ValueId> values = value_;
+    OpenRange& along = ranges_[layout.range];
+    const ValueId value_before = along.value;
     const auto move = [&](ValueId row, ValueId within, int64_t before) {
-      Enter();
+      OpenScope();
       const int64_t lanes = layout.lanes, last = kernel_.ranges[layout.range].extent - lanes;
       const ValueId lane = lanes > 1 ? b_.Loop(lanes, How::kVector, lanes) : b_.Int(0);
       ValueId value = b_.Plus(b_.Times(row, layout.apart), b_.Plus(within, b_.Int(-before)));
       if (rank_ >= 0) value = b_.Plus(value, b_.Times(rank_, layout.of_block));
-      value = Greatest(Least(value, b_.Int(last)), b_.Int(0));
-      value_[layout.range] = b_.Plus(value, lane);
+      value = b_.Max(b_.Min(value, b_.Int(last)), b_.Int(0));
+      along.value = b_.Plus(value, lane);
       const ValueId place = b_.Plus(b_.Times(row, layout.row_elements()),
                                     b_.Plus(within, b_.Int(layout.before - before)));
       b_.Store(copy.memory, b_.Plus(place, lane), Emit(copy.load));
       if (lanes > 1) b_.End(lane);
-      Leave();
+      CloseScope();
     };
     const ValueId row = b_.Loop(layout.rows, How::kUnroll);
     const ValueId within = b_.Times(thread_, layout.lanes);
@@ -128,19 +148,20 @@ void Lowering::CopyShifted() {
     move(row, within, layout.before);
     b_.EndIf(some);
     b_.End(row);
-    value_ = values;
+    along.value = value_before;
   }
-  for (ShiftedCopy& copy : shifted_copies_) copy.copied = true;
+  for (const ShiftedCopy& copy : shifted_copies_)
+    Provide(copy.load, [this, &copy] { return LoadShifted(copy); });
 }
 
 ValueId Lowering::LoadShifted(const ShiftedCopy& copy) {
   const codegen::ShiftedLayout& layout = copy.layout;
   const int range = layout.range;
   ValueId place = b_.Plus(b_.Times(thread_, layout.lanes), b_.Int(layout.before));
-  place = b_.Plus(place, Negated(ValuesBeforeRow(plan_->tiles[static_cast<size_t>(range)])));
-  if (bound_[range].tiled()) {
-    place = b_.Plus(place, b_.Times(piece_[range], layout.row_elements()));
-    if (lanes_.range == range) place = b_.Plus(place, lanes_.lane);
+  place = b_.Plus(place, b_.Negated(ValuesBeforeRow(plan_->tiles[static_cast<size_t>(range)])));
+  if (ranges_[range].tiled()) {
+    place = b_.Plus(place, b_.Times(ranges_[range].piece, layout.row_elements()));
+    if (ranges_.lanes().range == range) place = b_.Plus(place, ranges_.lanes().lane);
   }
   return b_.Load(copy.memory, place);
 }

@@ -35,7 +35,7 @@ std::vector<const UOp*> Lowering::GateOfSteps(int range) const {
     if ((deps & parallel) == 0 || (deps >> range & 1) == 0) continue;
     for (const UOp* node : PostOrder(condition)) {
       if (node->op == Op::kReduceLoop) return {};
-      if (node->op == Op::kLoad && !b_.IsReadOnly(buffers_[GlobalOfAccess(node).slot()])) return {};
+      if (node->op == Op::kLoad && !b_.IsReadOnly(BufferOf(node))) return {};
     }
     gate.push_back(condition);
   }
@@ -43,28 +43,28 @@ std::vector<const UOp*> Lowering::GateOfSteps(int range) const {
 }
 
 void Lowering::Step(int range, ValueId step) {
-  Enter();
-  BindPlain(range, step);
+  OpenScope();
+  ranges_.Open(range, step);
   Sequences(range + 1);
-  Unbind(range);
-  Leave();
+  ranges_.Close(range);
+  CloseScope();
 }
 
 // So many times `ahead` steps from `first` on.
 void Lowering::StepsAhead(int range, const std::vector<const UOp*>& gate, int64_t first,
                           int64_t times, int64_t ahead, int64_t together) {
   if (times == 0) return;
-  Enter();
+  OpenScope();
   const ValueId loop = b_.Loop(times);
   const auto step = [&](int64_t s) {
     return b_.Plus(b_.Times(loop, ahead), b_.Int(first + s));
   };
   const auto at = [&](int64_t s, const std::function<void()>& body) {
-    Enter();
-    BindPlain(range, step(s));
+    OpenScope();
+    ranges_.Open(range, step(s));
     body();
-    Unbind(range);
-    Leave();
+    ranges_.Close(range);
+    CloseScope();
   };
   for (int64_t s = 0; s < ahead; ++s)
     at(s, [&] {
@@ -89,7 +89,7 @@ void Lowering::StepsAhead(int range, const std::vector<const UOp*>& gate, int64_
     b_.EndIf(branch);
   }
   b_.End(loop);
-  Leave();
+  CloseScope();
 }
 
 // What the steps load but for their sums is loaded before the first addition.
@@ -99,18 +99,18 @@ void Lowering::StepsTogether(int range, const std::function<ValueId(int64_t)>& s
   const std::vector<const UOp*> gate = ConjunctsOf(store->src[2]);
   std::vector<const UOp*> loads;
   for (const UOp* node : PostOrder(store->src[1]))
-    if (node->op == Op::kLoad && b_.IsReadOnly(buffers_[GlobalOfAccess(node).slot()]))
+    if (node->op == Op::kLoad && b_.IsReadOnly(BufferOf(node)))
       loads.push_back(node);
   // What a gate reads is read for all steps; what else they load, where they are taken.
   const auto at = [&](int64_t t, const std::function<void(ValueId)>& body) {
-    Enter();
-    BindPlain(range, step(t));
+    OpenScope();
+    ranges_.Open(range, step(t));
     const ValueId taken = Gate(gate);
-    loads_if_ = taken;
+    LoadOnlyIf(taken);
     body(taken);
-    loads_if_ = -1;
-    Unbind(range);
-    Leave();
+    LoadOnlyIf(-1);
+    ranges_.Close(range);
+    CloseScope();
   };
   for (int64_t t = 0; t < count; ++t)
     at(t, [&](ValueId) {
@@ -128,7 +128,7 @@ void Lowering::StepsTogether(int range, const std::function<ValueId(int64_t)>& s
 
 void Lowering::Sequences(int range) {
   for (size_t g = 0; g < kernel_.groups.size(); ++g)
-    if (!done_[g] && IsBound(kernel_.groups[g].deps)) {
+    if (!done_[g] && ranges_.AreOpen(kernel_.groups[g].deps)) {
       done_[g] = true;
       Group(static_cast<int>(g));
     }
@@ -158,12 +158,12 @@ void Lowering::Sequences(int range) {
     }
   }
   if (done == extent) return;
-  Enter();
+  OpenScope();
   const ValueId loop =
       b_.Loop(extent - done, How::kPlain, 1, end == nullptr ? -1 : Emit(end));
   Step(range, b_.Plus(loop, b_.Int(done)));
   b_.End(loop);
-  Leave();
+  CloseScope();
 }
 
 // At the thread's points of the last parallel range, which are lanes of one vector.
@@ -171,15 +171,14 @@ void Lowering::OverColumns(const std::function<void()>& body) {
   if (columns_ == 1) return body();
   const int r = kernel_.parallel_count - 1;
   const auto columns = static_cast<int>(columns_);
-  Enter();
-  lanes_ = {r, b_.Loop(columns_, How::kVector, columns_), columns, columns};
-  const ValueId first = value_[r];
-  value_[r] = b_.Plus(first, lanes_.lane);
+  OpenScope();
+  const ValueId lane = ranges_.OpenLanes(r, columns, columns);
+  const ValueId first = ranges_[r].value;
+  ranges_[r].value = b_.Plus(first, lane);
   body();
-  value_[r] = first;
-  b_.End(lanes_.lane);
-  lanes_ = {};
-  Leave();
+  ranges_[r].value = first;
+  ranges_.CloseLanes();
+  CloseScope();
 }
 
 }  // namespace outboard::program

@@ -122,39 +122,27 @@ ValueId Lowering::PlaceOfThread(int range) {
   return -1;
 }
 
-ValueId Lowering::WithinExtents(RangeSet ranges) {
-  ValueId inside = -1;
-  for (; ranges != 0; ranges &= ranges - 1) {
-    const int r = std::countr_zero(ranges);
-    const Bound& bound = bound_[r];
-    if (bound.base < 0 || !bound.cut) continue;
-    const ValueId first = bound.tiled() ? raw_[r] : bound.base;
-    if (edges_[r].beyond) inside = And(inside, b_.Less(first, b_.Int(kernel_.ranges[r].extent)));
-    if (edges_[r].before) inside = And(inside, b_.Less(b_.Int(-1), first));
-  }
-  return inside;
-}
-
 ValueId Lowering::BelowEndsOf(RangeSet ranges) {
   ValueId below = -1;
   for (; blocks_ && ranges != 0; ranges &= ranges - 1) {
     const int r = std::countr_zero(ranges);
     const UOp* const end = kernel_.ranges[r].end();
-    if (end != nullptr && bound_[r].whole && bound_[r].tiled() && raw_[r] >= 0)
-      below = And(below, b_.Less(raw_[r], Emit(end)));
+    const OpenRange& range = ranges_[r];
+    if (end != nullptr && range.whole && range.tiled() && range.unclamped >= 0)
+      below = b_.And(below, b_.Less(range.unclamped, Emit(end)));
   }
   return below;
 }
 
 // One of the blocks and threads that have the same value.
 ValueId Lowering::StoresHere(RangeSet deps) {
-  ValueId here = And(WithinExtents(deps), BelowEndsOf(deps));
+  ValueId here = b_.And(ranges_.WithinExtents(deps), BelowEndsOf(deps));
   const auto first = [&](ValueId number) {
-    here = And(here, b_.Alu(Op::kCmpEq, DType::kBool, {number, b_.Int(0)}));
+    here = b_.And(here, b_.Alu(Op::kCmpEq, DType::kBool, {number, b_.Int(0)}));
   };
   if (const uint64_t bits = plan_->ThreadBits(-1); bits != 0) first(ThreadNumber(bits));
   for (RangeSet free = mapped_ & ~deps; free != 0; free &= free - 1)
-    first(bound_[std::countr_zero(free)].unaligned);
+    first(ranges_[std::countr_zero(free)].unaligned);
   return here;
 }
 
@@ -167,8 +155,9 @@ void Lowering::JoinResults(int index, const Reduction& sums) {
     const UOp* const node = sums.group->nodes[n];
     const Op op = ReduceOf(node).op();
     totals.push_back(b_.Alloc(Space::kPrivate, SumType(node->dtype), sums.elements));
-    Statement(TiledRanges(sums.group->deps), [&] {
-      b_.Store(totals.back(), PlaceIn(sums.points), JoinLanes(op, Folded(sums, n), joining.lanes));
+    Statement(ranges_.Tiled(sums.group->deps), [&] {
+      b_.Store(totals.back(), ranges_.PlaceIn(sums.points),
+               JoinLanes(op, Folded(sums, n), joining.lanes));
     });
   }
   if (joining.warps != 0) JoinThroughMemory(joining, sums, totals);
@@ -176,15 +165,15 @@ void Lowering::JoinResults(int index, const Reduction& sums) {
   for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
     const UOp* const node = sums.group->nodes[n];
     if (SumType(node->dtype) == node->dtype) {
-      results_[node] = {totals[n], sums.points};
+      PutResult(node, {totals[n], sums.points});
       continue;
     }
     ResultPlace result{b_.Alloc(Space::kPrivate, node->dtype, sums.elements), sums.points};
-    Statement(TiledRanges(sums.group->deps), [&] {
-      const ValueId place = PlaceIn(sums.points);
+    Statement(ranges_.Tiled(sums.group->deps), [&] {
+      const ValueId place = ranges_.PlaceIn(sums.points);
       b_.Store(result.memory, place, b_.Cast(b_.Load(totals[n], place), node->dtype));
     });
-    results_[node] = std::move(result);
+    PutResult(node, std::move(result));
   }
 }
 
@@ -204,7 +193,7 @@ ValueId Lowering::JoinLanes(Op op, ValueId value, uint64_t lanes) {
 // As many reductions at once as there is memory for.
 void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
                                  const std::vector<ValueId>& totals) {
-  const std::vector<int> points = TiledRanges(sums.group->deps);
+  const std::vector<int> points = ranges_.Tiled(sums.group->deps);
   const int64_t warps = int64_t{1} << std::popcount(joining.warps),
                 rest = int64_t{1} << std::popcount(joining.rest);
   constexpr int64_t kWarpsByOne = 8;
@@ -218,13 +207,13 @@ void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
       ++end;
     const ValueId memory = join_.at(type);
     const auto place = [&](size_t n, ValueId warp) {
-      const ValueId result =
-          b_.Plus(PlaceIn(sums.points), b_.Int(static_cast<int64_t>(n - begin) * joining.points));
+      const ValueId result = b_.Plus(ranges_.PlaceIn(sums.points),
+                                     b_.Int(static_cast<int64_t>(n - begin) * joining.points));
       return b_.Plus(b_.Times(b_.Plus(b_.Times(result, warps), warp), rest),
                      ThreadNumber(joining.rest));
     };
     b_.Barrier();
-    Enter();
+    OpenScope();
     const ValueId branch =
         joining.lanes == 0
             ? -1
@@ -232,10 +221,10 @@ void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
     for (size_t n = begin; n < end; ++n)
       Statement(points, [&] {
         b_.Store(memory, place(n, ThreadNumber(joining.warps)),
-                 b_.Load(totals[n], PlaceIn(sums.points)));
+                 b_.Load(totals[n], ranges_.PlaceIn(sums.points)));
       });
     if (branch >= 0) b_.EndIf(branch);
-    Leave();
+    CloseScope();
     b_.Barrier();
     for (size_t n = begin; n < end; ++n)
       Statement(points, [&] {
@@ -249,7 +238,7 @@ void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
           for (int64_t warp = 1; warp < warps; ++warp)
             value = Combine(op, value, b_.Load(memory, place(n, b_.Int(warp))));
         }
-        b_.Store(totals[n], PlaceIn(sums.points), value);
+        b_.Store(totals[n], ranges_.PlaceIn(sums.points), value);
       });
     begin = end;
   }
@@ -259,22 +248,24 @@ void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
 // group: who leaves the next group's results may find others who still read this one's.
 void Lowering::JoinBlocks(const Joining& joining, const Reduction& sums,
                           const std::vector<ValueId>& totals) {
-  const std::vector<int> points = TiledRanges(sums.group->deps);
+  const std::vector<int> points = ranges_.Tiled(sums.group->deps);
   const int64_t rest = int64_t{1} << std::popcount(joining.rest), first = left_elements_;
   left_elements_ += joining.left_elements() * static_cast<int64_t>(totals.size());
   OB_CHECK(left_elements_ <= b_.at(left_).imm[1]);  // each group is joined where it is written once
   const auto place = [&](size_t n) {
     const ValueId result =
-        b_.Plus(PlaceIn(sums.points), b_.Int(static_cast<int64_t>(n) * joining.points));
+        b_.Plus(ranges_.PlaceIn(sums.points), b_.Int(static_cast<int64_t>(n) * joining.points));
     return b_.Plus(b_.Plus(b_.Times(result, rest), ThreadNumber(joining.rest)), b_.Int(first));
   };
-  Enter();
+  OpenScope();
   const ValueId branch = b_.If(
       b_.Alu(Op::kCmpEq, DType::kBool, {ThreadNumber(joining.lanes | joining.warps), b_.Int(0)}));
   for (size_t n = 0; n < totals.size(); ++n)
-    Statement(points, [&] { b_.Store(left_, place(n), b_.Load(totals[n], PlaceIn(sums.points))); });
+    Statement(points, [&] {
+      b_.Store(left_, place(n), b_.Load(totals[n], ranges_.PlaceIn(sums.points)));
+    });
   b_.EndIf(branch);
-  Leave();
+  CloseScope();
   b_.Do(Code::kClusterSync);
   for (size_t n = 0; n < totals.size(); ++n)
     Statement(points, [&] {
@@ -286,7 +277,7 @@ void Lowering::JoinBlocks(const Joining& joining, const Reduction& sums,
                                      .src = {left_, place(n), b_.Int(rank)}});
         value = rank == 0 ? part : Combine(op, value, part);
       }
-      b_.Store(totals[n], PlaceIn(sums.points), value);
+      b_.Store(totals[n], ranges_.PlaceIn(sums.points), value);
     });
 }
 
@@ -318,7 +309,15 @@ void Lowering::CopiesForStep(const Reduction& sums) {
 
 void Lowering::ReadCopies(const Reduction& sums) {
   for (size_t i = 0; i < copies_.size(); ++i)
-    if (plan_->copies[i].group == sums.index) copied_[plan_->copies[i].load] = i;
+    if (plan_->copies[i].group == sums.index) {
+      copied_.push_back(plan_->copies[i].load);
+      Provide(copied_.back(), [this, i] { return b_.Load(copies_[i], PlaceInBlock(i)); });
+    }
+}
+
+void Lowering::ForgetCopies() {
+  for (const UOp* load : copied_) Withdraw(load);
+  copied_.clear();
 }
 
 // The elements of the next step are loaded before this one is computed, and wait in registers.
@@ -349,7 +348,7 @@ bool Lowering::LoopWithCopiesAhead(const Reduction& sums) {
         b_.Store(copies_[copies[c]], place, b_.Load(ahead[c], own));
       });
     b_.Barrier();
-    const ValueId next = b_.Plus(bound_[tile.range].step, b_.Int(1));
+    const ValueId next = b_.Plus(ranges_[tile.range].step, b_.Int(1));
     const ValueId more = b_.Less(next, b_.Int(tile.blocks()));
     int64_t known = 1;
     if (!b_.IsConst(more, &known) || known != 0) {
@@ -359,7 +358,7 @@ bool Lowering::LoopWithCopiesAhead(const Reduction& sums) {
     }
     ReadCopies(sums);
     ReduceBody(sums);
-    copied_.clear();
+    ForgetCopies();
   });
   return true;
 }
@@ -379,11 +378,11 @@ void Lowering::OverCopy(size_t copy, ValueId step,
   for (const CopyDim& dim : layout.dims) runs *= dim.extent;
   runs /= layout.lanes;
 
-  absl::flat_hash_map<const UOp*, ValueId> memo;
-  std::vector<std::vector<const UOp*>> scopes;
-  std::swap(memo, memo_);
-  std::swap(scopes, memo_scopes_);
-  const std::vector<ValueId> values = value_;
+  // Nothing is known of what the step has at the thread's own points.
+  ValueScopes scopes;
+  std::swap(scopes, computed_);
+  std::vector<ValueId> values;
+  for (const CopyDim& dim : layout.dims) values.push_back(ranges_[dim.range].value);
   const int64_t count = CopiesOfThread(copy);
   const ValueId number = b_.Loop(count, count <= kCopiesWrittenOutMax ? How::kUnroll : How::kPlain);
   ValueId left = b_.Plus(b_.Times(number, threads_), thread_);
@@ -396,21 +395,21 @@ void Lowering::OverCopy(size_t copy, ValueId step,
     const ValueId at = i + 1 == order.size() ? left : b_.Modulo(left, dim.extent / lanes);
     left = b_.Divide(left, dim.extent / lanes);
     const ValueId within = b_.Times(at, lanes);
-    const Bound& bound = bound_[dim.range];
+    OpenRange& range = ranges_[dim.range];
     const bool ahead = dim.reduced && step >= 0;
-    ValueId value = ahead ? b_.Times(step, dim.extent) : b_.Times(bound.step, bound.tile_step);
+    ValueId value = ahead ? b_.Times(step, dim.extent) : b_.Times(range.step, range.tile_step);
     value = b_.Plus(value, within);
     // The tile's rest may have fewer values than the copy.
-    const bool rest = bound.pieces == &plan_->tiles[dim.range].rest;
-    if (dim.reduced ? extent % dim.extent != 0 : bound.cut || rest)
-      value = Least(value, b_.Int(extent - lanes));
-    value_[dim.range] = value;
+    const bool rest = range.pieces == &plan_->tiles[dim.range].rest;
+    if (dim.reduced ? extent % dim.extent != 0 : range.cut || rest)
+      value = b_.Min(value, b_.Int(extent - lanes));
+    range.value = value;
     place = b_.Plus(place, b_.Times(within, dim.stride));
   }
   const ValueId lane = layout.lanes > 1 ? b_.Loop(layout.lanes, How::kVector, layout.lanes) : -1;
   if (lane >= 0) {
     const CopyDim& along = layout.dims[static_cast<size_t>(layout.along)];
-    value_[along.range] = b_.Plus(value_[along.range], lane);
+    ranges_[along.range].value = b_.Plus(ranges_[along.range].value, lane);
     place = b_.Plus(place, b_.Times(lane, along.stride));
     own = b_.Plus(own, lane);
   }
@@ -418,9 +417,8 @@ void Lowering::OverCopy(size_t copy, ValueId step,
   if (lane >= 0) b_.End(lane);
   if (some >= 0) b_.EndIf(some);
   b_.End(number);
-  value_ = values;
-  std::swap(memo, memo_);
-  std::swap(scopes, memo_scopes_);
+  for (size_t d = 0; d < values.size(); ++d) ranges_[layout.dims[d].range].value = values[d];
+  std::swap(scopes, computed_);
 }
 
 // Of the current point.
@@ -429,7 +427,7 @@ ValueId Lowering::PlaceInBlock(size_t copy) {
   for (const CopyDim& dim : copy_layouts_[copy].dims) {
     ValueId within = b_.Int(0);
     if (!dim.reduced) within = PlaceInTile(dim.range);
-    else if (bound_[dim.range].tiled()) within = local_[dim.range];
+    else if (ranges_[dim.range].tiled()) within = ranges_[dim.range].in_tile;
     place = b_.Plus(place, b_.Times(within, dim.stride));
   }
   return place;

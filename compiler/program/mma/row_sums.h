@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compiler/optimize/operands/mma.h"
-#include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/point_lowering.h"
 #include "compiler/program/program.h"
 
 namespace outboard::program {
@@ -18,8 +18,8 @@ class RowSums {
  public:
   // Of the kernel's stores of sums, over these rows and columns. Outside of all scopes. Places lie
   // within tiles of so many rows and columns, which may reach beyond the product; 0: anywhere.
-  RowSums(Lowering& low, codegen::MmaSide rows, codegen::MmaSide columns, int64_t tile_rows,
-          int64_t tile_columns);
+  RowSums(PointLowering& point, codegen::MmaSide rows, codegen::MmaSide columns,
+          int64_t tile_rows, int64_t tile_columns);
 
   bool any() const { return !stores_.empty(); }
 
@@ -35,8 +35,9 @@ class RowSums {
  private:
   ValueId Added(const std::vector<ValueId>& values, ValueId keeps_second);
 
-  Lowering& low_;
+  PointLowering& point_;
   ProgramBuilder& b_;
+  OpenRanges& ranges_;
   const codegen::MmaSide rows_, columns_;
   const bool cut_rows_, cut_columns_;
   std::vector<const UOp*> stores_;

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/point_lowering.h"
 #include "compiler/program/mma/row_sums.h"
+#include "compiler/program/online/exponential.h"
 #include "compiler/program/online/plan.h"
 
 namespace outboard::program {
@@ -38,7 +39,7 @@ class OnlineElements {
   void LoadOfSteps();
   void ForgetOfSteps();
 
-  // Sets low_.together_ of all scores that are computed now to this element.
+  // Provides this element of all scores that are computed now.
   virtual void BindScores(int64_t half, int64_t eight, int64_t element) = 0;
 
   // The block's batch and first row, and this thread's place. Outside of all scopes.
@@ -83,8 +84,9 @@ class OnlineElements {
   // Ends a pass: results of rows, and what can be stored now.
   void Finish(size_t pass);
 
-  Lowering low_;
+  PointLowering point_;
   ProgramBuilder& b_;
+  OpenRanges& ranges_;
   const LoopNest& kernel_;
   const OnlinePlan& plan_;
   const OnlineTile& tile_;
@@ -118,6 +120,9 @@ class OnlineElements {
   // The exponential from whose terms the maximum is subtracted; nullptr: none. Its maximum is
   // carried without the factor of x.
   const UnitExponential* UnitOf(const UOp* max) const;
+  // Of an exponential by the unit: y, and 2^((y - subtracted) * (c log2 e)).
+  ValueId Unscaled(const UnitExponential& unit);
+  ValueId ByUnit(const UnitExponential& unit, ValueId y);
   ValueId WithFactor(const UOp* max, ValueId carried);
   ValueId OrNan(const UOp* sum, int64_t half, ValueId value);
   void RowsEnd(size_t pass);
@@ -136,8 +141,10 @@ class OnlineElements {
   // By LOAD, of each of the thread's steps of a time, where these are loaded together.
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_steps_;
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_rows_;  // by reduction, for each row
-  // By maximum, for each row: what exponentials subtract.
+  absl::flat_hash_map<const UOp*, UnitExponential> units_;  // what the unit of the device computes
+  // By maximum, what exponentials subtract: for each row, and in the row that is open.
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> subtracted_;
+  absl::flat_hash_map<const UOp*, ValueId> subtracted_here_;
 };
 
 }  // namespace outboard::program
