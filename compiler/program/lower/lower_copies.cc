@@ -6,6 +6,7 @@
 // squares instead: vectors along the rows are loaded, transposed and stored.
 #include <algorithm>
 
+#include "base/check.h"
 #include "compiler/program/lower/lowering.h"
 #include "compiler/program/lower/transpose.h"
 
@@ -27,18 +28,18 @@ struct Lowering::Squares {
 
 void Lowering::OpenCopies() {
   for (const codegen::Stage& stage : plan_->stages)
-    stages_.push_back({stage.load, codegen::LayOut(kernel_, *plan_, stage)});
+    staged_.push_back({stage.load, codegen::LayOut(kernel_, *plan_, stage)});
   codegen::PanelPlaces panels = codegen::PlacePanels(kernel_, *plan_);
   for (size_t i = 0; i < panels.places.size(); ++i)
-    stages_.push_back({plan_->panels[i].value, panels.places[i].layout});
+    staged_.push_back({plan_->panels[i].value, panels.places[i].layout});
   panels_ = std::move(panels.places);
   if (plan_->online.range < 0) return;
   online_level_ = codegen::OnlineLevel(kernel_, *plan_);
   for (const auto& phase : plan_->online.phases)
     for (const size_t g : phase)
       for (const UOp* node : kernel_.groups[g].nodes) {
-        carried_[node] = stages_.size();
-        stages_.push_back({node, codegen::LayOutCarried(kernel_, *plan_, node, online_level_)});
+        carried_[node] = staged_.size();
+        staged_.push_back({node, codegen::LayOutCarried(kernel_, *plan_, node, online_level_)});
       }
 }
 
@@ -50,49 +51,49 @@ void Lowering::Allocate(Staged& staged) {
   staged.memory = b_.Alloc(Space::kPrivate, staged.value->dtype, staged.layout.elements);
 }
 
-void Lowering::StagesAt(size_t level) {
+void Lowering::MakeCopies(size_t level) {
   for (size_t i = 0; i < plan_->stages.size(); ++i) {
     if (plan_->stages[i].level != level) continue;
     // Reductions outside: as the source mostly lies in memory.
     std::vector<const codegen::StageDim*> order;
     for (const bool reduced : {true, false})
-      for (const codegen::StageDim& dim : stages_[i].layout.dims)
+      for (const codegen::StageDim& dim : staged_[i].layout.dims)
         if (!dim.open && kernel_.ranges[dim.range].reduce == reduced) order.push_back(&dim);
-    Allocate(stages_[i]);
-    if (plan_->CoreOf(stages_[i].value) != nullptr) {
-      PackOperand(stages_[i], order, 0);
+    Allocate(staged_[i]);
+    if (plan_->CoreOf(staged_[i].value) != nullptr) {
+      cpu_matrix_->Pack(staged_[i], order);
       continue;
     }
-    if (const std::optional<Squares> squares = SquaresOf(stages_[i])) {
+    if (const std::optional<Squares> squares = SquaresOf(staged_[i])) {
       std::erase(order, squares->along);
-      CopyInSquares(stages_[i], *squares, order, 0);
+      CopyInSquares(staged_[i], *squares, order, 0);
     } else {
-      CopyStage(stages_[i], order, 0);
+      CopyStage(staged_[i], order, 0);
     }
-    ReadStaged(stages_[i].value, i);
+    ReadStaged(staged_[i].value, i);
   }
 }
 
-void Lowering::ReadStaged(const UOp* value, size_t stage) {
-  staged_.insert(value);
-  Provide(value, [this, stage] {
-    const Staged& staged = stages_[stage];
+void Lowering::ReadStaged(const UOp* value, size_t index) {
+  read_staged_.insert(value);
+  Provide(value, [this, index] {
+    const Staged& staged = staged_[index];
     // Of a sum: see SumType.
     return b_.Cast(b_.Load(staged.memory, PlaceOf(staged)), staged.value->dtype);
   });
 }
 
 void Lowering::Unstage(const UOp* value) {
-  if (staged_.erase(value) > 0) Withdraw(value);
+  if (read_staged_.erase(value) > 0) Withdraw(value);
 }
 
-void Lowering::EndStagesAt(size_t level) {
+void Lowering::EndCopies(size_t level) {
   for (const codegen::Stage& stage : plan_->stages)
     if (stage.level == level) Unstage(stage.load);
   for (size_t i = 0; i < panels_.size(); ++i)
     if (panels_[i].level == level) {
       Unstage(plan_->panels[i].value);
-      stages_[plan_->stages.size() + i].memory = -1;
+      staged_[plan_->stages.size() + i].memory = -1;
       window_ = {};
     }
   if (plan_->online.range >= 0 && level == online_level_)
@@ -111,18 +112,18 @@ void Lowering::PanelsAt(size_t level, size_t group) {
 void Lowering::MakePanel(size_t i) {
   const codegen::Panel& panel = plan_->panels[i];
   const size_t first = plan_->stages.size(), stage = first + i;
-  if (stages_[stage].memory < 0) {
+  if (staged_[stage].memory < 0) {
     // The memory of a panel of this level that nothing reads any more.
     for (size_t k = 0; k < panels_.size(); ++k)
       if (k != i && panels_[k].first_byte == panels_[i].first_byte &&
-          stages_[first + k].memory >= 0 && stages_[first + k].value->dtype == panel.value->dtype &&
-          stages_[first + k].layout.elements == panels_[i].layout.elements)
-        stages_[stage].memory = stages_[first + k].memory;
-    if (stages_[stage].memory < 0) Allocate(stages_[stage]);
+          staged_[first + k].memory >= 0 && staged_[first + k].value->dtype == panel.value->dtype &&
+          staged_[first + k].layout.elements == panels_[i].layout.elements)
+        staged_[stage].memory = staged_[first + k].memory;
+    if (staged_[stage].memory < 0) Allocate(staged_[stage]);
   }
   OverTile(panel.tile, [&] {
     GroupsWithin(RangeSet{1} << panel.tile.range, {panel.value});
-    CopyStage(stages_[stage], {}, 0);
+    CopyStage(staged_[stage], {}, 0);
   });
   ReadStaged(panel.value, stage);
 }
@@ -133,7 +134,7 @@ void Lowering::CopyStage(const Staged& staged, const std::vector<const codegen::
     OverTile(*order[next]->tile, [&] { CopyStage(staged, order, next + 1); });
     return;
   }
-  Statement(ranges_.Tiled(kernel_.DepsOf(staged.value)), [&] {
+  ForEachPoint(ranges_.Tiled(kernel_.DepsOf(staged.value)), [&] {
     const ValueId value = Emit(staged.value);
     b_.Store(staged.memory, PlaceOf(staged), value);
   });
@@ -209,6 +210,18 @@ void Lowering::TransposeSquares(const Staged& staged, const Squares& squares) {
   b_.End(square);
   b_.End(piece);
   CloseScope();
+}
+
+const Staged& Lowering::StagedOf(const UOp* load) const {
+  const auto staged = std::find_if(staged_.begin(), staged_.end(),
+                                   [&](const Staged& s) { return s.value == load; });
+  OB_CHECK(staged != staged_.end());  // the operands of a TC are copied
+  return *staged;
+}
+
+ValueId Lowering::VectorAt(ValueId memory, ValueId index, int lanes) {
+  return b_.Add(
+      {.code = Code::kLoad, .dtype = b_.at(memory).dtype, .lanes = lanes, .src = {memory, index}});
 }
 
 ValueId Lowering::PlaceOf(const Staged& staged) {

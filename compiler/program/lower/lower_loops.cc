@@ -67,15 +67,17 @@ void DivideIntoSteps(std::vector<Segment>& segments, int64_t first) {
 
 void Lowering::TaskLoops(size_t level, const std::vector<ValueId>& steps) {
   if (level == steps.size()) {
-    CopyRows();
-    CopyShifted();
-    Inside(level);
+    if (block_ != nullptr) {
+      block_->CopyRows();
+      block_->CopyShifted();
+    }
+    AtLevel(level);
     return;
   }
   const Loop& loop = plan_->loops[level];
   const Tile& tile = plan_->tiles[loop.range];
-  if (blocks_)
-    mapped_ |= RangeSet{1} << tile.range;
+  if (block_ != nullptr)
+    block_->MarkDivided(RangeSet{1} << tile.range);
   else
     MarkDivided(RangeSet{1} << tile.range);
   const UOp* const end = kernel_.ranges[tile.range].end();
@@ -98,7 +100,7 @@ void Lowering::TaskLoops(size_t level, const std::vector<ValueId>& steps) {
     return;
   }
   const auto blocks = [&](ValueId condition, ValueId step, const std::vector<Piece>& pieces) {
-    with(condition, b_.Times(step, tile.step), [&] { BindTile(tile, step, step, pieces); });
+    with(condition, b_.Times(step, tile.step), [&] { OpenTile(tile, step, step, pieces); });
   };
   const bool both = tile.trips > 0 && !tile.rest.empty();
   const ValueId trips = b_.Int(tile.trips);
@@ -107,14 +109,34 @@ void Lowering::TaskLoops(size_t level, const std::vector<ValueId>& steps) {
     blocks(both ? b_.Alu(Op::kCmpEq, DType::kBool, {steps[level], trips}) : -1, trips, tile.rest);
 }
 
-void Lowering::Outputs(size_t level) {
+void Lowering::AtLevel(size_t level) {
+  MakeCopies(level);
+  ReductionsAt(level);
+  if (block_ != nullptr && block_->has_shifted_copies() &&
+      level == static_cast<size_t>(plan_->task_loops))
+    b_.Barrier();
+  OutputLoops(level);
+  EndCopies(level);
+}
+
+void Lowering::ReductionsAt(size_t level) {
+  const bool online = plan_->online.range >= 0 && level == online_level_;
+  for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+    if (!online) PanelsAt(level, g);
+    if (level_of_group_[g] == level) Reduce(static_cast<int>(g));
+  }
+  if (online) return OnlineAt();
+  PanelsAt(level, kernel_.groups.size());
+}
+
+void Lowering::OutputLoops(size_t level) {
   if (level == plan_->loops.size()) {
     Stores();
     return;
   }
   const Loop& loop = plan_->loops[level];
   if (loop.block == 0) {
-    OverTile(plan_->tiles[loop.range], [&] { Inside(level + 1); });
+    OverTile(plan_->tiles[loop.range], [&] { AtLevel(level + 1); });
     return;
   }
   const UOp* const end = kernel_.ranges[loop.range].end();
@@ -123,13 +145,13 @@ void Lowering::Outputs(size_t level) {
       end == nullptr ? -1 : b_.Divide(b_.Plus(Emit(end), b_.Int(loop.block - 1)), loop.block);
   const ValueId number = b_.Loop(plan_->trips(loop), How::kPlain, 1, limit);
   ranges_.long_block(loop.range) = {number, loop.block};
-  Inside(level + 1);
+  AtLevel(level + 1);
   ranges_.long_block(loop.range) = {};
   b_.End(number);
   CloseScope();
 }
 
-void Lowering::BindTile(const Tile& tile, ValueId step, ValueId step_in_block,
+void Lowering::OpenTile(const Tile& tile, ValueId step, ValueId step_in_block,
                         const std::vector<Piece>& pieces) {
   OpenRange open{.step = step,
                  .step_in_block = step_in_block,
@@ -140,9 +162,9 @@ void Lowering::BindTile(const Tile& tile, ValueId step, ValueId step_in_block,
                  .runs_in_steps = codegen::RunsInSteps(tile)};
   open.base = b_.Times(step, tile.step);
   if (tile.threads > 1)
-    open.base = b_.Plus(open.base, b_.Times(PlaceOfThread(tile.range), tile.run));
+    open.base = b_.Plus(open.base, b_.Times(block_->PlaceOfThread(tile.range), tile.run));
   open.unaligned = open.base;
-  if (tile.align > 1) open.base = b_.Plus(open.base, b_.Negated(ValuesBeforeRow(tile)));
+  if (tile.align > 1) open.base = b_.Plus(open.base, b_.Negated(block_->ValuesBeforeRow(tile)));
   open.cut = open.rest != nullptr ? tile.rest_cut : tile.cut;
   ranges_.OpenTile(tile.range, open);
 }
@@ -153,8 +175,8 @@ void Lowering::OverTile(const Tile& tile, const std::function<void()>& inside) {
   if (const LongBlock block = ranges_.long_block(tile.range); block.number >= 0)
     return OverBlock(tile, block, inside);
   if (window_.first >= 0 && tile.range == plan_->visible.range) return OverWindow(tile, inside);
-  const auto bound = [&](ValueId step, const std::vector<Piece>& pieces) {
-    BindTile(tile, step, step, pieces);
+  const auto with_tile = [&](ValueId step, const std::vector<Piece>& pieces) {
+    OpenTile(tile, step, step, pieces);
     inside();
     ranges_.Close(tile.range);
   };
@@ -162,12 +184,12 @@ void Lowering::OverTile(const Tile& tile, const std::function<void()>& inside) {
   if (tile.trips > 0) {
     OpenScope();
     if (tile.trips == 1 && end == nullptr) {
-      bound(b_.Int(0), tile.main);
+      with_tile(b_.Int(0), tile.main);
     } else {
       const ValueId limit =
           end == nullptr ? -1 : b_.Divide(b_.Plus(Emit(end), b_.Int(tile.step - 1)), tile.step);
       const ValueId loop = b_.Loop(tile.trips, How::kPlain, 1, limit);
-      bound(loop, tile.main);
+      with_tile(loop, tile.main);
       b_.End(loop);
     }
     CloseScope();
@@ -176,7 +198,7 @@ void Lowering::OverTile(const Tile& tile, const std::function<void()>& inside) {
   OpenScope();
   const ValueId whole = b_.Int(tile.trips * tile.step);
   const ValueId branch = end == nullptr ? -1 : b_.If(b_.Less(whole, Emit(end)));
-  bound(b_.Int(tile.trips), tile.rest);
+  with_tile(b_.Int(tile.trips), tile.rest);
   if (branch >= 0) b_.EndIf(branch);
   CloseScope();
 }
@@ -185,8 +207,8 @@ void Lowering::OverTile(const Tile& tile, const std::function<void()>& inside) {
 // tile's rest.
 void Lowering::OverBlock(const Tile& tile, const LongBlock& block,
                          const std::function<void()>& inside) {
-  const auto bound = [&](ValueId step, ValueId in_block, const std::vector<Piece>& pieces) {
-    BindTile(tile, step, in_block, pieces);
+  const auto with_tile = [&](ValueId step, ValueId in_block, const std::vector<Piece>& pieces) {
+    OpenTile(tile, step, in_block, pieces);
     inside();
     ranges_.Close(tile.range);
   };
@@ -197,11 +219,11 @@ void Lowering::OverBlock(const Tile& tile, const LongBlock& block,
     OpenScope();
     const bool whole = (last + 1) * steps == tile.trips;
     if (whole && steps == 1) {
-      bound(before, b_.Int(0), tile.main);
+      with_tile(before, b_.Int(0), tile.main);
     } else {
       const ValueId limit = whole ? -1 : b_.Plus(b_.Int(tile.trips), b_.Times(before, -1));
       const ValueId loop = b_.Loop(steps, How::kPlain, 1, limit);
-      bound(b_.Plus(before, loop), loop, tile.main);
+      with_tile(b_.Plus(before, loop), loop, tile.main);
       b_.End(loop);
     }
     CloseScope();
@@ -209,7 +231,7 @@ void Lowering::OverBlock(const Tile& tile, const LongBlock& block,
   if (tile.rest.empty()) return;
   OpenScope();
   const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {block.number, b_.Int(last)}));
-  bound(b_.Int(tile.trips), b_.Int(tile.trips - last * steps), tile.rest);
+  with_tile(b_.Int(tile.trips), b_.Int(tile.trips - last * steps), tile.rest);
   b_.EndIf(branch);
   CloseScope();
 }
@@ -217,7 +239,7 @@ void Lowering::OverBlock(const Tile& tile, const LongBlock& block,
 void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
                           const std::function<void()>& body) {
   if (next == ranges.size()) {
-    const ValueId here = stored_ != nullptr ? StoresHere(*stored_) : -1;
+    const ValueId here = storing_ != nullptr ? block_->StoresHere(*storing_) : -1;
     if (here < 0) return OverLanes(ranges, body);
     OpenScope();
     const ValueId branch = b_.If(here);
@@ -229,11 +251,12 @@ void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
   const int r = ranges[next];
   OpenRange& range = ranges_[r];
   const auto edges_of = [&](const Piece& piece) { return range.EdgesOf(piece); };
-  const int64_t in_registers = in_registers_[r];
+  const int64_t in_registers = block_ != nullptr ? block_->in_registers(r) : 0;
   std::vector<Segment> segments = SegmentsOf(*range.pieces, in_registers, edges_of);
   // Results of what is in the block's memory are always computed in a loop: unrolled completely,
   // the assembler would first load the scales and biases of all of them, and spill registers.
-  const bool in_steps = in_steps_[r] && (stored_ != nullptr || range.runs_in_steps);
+  const bool in_steps =
+      block_ != nullptr && block_->in_steps(r) && (storing_ != nullptr || range.runs_in_steps);
   if (in_steps) DivideIntoSteps(segments, in_registers);
   for (const Segment& s : segments) {
     OpenScope();
@@ -291,6 +314,10 @@ void Lowering::OverLanes(const std::vector<int>& ranges, const std::function<voi
   CloseScope();
 }
 
+void Lowering::AdaptLoad(const UOp* node, Instruction& load, ValueId& mask) {
+  if (block_ != nullptr) block_->AdaptLoad(node, load, mask);
+}
+
 // Each store at the points that it depends on, those that depend on more first: a buffer that is
 // updated in place is read at the same element, so what reads it depends on all that its store
 // does.
@@ -301,7 +328,8 @@ void Lowering::Stores() {
     const RangeSet deps = kernel_.DepsOf(store);
     std::vector<int> points = ranges_.Tiled(deps);
     const auto same = std::find_if(by_points.begin(), by_points.end(), [&](const auto& entry) {
-      return entry.first == points && (!blocks_ || kernel_.DepsOf(entry.second.front()) == deps);
+      return entry.first == points &&
+             (block_ == nullptr || kernel_.DepsOf(entry.second.front()) == deps);
     });
     if (same != by_points.end()) {
       same->second.push_back(store);
@@ -313,9 +341,9 @@ void Lowering::Stores() {
                    [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
   for (const auto& [points, stores] : by_points) {
     const RangeSet deps = kernel_.DepsOf(stores.front());
-    stored_ = blocks_ ? &deps : nullptr;
-    Statement(points, [&] { Store(stores); });
-    stored_ = nullptr;
+    storing_ = block_ != nullptr ? &deps : nullptr;
+    ForEachPoint(points, [&] { Store(stores); });
+    storing_ = nullptr;
   }
 }
 

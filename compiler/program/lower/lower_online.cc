@@ -28,18 +28,18 @@ void Lowering::OpenCarried() {
   for (const auto& phase : plan_->online.phases)
     for (const size_t g : phase)
       for (const UOp* node : kernel_.groups[g].nodes) {
-        Staged& carried = stages_[carried_.at(node)];
+        Staged& carried = staged_[carried_.at(node)];
         const DType type = SumType(node->dtype);
         carried.memory = b_.Alloc(Space::kPrivate, type, carried.layout.elements);
         const ValueId identity = Identity(ReduceOf(node).op(), type);
         OverInner(kernel_.DepsOf(node), online_level_, [&] {
-          Statement(ranges_.Tiled(kernel_.DepsOf(node)),
+          ForEachPoint(ranges_.Tiled(kernel_.DepsOf(node)),
                     [&] { b_.Store(carried.memory, PlaceOf(carried), identity); });
         });
       }
   absl::flat_hash_map<int64_t, ValueId> memory;  // by first byte
   for (size_t i = 0; i < panels_.size(); ++i) {
-    Staged& panel = stages_[plan_->stages.size() + i];
+    Staged& panel = staged_[plan_->stages.size() + i];
     const auto shared = memory.find(panels_[i].first_byte);
     if (shared != memory.end() && b_.at(shared->second).dtype == panel.value->dtype) {
       panel.memory = shared->second;
@@ -100,11 +100,11 @@ void Lowering::Phase(const std::vector<size_t>& groups) {
 void Lowering::CarryGroup(size_t index) {
   const RangeSet deps = kernel_.groups[index].deps;
   OverInner(deps, online_level_, [&] {
-    const Reduction sums = Running(static_cast<int>(index));
+    const OpenReduction sums = NewReduction(static_cast<int>(index));
     for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
       const UOp* const node = sums.group->nodes[n];
       const auto max = plan_->online.max_of.find(node);
-      Statement(ranges_.Tiled(deps), [&] {
+      ForEachPoint(ranges_.Tiled(deps), [&] {
         const Staged& carried = CarriedOf(node);
         ValueId value = b_.Load(carried.memory, PlaceOf(carried));
         if (max != plan_->online.max_of.end()) {
@@ -123,7 +123,7 @@ void Lowering::CarryGroup(size_t index) {
         CarryMaximum(node, sums, n);
         continue;
       }
-      Statement(ranges_.Tiled(deps), [&] {
+      ForEachPoint(ranges_.Tiled(deps), [&] {
         const Staged& carried = CarriedOf(node);
         b_.Store(carried.memory, PlaceOf(carried),
                  b_.Load(sums.memory[n], PlaceOf(sums, b_.Int(0))));
@@ -134,12 +134,12 @@ void Lowering::CarryGroup(size_t index) {
 
 // exp(x - m) where x is the maximum before this block rescales what was summed so far. While the
 // maximum is -inf, 0 stands for it.
-void Lowering::CarryMaximum(const UOp* max, const Reduction& sums, size_t n) {
+void Lowering::CarryMaximum(const UOp* max, const OpenReduction& sums, size_t n) {
   const UOp* const exponential = plan_->online.exponential_of.at(max);
   const ValueId result = b_.Alloc(Space::kPrivate, max->dtype, sums.elements);
   PutResult(max, {result, sums.points});
   rescale_[max] = {b_.Alloc(Space::kPrivate, max->dtype, sums.elements), sums.points};
-  Statement(ranges_.Tiled(kernel_.DepsOf(max)), [&] {
+  ForEachPoint(ranges_.Tiled(kernel_.DepsOf(max)), [&] {
     const Staged& carried = CarriedOf(max);
     const ValueId before = b_.Load(carried.memory, PlaceOf(carried));
     const ValueId now = b_.Load(sums.memory[n], PlaceOf(sums, b_.Int(0)));
@@ -167,7 +167,7 @@ void Lowering::EndPhase(const std::vector<size_t>& groups) {
       const auto max = plan_->online.max_of.find(node);
       if (max == plan_->online.max_of.end()) continue;
       OverInner(kernel_.DepsOf(node), online_level_, [&] {
-        Statement(ranges_.Tiled(kernel_.DepsOf(node)), [&] {
+        ForEachPoint(ranges_.Tiled(kernel_.DepsOf(node)), [&] {
           const Staged &sum = CarriedOf(node), &of_max = CarriedOf(max->second);
           const ValueId m = b_.Load(of_max.memory, PlaceOf(of_max));
           const DType type = SumType(node->dtype);

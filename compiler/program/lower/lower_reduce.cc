@@ -11,31 +11,31 @@
 
 namespace outboard::program {
 
-void Lowering::Group(int index) {
+void Lowering::Reduce(int index) {
   if (plan_ != nullptr && plan_->groups[index].core) {
-    CoreGroup(index);
+    cpu_matrix_->Reduce(index);
     return;
   }
-  KeepRows(static_cast<size_t>(index));
-  Reduction sums = Running(index);
+  if (block_ != nullptr) block_->KeepRows(static_cast<size_t>(index));
+  OpenReduction sums = NewReduction(index);
   for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
     const UOp* const node = sums.group->nodes[n];
     const ValueId identity = Identity(ReduceOf(node).op(), SumType(node->dtype));
-    Statement(ranges_.Tiled(sums.group->deps), [&] {
+    ForEachPoint(ranges_.Tiled(sums.group->deps), [&] {
       for (int64_t partial = 0; partial < sums.plan.partials; ++partial)
         b_.Store(sums.memory[n], PlaceOf(sums, b_.Int(partial)), b_.Splat(identity, sums.lanes));
     });
   }
-  if (!LoopWithCopiesAhead(sums)) ReduceLoops(sums, 0);
+  if (block_ == nullptr || !block_->LoopWithCopiesAhead(sums)) ReduceLoops(sums, 0);
   if (sums.plan.shared_by > 1) {
-    JoinResults(index, sums);
+    block_->JoinResults(index, sums);
   } else {
-    Results(sums);
+    PutResults(sums);
   }
 }
 
-Lowering::Reduction Lowering::Running(int index) {
-  Reduction sums;
+OpenReduction Lowering::NewReduction(int index) {
+  OpenReduction sums;
   sums.group = &kernel_.groups[index];
   sums.index = static_cast<size_t>(index);
   const ReduceGroup& group = *sums.group;
@@ -73,7 +73,7 @@ Lowering::Reduction Lowering::Running(int index) {
 }
 
 // The element of the first lane of a running value of this point.
-ValueId Lowering::PlaceOf(const Reduction& sums, ValueId partial) {
+ValueId Lowering::PlaceOf(const OpenReduction& sums, ValueId partial) {
   ValueId at = b_.Int(0);
   const auto within = [&](int64_t extent, ValueId i) {
     if (extent > 1) at = b_.Plus(b_.Times(at, extent), i);
@@ -86,14 +86,14 @@ ValueId Lowering::PlaceOf(const Reduction& sums, ValueId partial) {
   return at;
 }
 
-void Lowering::ReduceLoops(const Reduction& sums, size_t level) {
+void Lowering::ReduceLoops(const OpenReduction& sums, size_t level) {
   if (level == sums.plan.loops.size()) {
     std::vector<const UOp*> roots;
     for (const UOp* node : sums.group->nodes) roots.push_back(node->src[0]);
-    if (CopiesFor(sums)) CopiesForStep(sums);
+    if (CopiesFor(sums)) block_->CopiesForStep(sums);
     GroupsWithin(sums.own, roots);
     ReduceBody(sums);
-    ForgetCopies();
+    if (block_ != nullptr) block_->ForgetCopies();
     return;
   }
   OverTile(sums.plan.loops[level], [&] { ReduceStep(sums, level); });
@@ -101,7 +101,7 @@ void Lowering::ReduceLoops(const Reduction& sums, size_t level) {
 
 // Just inside the loop of `level`: where conditions of the terms are known now, the rest is behind
 // a branch.
-void Lowering::ReduceStep(const Reduction& sums, size_t level) {
+void Lowering::ReduceStep(const OpenReduction& sums, size_t level) {
   const int range = sums.plan.loops[level].range;
   std::vector<const UOp*> known;
   if (sums.group->nodes.size() == 1 && !ranges_[range].tiled() && !ranges_[range].cut &&
@@ -129,7 +129,7 @@ void Lowering::ReduceStep(const Reduction& sums, size_t level) {
 }
 
 // Steps outside of points: a step's operands are used by all points, one after the other.
-void Lowering::ReduceBody(const Reduction& sums) {
+void Lowering::ReduceBody(const OpenReduction& sums) {
   int split = -1;  // the innermost tiled range, whose pieces have their own partial sums
   int vector = -1;
   for (const Tile& tile : sums.plan.loops) {
@@ -139,7 +139,7 @@ void Lowering::ReduceBody(const Reduction& sums) {
   }
   std::vector<int> order = ranges_.Tiled(sums.own);
   for (const int r : ranges_.Tiled(sums.group->deps)) order.push_back(r);
-  Statement(order, [&] {
+  ForEachPoint(order, [&] {
     ValueId place = PlaceOf(sums, split < 0 || sums.plan.partials == 1
                                       ? b_.Int(0)
                                       : b_.Modulo(ranges_[split].piece, sums.plan.partials));
@@ -148,8 +148,8 @@ void Lowering::ReduceBody(const Reduction& sums) {
       const UOp* const node = sums.group->nodes[n];
       const Op op = ReduceOf(node).op();
       const ValueId value = b_.Cast(Emit(sums.terms[n]), SumType(node->dtype));
-      ValueId mask =
-          b_.And(Gate(sums.conditions[n]), blocks_ ? ranges_.WithinExtents(sums.own) : -1);
+      ValueId mask = b_.And(Gate(sums.conditions[n]),
+                            block_ != nullptr ? ranges_.WithinExtents(sums.own) : -1);
       if (vector >= 0 && sums.active == 0 &&
           !(op == Op::kAdd && ZeroInIdleLanes(sums.terms[n], vector)))
         mask = b_.And(mask, ranges_.ActiveLanes(RangeSet{1} << vector));
@@ -173,7 +173,7 @@ bool Lowering::ZeroInIdleLanes(const UOp* term, int range, int depth) const {
          ZeroInIdleLanes(term->src[1], range, depth - 1);
 }
 
-ValueId Lowering::Folded(const Reduction& sums, size_t n) {
+ValueId Lowering::Folded(const OpenReduction& sums, size_t n) {
   const UOp* const node = sums.group->nodes[n];
   const Op op = ReduceOf(node).op();
   const DType type = SumType(node->dtype);
@@ -198,7 +198,7 @@ ValueId Lowering::Folded(const Reduction& sums, size_t n) {
 }
 
 // Rounded once, at the end.
-void Lowering::Results(const Reduction& sums) {
+void Lowering::PutResults(const OpenReduction& sums) {
   for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
     const UOp* const node = sums.group->nodes[n];
     if (sums.plan.partials * sums.lanes == 1 && SumType(node->dtype) == node->dtype) {
@@ -206,7 +206,7 @@ void Lowering::Results(const Reduction& sums) {
       continue;
     }
     ResultPlace result{b_.Alloc(Space::kPrivate, node->dtype, sums.elements), sums.points};
-    Statement(ranges_.Tiled(sums.group->deps), [&] {
+    ForEachPoint(ranges_.Tiled(sums.group->deps), [&] {
       b_.Store(result.memory, ranges_.PlaceIn(sums.points), b_.Cast(Folded(sums, n), node->dtype));
     });
     PutResult(node, std::move(result));
@@ -239,7 +239,7 @@ void Lowering::GroupsWithin(RangeSet own, const std::vector<const UOp*>& roots) 
   for (std::vector<const UOp*> stack = roots; !stack.empty();) {
     const UOp* const node = stack.back();
     stack.pop_back();
-    if (staged_.contains(node) || !needed.insert(node).second) continue;
+    if (read_staged_.contains(node) || !needed.insert(node).second) continue;
     stack.insert(stack.end(), node->src.begin(), node->src.end());
   }
   for (size_t g = 0; g < kernel_.groups.size(); ++g) {
@@ -248,52 +248,8 @@ void Lowering::GroupsWithin(RangeSet own, const std::vector<const UOp*>& roots) 
                 std::any_of(group.nodes.begin(), group.nodes.end(),
                             [&](const UOp* node) { return needed.contains(node); });
     for (const int r : group.ranges) open = open && !ranges_[r].is_open();
-    if (open) Group(static_cast<int>(g));
+    if (open) Reduce(static_cast<int>(g));
   }
-}
-
-void Lowering::GroupTogether(int index) {
-  const ReduceGroup& group = kernel_.groups[index];
-  std::vector<ValueId> sums;
-  for (const UOp* node : group.nodes) {
-    const DType type = SumType(node->dtype);
-    sums.push_back(b_.Alloc(Space::kPrivate, type, 1));
-    b_.Store(sums.back(), b_.Int(0), Identity(ReduceOf(node).op(), type));
-  }
-  const int64_t terms = Points(group.ranges);
-  RangeSet own = 0;
-  for (const int r : group.ranges) own |= RangeSet{1} << r;
-  if (terms > 0) {
-    OpenScope();
-    const ValueId loop = b_.Loop((terms + threads_ - 1) / threads_);
-    const ValueId term = b_.Plus(b_.Times(loop, threads_), thread_);
-    const ValueId branch = terms % threads_ == 0 ? -1 : b_.If(b_.Less(term, b_.Int(terms)));
-    ranges_.OpenAll(group.ranges, term);
-    std::vector<const UOp*> roots;
-    for (const UOp* node : group.nodes) roots.push_back(node->src[0]);
-    GroupsWithin(own, roots);
-    for (size_t n = 0; n < group.nodes.size(); ++n)
-      Accumulate(ReduceOf(group.nodes[n]).op(), sums[n], b_.Int(0),
-                 b_.Cast(Emit(group.nodes[n]->src[0]), b_.at(sums[n]).dtype));
-    ranges_.CloseAll(group.ranges);
-    if (branch >= 0) b_.EndIf(branch);
-    b_.End(loop);
-    CloseScope();
-  }
-  for (size_t n = 0; n < group.nodes.size(); ++n)
-    b_.Store(shared_[index][n], thread_, b_.Load(sums[n], b_.Int(0)));
-  b_.Barrier();
-  for (int64_t half = threads_ / 2; half > 0; half /= 2) {
-    const ValueId branch = b_.If(b_.Less(thread_, b_.Int(half)));
-    for (size_t n = 0; n < group.nodes.size(); ++n)
-      Accumulate(ReduceOf(group.nodes[n]).op(), shared_[index][n], thread_,
-                 b_.Load(shared_[index][n], b_.Plus(thread_, b_.Int(half))));
-    b_.EndIf(branch);
-    b_.Barrier();
-  }
-  for (size_t n = 0; n < group.nodes.size(); ++n)
-    Provide(group.nodes[n],
-            b_.Cast(b_.Load(shared_[index][n], b_.Int(0)), group.nodes[n]->dtype));
 }
 
 }  // namespace outboard::program

@@ -51,7 +51,7 @@ ValueId Lowering::GuardsFail(const Window& window) {
   const ValueId one = b_.Const(DType::kF32, 1), zero = b_.Const(DType::kF32, 0);
   b_.Store(found, b_.Int(0), b_.Splat(zero, lanes));
   OverTile(tile, [&] {
-    Statement(ranges_.Tiled(RangeSet{1} << range), [&] {
+    ForEachPoint(ranges_.Tiled(RangeSet{1} << range), [&] {
       const ValueId step = ranges_[range].value;
       ValueId hidden =
           b_.Alu(Op::kOr, DType::kBool,
@@ -75,8 +75,8 @@ ValueId Lowering::GuardsFail(const Window& window) {
 
 // The window begins and ends at a block of the tile, or at the extent.
 void Lowering::OverWindow(const Tile& tile, const std::function<void()>& inside) {
-  const auto bound = [&](ValueId step, const std::vector<Piece>& pieces) {
-    BindTile(tile, step, step, pieces);
+  const auto with_tile = [&](ValueId step, const std::vector<Piece>& pieces) {
+    OpenTile(tile, step, step, pieces);
     inside();
     ranges_.Close(tile.range);
   };
@@ -86,14 +86,14 @@ void Lowering::OverWindow(const Tile& tile, const std::function<void()>& inside)
     const ValueId end = b_.Min(b_.Divide(b_.Plus(window_.end, b_.Int(tile.step - 1)), tile.step),
                               b_.Int(tile.trips));
     const ValueId loop = b_.Loop(tile.trips, How::kPlain, 1, b_.Plus(end, b_.Negated(first)));
-    bound(b_.Plus(first, loop), tile.main);
+    with_tile(b_.Plus(first, loop), tile.main);
     b_.End(loop);
     CloseScope();
   }
   if (tile.rest.empty()) return;
   OpenScope();
   const ValueId branch = b_.If(b_.Less(b_.Int(tile.trips * tile.step), window_.end));
-  bound(b_.Int(tile.trips), tile.rest);
+  with_tile(b_.Int(tile.trips), tile.rest);
   b_.EndIf(branch);
   CloseScope();
 }

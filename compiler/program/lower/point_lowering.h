@@ -7,10 +7,10 @@
 //   HopperLowering        products by warpgroups (compiler/program/hopper/lower_hopper.cc)
 //   OnlineElements        attention on GPUs (compiler/program/online/online_elements.h)
 //
-// Each of them, for a point: opens a loop or branch, and OpenScope; ranges().Open of the ranges that
-// have a value there; Provide of what is not computed at each point (a sum of a matrix unit, an
-// operand that was copied); Emit of values, and Store; then ranges().Close, CloseScope, and the end
-// of the loop or branch.
+// Each of them, for a point: opens a loop or branch, and OpenScope; ranges().Open of the ranges
+// that have a value there; Provide of what is not computed at each point (a sum of a matrix unit,
+// an operand that was copied); Emit of values, and Store; then ranges().Close, CloseScope, and the
+// end of the loop or branch.
 #pragma once
 
 #include <functional>
@@ -57,6 +57,8 @@ class PointLowering {
   // ---- scopes: one for each loop or branch of the program, just inside of it
   void OpenScope() { computed_.Open(); }
   void CloseScope() { computed_.Close(); }
+  // Exchanges what is known for what `scopes` knows: for code that is at points of its own.
+  void SwapScopes(ValueScopes& scopes) { std::swap(scopes, computed_); }
 
   // ---- values
   // The node's value at the point. Computed again in each scope but those inside of one that knows
@@ -122,7 +124,6 @@ class PointLowering {
   const LoopNest& kernel_;
   ProgramBuilder b_;
   OpenRanges ranges_;
-  ValueScopes computed_;
 
  private:
   ValueId Compute(const UOp* node);
@@ -133,6 +134,7 @@ class PointLowering {
     std::function<ValueId()> read;  // null: `value`
   };
   std::vector<ValueId> buffers_;  // by slot
+  ValueScopes computed_;
   RangeSet divided_ = 0;
   ValueId loads_if_ = -1;
   absl::flat_hash_map<const UOp*, Provided> provided_;

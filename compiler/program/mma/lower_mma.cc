@@ -322,7 +322,7 @@ class MmaLowering {
   }
 
   // Calls `body` where the row or column exists, and `count` - 1 more after it, with its ranges
-  // bound.
+  // open.
   template <typename Body>
   void Inside(const StagedOperand& operand, ValueId index, int64_t count, const Body& body) {
     point_.OpenScope();

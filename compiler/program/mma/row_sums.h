@@ -25,11 +25,11 @@ class RowSums {
 
   // Before the values of 16 rows and 8 columns: what is not kept is 0.
   void Clear();
-  // The values at the point that is bound: of the thread's row `half` and its column `lane`.
+  // The values at the point that is open: of the thread's row `half` and its column `lane`.
   // `inside`, unless it is -1, says whether the point is within the product.
   void Keep(int64_t half, ValueId lane, ValueId inside = -1);
   // Adds and stores, by all threads of a warp. `row`: the first of the 16 rows. `column`: the
-  // first of the thread's two. The batch is bound.
+  // first of the thread's two. The batch is open.
   void Store(ValueId thread, ValueId row, ValueId column);
 
  private:

@@ -97,7 +97,7 @@ ValueId StagedOperand::TargetOf(const Piece& piece, ValueId stage) {
   return b_.Plus(element, b_.Times(b_.Modulo(piece.number, in_chunk), of_->run));
 }
 
-ValueId StagedOperand::Bind(const Piece& piece, ValueId iteration) {
+ValueId StagedOperand::Open(const Piece& piece, ValueId iteration) {
   const MmaFactor& of = *of_;
   const ValueId along = of.across ? piece.column : piece.line;
   const ValueId index = b_.Plus(origin_, along);
@@ -119,7 +119,7 @@ ValueId StagedOperand::Bind(const Piece& piece, ValueId iteration) {
   return inside;
 }
 
-void StagedOperand::Unbind() {
+void StagedOperand::Close() {
   ranges_.CloseAll(side_.ranges);
   ranges_.CloseAll(addend_->reduced);
 }
@@ -128,7 +128,7 @@ void StagedOperand::Fetch(ValueId iteration, ValueId stage) {
   for (int64_t number = 0; number < pieces_; ++number) {
     point_.OpenScope();
     const Piece piece = PieceOf(number);
-    const ValueId inside = Bind(piece, iteration);
+    const ValueId inside = Open(piece, iteration);
     if (of_->copied) {
       Copy(TargetOf(piece, stage), inside);
     } else {
@@ -140,7 +140,7 @@ void StagedOperand::Fetch(ValueId iteration, ValueId stage) {
       point_.CloseScope();
       if (branch >= 0) b_.EndIf(branch);
     }
-    Unbind();
+    Close();
     point_.CloseScope();
   }
 }

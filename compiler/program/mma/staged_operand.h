@@ -75,9 +75,9 @@ class StagedOperand {
   ValueId ElementOf(ValueId stage, ValueId line, ValueId low, ValueId chunk);
   Piece PieceOf(int64_t number);
   ValueId TargetOf(const Piece& piece, ValueId stage);
-  // Binds the ranges of a piece; returns the condition that it exists, -1: it does.
-  ValueId Bind(const Piece& piece, ValueId iteration);
-  void Unbind();
+  // Opens the ranges of a piece; returns the condition that it exists, -1: it does.
+  ValueId Open(const Piece& piece, ValueId iteration);
+  void Close();
   void Copy(ValueId target, ValueId inside);
   ValueId LoadForAmd(ValueId stage, int64_t fragment, int64_t step);
   // The same of f32 whose rows or columns lie side by side, in the same order.

@@ -400,7 +400,7 @@ void OnlineElements::StoreColumns(const std::vector<const UOp*>& stores, int64_t
   });
 }
 
-// Calls `body` where the column and `lanes` - 1 more exist, with the first one bound.
+// Calls `body` where the column and `lanes` - 1 more exist, with the first one open.
 void OnlineElements::InColumn(ValueId column, int64_t lanes, const std::function<void()>& body) {
   point_.OpenScope();
   const int64_t count = plan_.column_count;

@@ -44,13 +44,14 @@ class OnlineElements {
 
   // The block's batch and first row, and this thread's place. Outside of all scopes.
   void Place();
-  // Outside of all scopes. Binds the batch, and opens a branch around the code that follows for
-  // blocks that have rows below the ends of their ranges; -1: no range ends early.
+  // Outside of all scopes. Opens the ranges of the batch, and a branch around the code that
+  // follows, for blocks that have rows below the ends of their ranges; -1: no range ends early.
   ValueId IfBelowEnds();
   // The warp's number among those that have rows; known before anything below is called.
   void SetWarp(ValueId warp);
-  // Which times are run: for all rows of the tile, from the first visible step to the last one,
-  // below the end of the steps.
+  // ---- which times are run (online_times.cc)
+  // For all rows of the tile, from the first visible step to the last one, below the end of the
+  // steps.
   void OpenWindow();
   bool StepsEnd() const { return kernel_.ranges[plan_.range].end() != nullptr; }
   // Whether steps are those of one part of several that take turns (schedule/keys/key_parts.h).
@@ -70,6 +71,7 @@ class OnlineElements {
     return b_.Loop(times_, How::kPlain, 1, windowed_ ? count_ : ValueId{-1});
   }
 
+  // ---- values, maxima and sums
   // A maximum or a sum of a row, of the time number_.
   void CarryRow(const UOp* node, int64_t half);
   // The values as the first operand of a product has them, of each fragment of rows and of 16
@@ -137,7 +139,7 @@ class OnlineElements {
 
   RowSums row_sums_;
   ValueId guards_ = -1;  // memory of the block: by warp, whether a guard of the masks fails
-  ValueId inside_ = -1;  // whether the step that is bound exists
+  ValueId inside_ = -1;  // whether the step that is open exists
   // By LOAD, of each of the thread's steps of a time, where these are loaded together.
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_steps_;
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_rows_;  // by reduction, for each row

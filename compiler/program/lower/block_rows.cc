@@ -6,6 +6,7 @@
 #include "compiler/divide_up.h"
 #include "compiler/optimize/threads/row_copy.h"
 #include "compiler/optimize/threads/shifted_copy.h"
+#include "compiler/program/lower/block_lowering.h"
 #include "compiler/program/lower/lowering.h"
 #include "compiler/rewrite/rules/linear.h"
 
@@ -13,36 +14,36 @@ namespace outboard::program {
 
 // ---- rows that threads keep
 
-std::pair<ValueId, ValueId> Lowering::PlaceOfKept(size_t row, int range) {
+std::pair<ValueId, ValueId> BlockLowering::PlaceOfKept(size_t row, int range) {
   const KeptMemory& memory = kept_[row];
   if (!ranges_[range].tiled()) return {memory.own, b_.Int(0)};
   if (memory.of_block < 0 || !ranges_[range].behind_registers)
     return {memory.own, ranges_[range].own_number};
-  const int64_t lanes = rows_[row].lanes;
-  const ValueId vector = b_.Plus(ranges_[range].piece, b_.Int(-rows_[row].in_registers));
+  const int64_t lanes = kept_rows_[row].lanes;
+  const ValueId vector = b_.Plus(ranges_[range].piece, b_.Int(-kept_rows_[row].in_registers));
   ValueId place = b_.Times(b_.Plus(b_.Times(vector, threads_), thread_), lanes);
   if (ranges_.lanes().range == range) place = b_.Plus(place, ranges_.lanes().lane);
   return {memory.of_block, place};
 }
 
-void Lowering::KeepRows(size_t group) {
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    const codegen::KeptRow& row = rows_[i];
+void BlockLowering::KeepRows(size_t group) {
+  for (size_t i = 0; i < kept_rows_.size(); ++i) {
+    const codegen::KeptRow& row = kept_rows_[i];
     if (row.group != group) continue;
     const UOp* load = nullptr;
     for (const auto& [other, range] : row.loads) {
       if (range == row.range) load = other;
-      Withdraw(other);  // another tile of the task's ranges has kept its own
+      lowering_.Withdraw(other);  // another tile of the task's ranges has kept its own
     }
-    const std::vector<Tile>& loops = plan_->groups[group].loops;
-    OverTile(loops[0], [&] {
-      Statement(ranges_.Tiled(RangeSet{1} << row.range), [&] {
+    const std::vector<Tile>& loops = plan_.groups[group].loops;
+    lowering_.OverTile(loops[0], [&] {
+      lowering_.ForEachPoint(ranges_.Tiled(RangeSet{1} << row.range), [&] {
         const auto [memory, place] = PlaceOfKept(i, row.range);
-        b_.Store(memory, place, Emit(load));
+        b_.Store(memory, place, lowering_.Emit(load));
       });
     });
     for (const auto& entry : row.loads)
-      Provide(entry.first, [this, i, range = entry.second] {
+      lowering_.Provide(entry.first, [this, i, range = entry.second] {
         const auto [memory, place] = PlaceOfKept(i, range);
         return b_.Load(memory, place);
       });
@@ -51,9 +52,9 @@ void Lowering::KeepRows(size_t group) {
 
 // ---- rows that are copied whole
 
-void Lowering::CopyRows() {
-  if (plan_->row_copies.empty()) return;
-  for (const int64_t slot : plan_->row_copies) {
+void BlockLowering::CopyRows() {
+  if (plan_.row_copies.empty()) return;
+  for (const int64_t slot : plan_.row_copies) {
     RowCopy& rows = row_copies_.at(slot);
     const codegen::RowLayout& layout = rows.layout;
     ValueId first = b_.Int(layout.first);
@@ -68,7 +69,7 @@ void Lowering::CopyRows() {
     const ValueId some = pieces % threads_ == 0 ? -1 : b_.If(b_.Less(piece, b_.Int(pieces)));
     const ValueId to = b_.Times(piece, layout.piece), from = b_.Plus(first, to);
     Instruction copy{.code = Code::kCopy,
-                     .src = {rows.memory, to, buffer(slot), from},
+                     .src = {rows.memory, to, lowering_.buffer(slot), from},
                      .imm = {layout.piece, layout.piece > 1 ? 1 : 0, 0}};
     if (layout.may_end)
       copy.src.push_back(b_.Less(from, b_.Int(kernel_.slot_elements[static_cast<size_t>(slot)])));
@@ -81,26 +82,13 @@ void Lowering::CopyRows() {
   b_.Barrier();
 }
 
-void Lowering::AdaptLoad(const UOp* node, Instruction& load, ValueId& mask) {
-  if (!blocks_) return;
-  const RangeSet deps = kernel_.DepsOf(node);
-  mask = b_.And(BelowEndsOf(deps), mask);
-  // The last element may be another thread's, which stores there.
-  if (!b_.IsReadOnly(load.src[0])) mask = b_.And(mask, ranges_.WithinExtents(deps));
-  if (const auto rows = row_copies_.find(GlobalOfAccess(node).slot());
-      rows != row_copies_.end() && rows->second.copied) {
-    load.src[0] = rows->second.memory;
-    load.src[1] = PlaceInRows(rows->second.layout, node->src[0]->src[1]);
-  }
-}
-
-ValueId Lowering::PlaceInRows(const codegen::RowLayout& layout, const UOp* index) {
+ValueId BlockLowering::PlaceInRows(const codegen::RowLayout& layout, const UOp* index) {
   const LinearSum sum = LinearOf(index);
   ValueId place = b_.Int(sum.constant - layout.first);
   for (const auto& [term, coefficient] : sum.terms) {
     ValueId within = -1;
     if ((kernel_.DepsOf(term) & kernel_.OutputSet()) == 0) {
-      within = Emit(term);
+      within = lowering_.Emit(term);
     } else {
       within = PlaceInTile(kernel_.IndexOf(term));
     }
@@ -110,8 +98,8 @@ ValueId Lowering::PlaceInRows(const codegen::RowLayout& layout, const UOp* index
 }
 
 // Of the current point, from the block's first value of an output range on.
-ValueId Lowering::PlaceInTile(int range) {
-  const Tile& tile = plan_->tiles[static_cast<size_t>(range)];
+ValueId BlockLowering::PlaceInTile(int range) {
+  const Tile& tile = plan_.tiles[static_cast<size_t>(range)];
   ValueId within = b_.Int(0);
   if (tile.threads > 1) within = b_.Times(PlaceOfThread(range), tile.run);
   return ranges_[range].tiled() ? b_.Plus(within, ranges_[range].in_tile) : within;
@@ -121,14 +109,14 @@ ValueId Lowering::PlaceInTile(int range) {
 
 // Each thread its own vector, as if the axis began with a sector, and the first ones what lies in
 // front of the block's.
-void Lowering::CopyShifted() {
-  for (const ShiftedCopy& copy : shifted_copies_) Withdraw(copy.load);
+void BlockLowering::CopyShifted() {
+  for (const ShiftedCopy& copy : shifted_copies_) lowering_.Withdraw(copy.load);
   for (const ShiftedCopy& copy : shifted_copies_) {
     const codegen::ShiftedLayout& layout = copy.layout;
     OpenRange& along = ranges_[layout.range];
     const ValueId value_before = along.value;
     const auto move = [&](ValueId row, ValueId within, int64_t before) {
-      OpenScope();
+      lowering_.OpenScope();
       const int64_t lanes = layout.lanes, last = kernel_.ranges[layout.range].extent - lanes;
       const ValueId lane = lanes > 1 ? b_.Loop(lanes, How::kVector, lanes) : b_.Int(0);
       ValueId value = b_.Plus(b_.Times(row, layout.apart), b_.Plus(within, b_.Int(-before)));
@@ -137,9 +125,9 @@ void Lowering::CopyShifted() {
       along.value = b_.Plus(value, lane);
       const ValueId place = b_.Plus(b_.Times(row, layout.row_elements()),
                                     b_.Plus(within, b_.Int(layout.before - before)));
-      b_.Store(copy.memory, b_.Plus(place, lane), Emit(copy.load));
+      b_.Store(copy.memory, b_.Plus(place, lane), lowering_.Emit(copy.load));
       if (lanes > 1) b_.End(lane);
-      CloseScope();
+      lowering_.CloseScope();
     };
     const ValueId row = b_.Loop(layout.rows, How::kUnroll);
     const ValueId within = b_.Times(thread_, layout.lanes);
@@ -151,14 +139,14 @@ void Lowering::CopyShifted() {
     along.value = value_before;
   }
   for (const ShiftedCopy& copy : shifted_copies_)
-    Provide(copy.load, [this, &copy] { return LoadShifted(copy); });
+    lowering_.Provide(copy.load, [this, &copy] { return LoadShifted(copy); });
 }
 
-ValueId Lowering::LoadShifted(const ShiftedCopy& copy) {
+ValueId BlockLowering::LoadShifted(const ShiftedCopy& copy) {
   const codegen::ShiftedLayout& layout = copy.layout;
   const int range = layout.range;
   ValueId place = b_.Plus(b_.Times(thread_, layout.lanes), b_.Int(layout.before));
-  place = b_.Plus(place, b_.Negated(ValuesBeforeRow(plan_->tiles[static_cast<size_t>(range)])));
+  place = b_.Plus(place, b_.Negated(ValuesBeforeRow(plan_.tiles[static_cast<size_t>(range)])));
   if (ranges_[range].tiled()) {
     place = b_.Plus(place, b_.Times(ranges_[range].piece, layout.row_elements()));
     if (ranges_.lanes().range == range) place = b_.Plus(place, ranges_.lanes().lane);
