@@ -318,7 +318,15 @@ class ProgramBuilder {
   ValueId Times(ValueId a, int64_t b) { return Alu(Op::kMul, DType::kI64, {a, Int(b)}); }
   ValueId Divide(ValueId a, int64_t b) { return Alu(Op::kIDiv, DType::kI64, {a, Int(b)}); }
   ValueId Modulo(ValueId a, int64_t b) { return Alu(Op::kMod, DType::kI64, {a, Int(b)}); }
+  ValueId Negated(ValueId a) { return Times(a, -1); }
+  ValueId Max(ValueId a, ValueId b) { return Alu(Op::kMax, DType::kI64, {a, b}); }
+  ValueId Min(ValueId a, ValueId b) { return Negated(Max(Negated(a), Negated(b))); }
   ValueId Less(ValueId a, ValueId b) { return Alu(Op::kCmpLt, DType::kBool, {a, b}); }
+  // The conjunction of conditions, of which -1 is one that is true.
+  ValueId And(ValueId a, ValueId b) {
+    if (a < 0 || b < 0 || a == b) return a < 0 ? b : a;
+    return Alu(Op::kAnd, DType::kBool, {a, b});
+  }
   ValueId Cast(ValueId x, DType dtype);
   ValueId Splat(ValueId x, int lanes);  // x itself if it has that many lanes
   ValueId Special(Grid axis, int64_t extent);

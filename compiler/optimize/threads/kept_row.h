@@ -1,6 +1,6 @@
 // Rows that threads keep: each thread reads its elements of a row once, before the first reduction
 // that needs them, into its registers, or (KEEP) a part of them into the memory of its block.
-// Lowering is compiler/program/lower/lower_rows.cc.
+// Lowering is compiler/program/lower/block_rows.cc.
 #pragma once
 
 #include <cstddef>

@@ -65,64 +65,42 @@ void DivideIntoSteps(std::vector<Segment>& segments, int64_t first) {
 
 }  // namespace
 
-ValueId Lowering::IfBelowEnds(const codegen::MmaProduct& product, ValueId row, int64_t rows,
-                              ValueId column, int64_t columns) {
-  ValueId all = And(ReachesBelowEnds(product.rows.ranges, row, rows),
-                    ReachesBelowEnds(product.columns.ranges, column, columns));
-  for (const int r : product.batch)
-    if (const UOp* const end = kernel_.ranges[r].end())
-      all = And(all, b_.Less(value_[r], Emit(end)));
-  return all < 0 ? -1 : b_.If(all);
-}
-
-ValueId Lowering::ReachesBelowEnds(const std::vector<int>& ranges, ValueId first, int64_t size) {
-  ValueId all = -1;
-  int64_t below = 1;
-  for (size_t i = ranges.size(); i-- > 0;) {
-    const int64_t extent = kernel_.ranges[ranges[i]].extent;
-    const UOp* const end = kernel_.ranges[ranges[i]].end();
-    // Whether the range only grows within a tile: an inner one may wrap around to 0.
-    const bool grows = i == 0 || extent * below % size == 0;
-    if (end != nullptr && grows) {
-      const ValueId value = b_.Divide(first, below);
-      all = And(all, b_.Less(i == 0 ? value : b_.Modulo(value, extent), Emit(end)));
-    }
-    below *= extent;
-  }
-  return all;
-}
-
 void Lowering::TaskLoops(size_t level, const std::vector<ValueId>& steps) {
   if (level == steps.size()) {
-    CopyRows();
-    CopyShifted();
-    Inside(level);
+    if (block_ != nullptr) {
+      block_->CopyRows();
+      block_->CopyShifted();
+    }
+    AtLevel(level);
     return;
   }
   const Loop& loop = plan_->loops[level];
   const Tile& tile = plan_->tiles[loop.range];
-  mapped_ |= RangeSet{1} << tile.range;
+  if (block_ != nullptr)
+    block_->MarkDivided(RangeSet{1} << tile.range);
+  else
+    MarkDivided(RangeSet{1} << tile.range);
   const UOp* const end = kernel_.ranges[tile.range].end();
   const auto with = [&](ValueId condition, ValueId base, const std::function<void()>& bind) {
-    Enter();
+    OpenScope();
     const ValueId branch = condition < 0 ? -1 : b_.If(condition);
     const ValueId limit = end == nullptr ? -1 : b_.If(b_.Less(base, Emit(end)));
     bind();
     TaskLoops(level + 1, steps);
-    if (loop.block == 0) Unbind(tile.range);
+    if (loop.block == 0) ranges_.Close(tile.range);
     if (limit >= 0) b_.EndIf(limit);
     if (branch >= 0) b_.EndIf(branch);
-    Leave();
+    CloseScope();
   };
   if (loop.block > 0) {
     with(-1, b_.Times(steps[level], loop.block), [&] {
-      block_[loop.range] = {steps[level], loop.block};
+      ranges_.long_block(loop.range) = {steps[level], loop.block};
     });
-    block_[loop.range] = {};
+    ranges_.long_block(loop.range) = {};
     return;
   }
   const auto blocks = [&](ValueId condition, ValueId step, const std::vector<Piece>& pieces) {
-    with(condition, b_.Times(step, tile.step), [&] { BindTile(tile, step, step, pieces); });
+    with(condition, b_.Times(step, tile.step), [&] { OpenTile(tile, step, step, pieces); });
   };
   const bool both = tile.trips > 0 && !tile.rest.empty();
   const ValueId trips = b_.Int(tile.trips);
@@ -131,158 +109,182 @@ void Lowering::TaskLoops(size_t level, const std::vector<ValueId>& steps) {
     blocks(both ? b_.Alu(Op::kCmpEq, DType::kBool, {steps[level], trips}) : -1, trips, tile.rest);
 }
 
-void Lowering::Outputs(size_t level) {
+void Lowering::AtLevel(size_t level) {
+  MakeCopies(level);
+  ReductionsAt(level);
+  if (block_ != nullptr && block_->has_shifted_copies() &&
+      level == static_cast<size_t>(plan_->task_loops))
+    b_.Barrier();
+  OutputLoops(level);
+  EndCopies(level);
+}
+
+void Lowering::ReductionsAt(size_t level) {
+  const bool online = plan_->online.range >= 0 && level == online_level_;
+  for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+    if (!online) PanelsAt(level, g);
+    if (level_of_group_[g] == level) Reduce(static_cast<int>(g));
+  }
+  if (online) return OnlineAt();
+  PanelsAt(level, kernel_.groups.size());
+}
+
+void Lowering::OutputLoops(size_t level) {
   if (level == plan_->loops.size()) {
     Stores();
     return;
   }
   const Loop& loop = plan_->loops[level];
   if (loop.block == 0) {
-    OverTile(plan_->tiles[loop.range], [&] { Inside(level + 1); });
+    OverTile(plan_->tiles[loop.range], [&] { AtLevel(level + 1); });
     return;
   }
   const UOp* const end = kernel_.ranges[loop.range].end();
-  Enter();
+  OpenScope();
   const ValueId limit =
       end == nullptr ? -1 : b_.Divide(b_.Plus(Emit(end), b_.Int(loop.block - 1)), loop.block);
   const ValueId number = b_.Loop(plan_->trips(loop), How::kPlain, 1, limit);
-  block_[loop.range] = {number, loop.block};
-  Inside(level + 1);
-  block_[loop.range] = {};
+  ranges_.long_block(loop.range) = {number, loop.block};
+  AtLevel(level + 1);
+  ranges_.long_block(loop.range) = {};
   b_.End(number);
-  Leave();
+  CloseScope();
+}
+
+void Lowering::OpenTile(const Tile& tile, ValueId step, ValueId step_in_block,
+                        const std::vector<Piece>& pieces) {
+  OpenRange open{.step = step,
+                 .step_in_block = step_in_block,
+                 .tile_step = tile.step,
+                 .pieces = &pieces,
+                 .rest = &pieces == &tile.rest ? &tile : nullptr,
+                 .whole = tile.blocks() == 1,
+                 .runs_in_steps = codegen::RunsInSteps(tile)};
+  open.base = b_.Times(step, tile.step);
+  if (tile.threads > 1)
+    open.base = b_.Plus(open.base, b_.Times(block_->PlaceOfThread(tile.range), tile.run));
+  open.unaligned = open.base;
+  if (tile.align > 1) open.base = b_.Plus(open.base, b_.Negated(block_->ValuesBeforeRow(tile)));
+  open.cut = open.rest != nullptr ? tile.rest_cut : tile.cut;
+  ranges_.OpenTile(tile.range, open);
 }
 
 // A range that has an end stops with the block in which that lies: what a block computes beyond is
 // within the extent, and nobody's.
 void Lowering::OverTile(const Tile& tile, const std::function<void()>& inside) {
-  if (const Block block = block_[tile.range]; block.number >= 0)
+  if (const LongBlock block = ranges_.long_block(tile.range); block.number >= 0)
     return OverBlock(tile, block, inside);
   if (window_.first >= 0 && tile.range == plan_->visible.range) return OverWindow(tile, inside);
-  const auto bound = [&](ValueId step, const std::vector<Piece>& pieces) {
-    BindTile(tile, step, step, pieces);
+  const auto with_tile = [&](ValueId step, const std::vector<Piece>& pieces) {
+    OpenTile(tile, step, step, pieces);
     inside();
-    Unbind(tile.range);
+    ranges_.Close(tile.range);
   };
   const UOp* const end = kernel_.ranges[tile.range].end();
   if (tile.trips > 0) {
-    Enter();
+    OpenScope();
     if (tile.trips == 1 && end == nullptr) {
-      bound(b_.Int(0), tile.main);
+      with_tile(b_.Int(0), tile.main);
     } else {
       const ValueId limit =
           end == nullptr ? -1 : b_.Divide(b_.Plus(Emit(end), b_.Int(tile.step - 1)), tile.step);
       const ValueId loop = b_.Loop(tile.trips, How::kPlain, 1, limit);
-      bound(loop, tile.main);
+      with_tile(loop, tile.main);
       b_.End(loop);
     }
-    Leave();
+    CloseScope();
   }
   if (tile.rest.empty()) return;
-  Enter();
+  OpenScope();
   const ValueId whole = b_.Int(tile.trips * tile.step);
   const ValueId branch = end == nullptr ? -1 : b_.If(b_.Less(whole, Emit(end)));
-  bound(b_.Int(tile.trips), tile.rest);
+  with_tile(b_.Int(tile.trips), tile.rest);
   if (branch >= 0) b_.EndIf(branch);
-  Leave();
+  CloseScope();
 }
 
 // A longer block is a whole number of the tile's; the last one may be short, and ends with the
 // tile's rest.
-void Lowering::OverBlock(const Tile& tile, const Block& block,
+void Lowering::OverBlock(const Tile& tile, const LongBlock& block,
                          const std::function<void()>& inside) {
-  const auto bound = [&](ValueId step, ValueId in_block, const std::vector<Piece>& pieces) {
-    BindTile(tile, step, in_block, pieces);
+  const auto with_tile = [&](ValueId step, ValueId in_block, const std::vector<Piece>& pieces) {
+    OpenTile(tile, step, in_block, pieces);
     inside();
-    Unbind(tile.range);
+    ranges_.Close(tile.range);
   };
   const int64_t steps = block.size / tile.step;
   const int64_t last = (tile.extent - 1) / block.size;
   const ValueId before = b_.Times(block.number, steps);
   if (tile.trips > 0) {
-    Enter();
+    OpenScope();
     const bool whole = (last + 1) * steps == tile.trips;
     if (whole && steps == 1) {
-      bound(before, b_.Int(0), tile.main);
+      with_tile(before, b_.Int(0), tile.main);
     } else {
       const ValueId limit = whole ? -1 : b_.Plus(b_.Int(tile.trips), b_.Times(before, -1));
       const ValueId loop = b_.Loop(steps, How::kPlain, 1, limit);
-      bound(b_.Plus(before, loop), loop, tile.main);
+      with_tile(b_.Plus(before, loop), loop, tile.main);
       b_.End(loop);
     }
-    Leave();
+    CloseScope();
   }
   if (tile.rest.empty()) return;
-  Enter();
+  OpenScope();
   const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {block.number, b_.Int(last)}));
-  bound(b_.Int(tile.trips), b_.Int(tile.trips - last * steps), tile.rest);
+  with_tile(b_.Int(tile.trips), b_.Int(tile.trips - last * steps), tile.rest);
   b_.EndIf(branch);
-  Leave();
-}
-
-int Lowering::VectorRange(RangeSet ranges) const {
-  for (const int r : tiled_)
-    if (ranges >> r & 1)
-      for (const Piece& piece : *bound_[r].pieces)
-        if (piece.lanes > 1) return r;
-  return -1;
-}
-
-std::vector<int> Lowering::TiledRanges(RangeSet ranges, int last) const {
-  std::vector<int> out;
-  for (const int r : tiled_)
-    if ((ranges >> r & 1) && r != last) out.push_back(r);
-  if (last >= 0 && (ranges >> last & 1)) out.push_back(last);
-  return out;
+  CloseScope();
 }
 
 void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
                           const std::function<void()>& body) {
   if (next == ranges.size()) {
-    const ValueId here = stored_ != nullptr ? StoresHere(*stored_) : -1;
+    const ValueId here = storing_ != nullptr ? block_->StoresHere(*storing_) : -1;
     if (here < 0) return OverLanes(ranges, body);
-    Enter();
+    OpenScope();
     const ValueId branch = b_.If(here);
     OverLanes(ranges, body);
     b_.EndIf(branch);
-    Leave();
+    CloseScope();
     return;
   }
   const int r = ranges[next];
-  const auto edges_of = [&](const Piece& piece) { return bound_[r].EdgesOf(piece); };
-  const int64_t in_registers = in_registers_[r];
-  std::vector<Segment> segments = SegmentsOf(*bound_[r].pieces, in_registers, edges_of);
+  OpenRange& range = ranges_[r];
+  const auto edges_of = [&](const Piece& piece) { return range.EdgesOf(piece); };
+  const int64_t in_registers = block_ != nullptr ? block_->in_registers(r) : 0;
+  std::vector<Segment> segments = SegmentsOf(*range.pieces, in_registers, edges_of);
   // Results of what is in the block's memory are always computed in a loop: unrolled completely,
   // the assembler would first load the scales and biases of all of them, and spill registers.
-  const bool in_steps = in_steps_[r] && (stored_ != nullptr || bound_[r].runs_in_steps);
+  const bool in_steps =
+      block_ != nullptr && block_->in_steps(r) && (storing_ != nullptr || range.runs_in_steps);
   if (in_steps) DivideIntoSteps(segments, in_registers);
   for (const Segment& s : segments) {
-    Enter();
-    behind_registers_[r] = in_registers > 0 && s.first >= in_registers;
-    edges_[r] = s.edges;
-    ValueId local = b_.Int(s.offset), piece = b_.Int(s.first), place = b_.Int(s.place), loop = -1;
+    OpenScope();
+    range.behind_registers = in_registers > 0 && s.first >= in_registers;
+    range.edges = s.edges;
+    ValueId in_tile = b_.Int(s.offset), piece = b_.Int(s.first), own = b_.Int(s.place), loop = -1;
     const int64_t of_step = VectorsOfStep(s.lanes);
-    const bool steps = in_steps && behind_registers_[r] && s.count > of_step;
+    const bool steps = in_steps && range.behind_registers && s.count > of_step;
     const ValueId step = steps ? b_.Loop(s.count / of_step) : -1;
     if (s.count > 1) {
       loop = b_.Loop(steps ? of_step : s.count, How::kUnroll);
       const ValueId number = steps ? b_.Plus(b_.Times(step, of_step), loop) : loop;
-      local = b_.Plus(local, b_.Times(number, s.apart));
-      place = b_.Plus(place, b_.Times(number, s.lanes));
+      in_tile = b_.Plus(in_tile, b_.Times(number, s.apart));
+      own = b_.Plus(own, b_.Times(number, s.lanes));
       piece = b_.Plus(piece, number);
     }
-    local_[r] = local;
-    place_[r] = place;
-    piece_[r] = piece;
-    lanes_of_[r] = {r, -1, s.lanes, s.active};
-    raw_[r] = b_.Plus(bound_[r].base, local);
-    value_[r] = Clamped(r, raw_[r], s.lanes);
+    range.in_tile = in_tile;
+    range.own_number = own;
+    range.piece = piece;
+    range.lanes = {r, -1, s.lanes, s.active};
+    range.unclamped = b_.Plus(range.base, in_tile);
+    range.value = ranges_.Clamped(r, range.unclamped, s.lanes);
     OverPoints(ranges, next + 1, body);
-    local_[r] = piece_[r] = place_[r] = value_[r] = raw_[r] = -1;
-    lanes_of_[r] = {};
+    range.in_tile = range.piece = range.own_number = range.value = range.unclamped = -1;
+    range.lanes = {};
     if (loop >= 0) b_.End(loop);
     if (steps) b_.End(step);
-    Leave();
+    CloseScope();
   }
 }
 
@@ -290,31 +292,59 @@ void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
 // touch no buffer.
 void Lowering::OverLanes(const std::vector<int>& ranges, const std::function<void()>& body) {
   const auto range =
-      std::find_if(ranges.begin(), ranges.end(), [&](int r) { return lanes_of_[r].count > 1; });
+      std::find_if(ranges.begin(), ranges.end(), [&](int r) { return ranges_[r].lanes.count > 1; });
   if (range == ranges.end()) {
     body();
     return;
   }
   const int r = *range;
-  Enter();
-  lanes_ = lanes_of_[r];
-  lanes_.lane = b_.Loop(lanes_.count, How::kVector, lanes_.count);
-  const ValueId first = local_[r], value = value_[r], place = place_[r];
-  local_[r] = b_.Plus(first, lanes_.lane);
-  place_[r] = b_.Plus(place, lanes_.lane);
-  value_[r] = edges_[r].any() ? b_.Plus(value, lanes_.lane) : b_.Plus(bound_[r].base, local_[r]);
+  OpenRange& in_lanes = ranges_[r];
+  OpenScope();
+  const ValueId lane = ranges_.OpenLanes(r, in_lanes.lanes.count, in_lanes.lanes.active);
+  const ValueId in_tile = in_lanes.in_tile, value = in_lanes.value, own = in_lanes.own_number;
+  in_lanes.in_tile = b_.Plus(in_tile, lane);
+  in_lanes.own_number = b_.Plus(own, lane);
+  in_lanes.value =
+      in_lanes.edges.any() ? b_.Plus(value, lane) : b_.Plus(in_lanes.base, in_lanes.in_tile);
   body();
-  local_[r] = first;
-  place_[r] = place;
-  value_[r] = value;
-  b_.End(lanes_.lane);
-  lanes_ = {};
-  Leave();
+  in_lanes.in_tile = in_tile;
+  in_lanes.own_number = own;
+  in_lanes.value = value;
+  ranges_.CloseLanes();
+  CloseScope();
 }
 
-ValueId Lowering::ActiveLanes(RangeSet deps) {
-  if (lanes_.range < 0 || lanes_.active == lanes_.count || !(deps >> lanes_.range & 1)) return -1;
-  return b_.Less(lanes_.lane, b_.Int(lanes_.active));
+void Lowering::AdaptLoad(const UOp* node, Instruction& load, ValueId& mask) {
+  if (block_ != nullptr) block_->AdaptLoad(node, load, mask);
+}
+
+// Each store at the points that it depends on, those that depend on more first: a buffer that is
+// updated in place is read at the same element, so what reads it depends on all that its store
+// does.
+void Lowering::Stores() {
+  std::vector<std::pair<std::vector<int>, std::vector<const UOp*>>> by_points;
+  for (const UOp* store : kernel_.stores) {
+    if (SumsPoints(store)) continue;  // whoever has all of its rows stores it
+    const RangeSet deps = kernel_.DepsOf(store);
+    std::vector<int> points = ranges_.Tiled(deps);
+    const auto same = std::find_if(by_points.begin(), by_points.end(), [&](const auto& entry) {
+      return entry.first == points &&
+             (block_ == nullptr || kernel_.DepsOf(entry.second.front()) == deps);
+    });
+    if (same != by_points.end()) {
+      same->second.push_back(store);
+    } else {
+      by_points.push_back({std::move(points), {store}});
+    }
+  }
+  std::stable_sort(by_points.begin(), by_points.end(),
+                   [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+  for (const auto& [points, stores] : by_points) {
+    const RangeSet deps = kernel_.DepsOf(stores.front());
+    storing_ = block_ != nullptr ? &deps : nullptr;
+    ForEachPoint(points, [&] { Store(stores); });
+    storing_ = nullptr;
+  }
 }
 
 }  // namespace outboard::program

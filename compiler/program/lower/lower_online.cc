@@ -28,18 +28,18 @@ void Lowering::OpenCarried() {
   for (const auto& phase : plan_->online.phases)
     for (const size_t g : phase)
       for (const UOp* node : kernel_.groups[g].nodes) {
-        Staged& carried = stages_[carried_.at(node)];
+        Staged& carried = staged_[carried_.at(node)];
         const DType type = SumType(node->dtype);
         carried.memory = b_.Alloc(Space::kPrivate, type, carried.layout.elements);
         const ValueId identity = Identity(ReduceOf(node).op(), type);
         OverInner(kernel_.DepsOf(node), online_level_, [&] {
-          Statement(TiledRanges(kernel_.DepsOf(node)),
+          ForEachPoint(ranges_.Tiled(kernel_.DepsOf(node)),
                     [&] { b_.Store(carried.memory, PlaceOf(carried), identity); });
         });
       }
   absl::flat_hash_map<int64_t, ValueId> memory;  // by first byte
   for (size_t i = 0; i < panels_.size(); ++i) {
-    Staged& panel = stages_[plan_->stages.size() + i];
+    Staged& panel = staged_[plan_->stages.size() + i];
     const auto shared = memory.find(panels_[i].first_byte);
     if (shared != memory.end() && b_.at(shared->second).dtype == panel.value->dtype) {
       panel.memory = shared->second;
@@ -73,43 +73,43 @@ void Lowering::Phase(const std::vector<size_t>& groups) {
   const int64_t extent = kernel_.ranges[online.range].extent;
   const int64_t blocks = (extent + online.block - 1) / online.block;
   const absl::flat_hash_set<const UOp*> panels = PanelsOf(groups);
-  Enter();
+  OpenScope();
   ValueId number = -1, loop = -1;
   if (window_.first < 0) {
     number = loop = b_.Loop(blocks);
   } else {
     const ValueId first = b_.Divide(window_.first, online.block);
-    const ValueId end = Least(
+    const ValueId end = b_.Min(
         b_.Divide(b_.Plus(window_.end, b_.Int(online.block - 1)), online.block), b_.Int(blocks));
-    loop = b_.Loop(blocks, How::kPlain, 1, b_.Plus(end, Negated(first)));
+    loop = b_.Loop(blocks, How::kPlain, 1, b_.Plus(end, b_.Negated(first)));
     number = b_.Plus(first, loop);
   }
-  block_[online.range] = {number, online.block};
+  ranges_.long_block(online.range) = {number, online.block};
   for (size_t g = 0; g < kernel_.groups.size(); ++g) {
     for (size_t i = 0; i < panels_.size(); ++i)
       if (panels_[i].group == g && panels.contains(plan_->panels[i].value)) MakePanel(i);
     if (std::find(groups.begin(), groups.end(), g) != groups.end()) CarryGroup(g);
   }
-  block_[online.range] = {};
+  ranges_.long_block(online.range) = {};
   b_.End(loop);
-  Leave();
-  for (const codegen::Panel& panel : plan_->panels) staged_.erase(panel.value);
+  CloseScope();
+  for (const codegen::Panel& panel : plan_->panels) Unstage(panel.value);
 }
 
 // The block's terms, added to what the blocks before made.
 void Lowering::CarryGroup(size_t index) {
   const RangeSet deps = kernel_.groups[index].deps;
   OverInner(deps, online_level_, [&] {
-    const Reduction sums = Running(static_cast<int>(index));
+    const OpenReduction sums = NewReduction(static_cast<int>(index));
     for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
       const UOp* const node = sums.group->nodes[n];
       const auto max = plan_->online.max_of.find(node);
-      Statement(TiledRanges(deps), [&] {
+      ForEachPoint(ranges_.Tiled(deps), [&] {
         const Staged& carried = CarriedOf(node);
         ValueId value = b_.Load(carried.memory, PlaceOf(carried));
         if (max != plan_->online.max_of.end()) {
           const ResultPlace& factor = rescale_.at(max->second);
-          const ValueId by = b_.Load(factor.memory, PlaceIn(factor.ranges));
+          const ValueId by = b_.Load(factor.memory, ranges_.PlaceIn(factor.ranges));
           value =
               b_.Alu(Op::kMul, SumType(node->dtype), {value, b_.Cast(by, SumType(node->dtype))});
         }
@@ -123,7 +123,7 @@ void Lowering::CarryGroup(size_t index) {
         CarryMaximum(node, sums, n);
         continue;
       }
-      Statement(TiledRanges(deps), [&] {
+      ForEachPoint(ranges_.Tiled(deps), [&] {
         const Staged& carried = CarriedOf(node);
         b_.Store(carried.memory, PlaceOf(carried),
                  b_.Load(sums.memory[n], PlaceOf(sums, b_.Int(0))));
@@ -134,11 +134,12 @@ void Lowering::CarryGroup(size_t index) {
 
 // exp(x - m) where x is the maximum before this block rescales what was summed so far. While the
 // maximum is -inf, 0 stands for it.
-void Lowering::CarryMaximum(const UOp* max, const Reduction& sums, size_t n) {
+void Lowering::CarryMaximum(const UOp* max, const OpenReduction& sums, size_t n) {
   const UOp* const exponential = plan_->online.exponential_of.at(max);
-  results_[max] = {b_.Alloc(Space::kPrivate, max->dtype, sums.elements), sums.points};
+  const ValueId result = b_.Alloc(Space::kPrivate, max->dtype, sums.elements);
+  PutResult(max, {result, sums.points});
   rescale_[max] = {b_.Alloc(Space::kPrivate, max->dtype, sums.elements), sums.points};
-  Statement(TiledRanges(kernel_.DepsOf(max)), [&] {
+  ForEachPoint(ranges_.Tiled(kernel_.DepsOf(max)), [&] {
     const Staged& carried = CarriedOf(max);
     const ValueId before = b_.Load(carried.memory, PlaceOf(carried));
     const ValueId now = b_.Load(sums.memory[n], PlaceOf(sums, b_.Int(0)));
@@ -146,12 +147,11 @@ void Lowering::CarryMaximum(const UOp* max, const Reduction& sums, size_t n) {
     const ValueId all_hidden = b_.Alu(Op::kCmpEq, DType::kBool, {now, none});
     const ValueId subtracted =
         b_.Alu(Op::kWhere, max->dtype, {all_hidden, b_.Const(max->dtype, 0), now});
-    b_.Store(results_.at(max).memory, PlaceIn(sums.points), subtracted);
-    Enter();
-    memo_[max->src[0]] = before;
-    memo_scopes_.back().push_back(max->src[0]);
-    b_.Store(rescale_.at(max).memory, PlaceIn(sums.points), Emit(exponential));
-    Leave();
+    b_.Store(result, ranges_.PlaceIn(sums.points), subtracted);
+    OpenScope();
+    Know(max->src[0], before);
+    b_.Store(rescale_.at(max).memory, ranges_.PlaceIn(sums.points), Emit(exponential));
+    CloseScope();
     b_.Store(carried.memory, PlaceOf(carried), now);
   });
 }
@@ -160,14 +160,14 @@ void Lowering::CarryMaximum(const UOp* max, const Reduction& sums, size_t n) {
 // exp(-inf - -inf) makes them.
 void Lowering::EndPhase(const std::vector<size_t>& groups) {
   for (const size_t g : groups)
-    for (const UOp* node : kernel_.groups[g].nodes) staged_[node] = carried_.at(node);
+    for (const UOp* node : kernel_.groups[g].nodes) ReadStaged(node, carried_.at(node));
   for (const size_t g : groups)
     for (const UOp* node : kernel_.groups[g].nodes) {
-      results_.erase(node);
+      ForgetResult(node);
       const auto max = plan_->online.max_of.find(node);
       if (max == plan_->online.max_of.end()) continue;
       OverInner(kernel_.DepsOf(node), online_level_, [&] {
-        Statement(TiledRanges(kernel_.DepsOf(node)), [&] {
+        ForEachPoint(ranges_.Tiled(kernel_.DepsOf(node)), [&] {
           const Staged &sum = CarriedOf(node), &of_max = CarriedOf(max->second);
           const ValueId m = b_.Load(of_max.memory, PlaceOf(of_max));
           const DType type = SumType(node->dtype);

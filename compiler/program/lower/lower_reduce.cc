@@ -11,39 +11,31 @@
 
 namespace outboard::program {
 
-ValueId Lowering::Combine(Op op, ValueId a, ValueId b) {
-  Instruction out{.code = Code::kAlu, .op = op, .dtype = b_.at(a).dtype, .lanes = b_.at(a).lanes};
-  out.src = {a, b};
-  if (op == Op::kAdd && IsFloat(out.dtype))
-    out.imm[0] = static_cast<int64_t>(Precision::kWithProduct);
-  return b_.Add(std::move(out));
-}
-
-void Lowering::Group(int index) {
+void Lowering::Reduce(int index) {
   if (plan_ != nullptr && plan_->groups[index].core) {
-    CoreGroup(index);
+    cpu_matrix_->Reduce(index);
     return;
   }
-  KeepRows(static_cast<size_t>(index));
-  Reduction sums = Running(index);
+  if (block_ != nullptr) block_->KeepRows(static_cast<size_t>(index));
+  OpenReduction sums = NewReduction(index);
   for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
     const UOp* const node = sums.group->nodes[n];
     const ValueId identity = Identity(ReduceOf(node).op(), SumType(node->dtype));
-    Statement(TiledRanges(sums.group->deps), [&] {
+    ForEachPoint(ranges_.Tiled(sums.group->deps), [&] {
       for (int64_t partial = 0; partial < sums.plan.partials; ++partial)
         b_.Store(sums.memory[n], PlaceOf(sums, b_.Int(partial)), b_.Splat(identity, sums.lanes));
     });
   }
-  if (!LoopWithCopiesAhead(sums)) ReduceLoops(sums, 0);
+  if (block_ == nullptr || !block_->LoopWithCopiesAhead(sums)) ReduceLoops(sums, 0);
   if (sums.plan.shared_by > 1) {
-    JoinResults(index, sums);
+    block_->JoinResults(index, sums);
   } else {
-    Results(sums);
+    PutResults(sums);
   }
 }
 
-Lowering::Reduction Lowering::Running(int index) {
-  Reduction sums;
+OpenReduction Lowering::NewReduction(int index) {
+  OpenReduction sums;
   sums.group = &kernel_.groups[index];
   sums.index = static_cast<size_t>(index);
   const ReduceGroup& group = *sums.group;
@@ -62,9 +54,9 @@ Lowering::Reduction Lowering::Running(int index) {
         sums.lanes = piece.lanes;
       }
   }
-  sums.vector = VectorRange(group.deps);
-  sums.points = TiledRanges(group.deps, sums.vector);
-  for (const int r : sums.points) sums.elements *= bound_[r].extent();
+  sums.vector = ranges_.VectorRange(group.deps);
+  sums.points = ranges_.Tiled(group.deps, sums.vector);
+  for (const int r : sums.points) sums.elements *= ranges_[r].extent();
   for (const UOp* node : group.nodes) {
     const UOp* value = node->src[0];
     sums.conditions.emplace_back();
@@ -81,27 +73,27 @@ Lowering::Reduction Lowering::Running(int index) {
 }
 
 // The element of the first lane of a running value of this point.
-ValueId Lowering::PlaceOf(const Reduction& sums, ValueId partial) {
+ValueId Lowering::PlaceOf(const OpenReduction& sums, ValueId partial) {
   ValueId at = b_.Int(0);
   const auto within = [&](int64_t extent, ValueId i) {
     if (extent > 1) at = b_.Plus(b_.Times(at, extent), i);
   };
   for (const int r : sums.points)
-    if (r != sums.vector) within(bound_[r].extent(), place_[r]);
+    if (r != sums.vector) within(ranges_[r].extent(), ranges_[r].own_number);
   within(sums.plan.partials, partial);
   if (sums.lanes > 1) at = b_.Times(at, sums.lanes);
-  if (sums.vector >= 0) within(bound_[sums.vector].extent(), place_[sums.vector]);
+  if (sums.vector >= 0) within(ranges_[sums.vector].extent(), ranges_[sums.vector].own_number);
   return at;
 }
 
-void Lowering::ReduceLoops(const Reduction& sums, size_t level) {
+void Lowering::ReduceLoops(const OpenReduction& sums, size_t level) {
   if (level == sums.plan.loops.size()) {
     std::vector<const UOp*> roots;
     for (const UOp* node : sums.group->nodes) roots.push_back(node->src[0]);
-    if (CopiesFor(sums)) CopiesForStep(sums);
+    if (CopiesFor(sums)) block_->CopiesForStep(sums);
     GroupsWithin(sums.own, roots);
     ReduceBody(sums);
-    copied_.clear();
+    if (block_ != nullptr) block_->ForgetCopies();
     return;
   }
   OverTile(sums.plan.loops[level], [&] { ReduceStep(sums, level); });
@@ -109,57 +101,58 @@ void Lowering::ReduceLoops(const Reduction& sums, size_t level) {
 
 // Just inside the loop of `level`: where conditions of the terms are known now, the rest is behind
 // a branch.
-void Lowering::ReduceStep(const Reduction& sums, size_t level) {
+void Lowering::ReduceStep(const OpenReduction& sums, size_t level) {
   const int range = sums.plan.loops[level].range;
   std::vector<const UOp*> known;
-  if (sums.group->nodes.size() == 1 && !bound_[range].tiled() && !bound_[range].cut &&
+  if (sums.group->nodes.size() == 1 && !ranges_[range].tiled() && !ranges_[range].cut &&
       !CopiesFor(sums))
     for (const UOp* condition : sums.conditions[0]) {
       const RangeSet deps = kernel_.DepsOf(condition);
       bool ready = deps >> range & 1;
       for (RangeSet d = deps; d != 0; d &= d - 1) {
-        const Bound& bound = bound_[std::countr_zero(d)];
-        ready = ready && bound.base >= 0 && !bound.tiled();
+        const OpenRange& open = ranges_[std::countr_zero(d)];
+        ready = ready && open.is_open() && !open.tiled();
       }
-      if (ready && !held_.contains(condition)) known.push_back(condition);
+      if (ready && !IsAssumed(condition)) known.push_back(condition);
     }
   if (known.empty()) {
     ReduceLoops(sums, level + 1);
     return;
   }
-  Enter();
+  OpenScope();
   const ValueId branch = b_.If(Gate(known));
-  for (const UOp* condition : known) held_.insert(condition);
+  for (const UOp* condition : known) Assume(condition);
   ReduceLoops(sums, level + 1);
-  for (const UOp* condition : known) held_.erase(condition);
+  for (const UOp* condition : known) EndAssume(condition);
   b_.EndIf(branch);
-  Leave();
+  CloseScope();
 }
 
 // Steps outside of points: a step's operands are used by all points, one after the other.
-void Lowering::ReduceBody(const Reduction& sums) {
+void Lowering::ReduceBody(const OpenReduction& sums) {
   int split = -1;  // the innermost tiled range, whose pieces have their own partial sums
   int vector = -1;
   for (const Tile& tile : sums.plan.loops) {
-    if (!bound_[tile.range].tiled()) continue;
+    if (!ranges_[tile.range].tiled()) continue;
     if (tile.lanes() > 1) vector = tile.range;
     split = tile.range;
   }
-  std::vector<int> order = TiledRanges(sums.own);
-  for (const int r : TiledRanges(sums.group->deps)) order.push_back(r);
-  Statement(order, [&] {
+  std::vector<int> order = ranges_.Tiled(sums.own);
+  for (const int r : ranges_.Tiled(sums.group->deps)) order.push_back(r);
+  ForEachPoint(order, [&] {
     ValueId place = PlaceOf(sums, split < 0 || sums.plan.partials == 1
                                       ? b_.Int(0)
-                                      : b_.Modulo(piece_[split], sums.plan.partials));
-    if (vector >= 0) place = b_.Plus(place, lanes_.lane);
+                                      : b_.Modulo(ranges_[split].piece, sums.plan.partials));
+    if (vector >= 0) place = b_.Plus(place, ranges_.lanes().lane);
     for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
       const UOp* const node = sums.group->nodes[n];
       const Op op = ReduceOf(node).op();
       const ValueId value = b_.Cast(Emit(sums.terms[n]), SumType(node->dtype));
-      ValueId mask = And(Gate(sums.conditions[n]), blocks_ ? WithinExtents(sums.own) : -1);
+      ValueId mask = b_.And(Gate(sums.conditions[n]),
+                            block_ != nullptr ? ranges_.WithinExtents(sums.own) : -1);
       if (vector >= 0 && sums.active == 0 &&
           !(op == Op::kAdd && ZeroInIdleLanes(sums.terms[n], vector)))
-        mask = And(mask, ActiveLanes(RangeSet{1} << vector));
+        mask = b_.And(mask, ranges_.ActiveLanes(RangeSet{1} << vector));
       const ValueId before = b_.Load(sums.memory[n], place);
       ValueId after = Combine(op, before, value);
       if (mask >= 0) after = b_.Alu(Op::kWhere, b_.at(before).dtype, {mask, after, before});
@@ -180,7 +173,7 @@ bool Lowering::ZeroInIdleLanes(const UOp* term, int range, int depth) const {
          ZeroInIdleLanes(term->src[1], range, depth - 1);
 }
 
-ValueId Lowering::Folded(const Reduction& sums, size_t n) {
+ValueId Lowering::Folded(const OpenReduction& sums, size_t n) {
   const UOp* const node = sums.group->nodes[n];
   const Op op = ReduceOf(node).op();
   const DType type = SumType(node->dtype);
@@ -205,18 +198,18 @@ ValueId Lowering::Folded(const Reduction& sums, size_t n) {
 }
 
 // Rounded once, at the end.
-void Lowering::Results(const Reduction& sums) {
+void Lowering::PutResults(const OpenReduction& sums) {
   for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
     const UOp* const node = sums.group->nodes[n];
     if (sums.plan.partials * sums.lanes == 1 && SumType(node->dtype) == node->dtype) {
-      results_[node] = {sums.memory[n], sums.points};
+      PutResult(node, {sums.memory[n], sums.points});
       continue;
     }
     ResultPlace result{b_.Alloc(Space::kPrivate, node->dtype, sums.elements), sums.points};
-    Statement(TiledRanges(sums.group->deps), [&] {
-      b_.Store(result.memory, PlaceIn(sums.points), b_.Cast(Folded(sums, n), node->dtype));
+    ForEachPoint(ranges_.Tiled(sums.group->deps), [&] {
+      b_.Store(result.memory, ranges_.PlaceIn(sums.points), b_.Cast(Folded(sums, n), node->dtype));
     });
-    results_[node] = std::move(result);
+    PutResult(node, std::move(result));
   }
 }
 
@@ -246,61 +239,17 @@ void Lowering::GroupsWithin(RangeSet own, const std::vector<const UOp*>& roots) 
   for (std::vector<const UOp*> stack = roots; !stack.empty();) {
     const UOp* const node = stack.back();
     stack.pop_back();
-    if (staged_.contains(node) || !needed.insert(node).second) continue;
+    if (read_staged_.contains(node) || !needed.insert(node).second) continue;
     stack.insert(stack.end(), node->src.begin(), node->src.end());
   }
   for (size_t g = 0; g < kernel_.groups.size(); ++g) {
     const ReduceGroup& group = kernel_.groups[g];
-    bool open = (group.deps & own) != 0 && IsBound(group.deps) &&
+    bool open = (group.deps & own) != 0 && ranges_.AreOpen(group.deps) &&
                 std::any_of(group.nodes.begin(), group.nodes.end(),
                             [&](const UOp* node) { return needed.contains(node); });
-    for (const int r : group.ranges) open = open && bound_[r].base < 0;
-    if (open) Group(static_cast<int>(g));
+    for (const int r : group.ranges) open = open && !ranges_[r].is_open();
+    if (open) Reduce(static_cast<int>(g));
   }
-}
-
-void Lowering::GroupTogether(int index) {
-  const ReduceGroup& group = kernel_.groups[index];
-  std::vector<ValueId> sums;
-  for (const UOp* node : group.nodes) {
-    const DType type = SumType(node->dtype);
-    sums.push_back(b_.Alloc(Space::kPrivate, type, 1));
-    b_.Store(sums.back(), b_.Int(0), Identity(ReduceOf(node).op(), type));
-  }
-  const int64_t terms = Points(group.ranges);
-  RangeSet own = 0;
-  for (const int r : group.ranges) own |= RangeSet{1} << r;
-  if (terms > 0) {
-    Enter();
-    const ValueId loop = b_.Loop((terms + threads_ - 1) / threads_);
-    const ValueId term = b_.Plus(b_.Times(loop, threads_), thread_);
-    const ValueId branch = terms % threads_ == 0 ? -1 : b_.If(b_.Less(term, b_.Int(terms)));
-    BindAll(group.ranges, term);
-    std::vector<const UOp*> roots;
-    for (const UOp* node : group.nodes) roots.push_back(node->src[0]);
-    GroupsWithin(own, roots);
-    for (size_t n = 0; n < group.nodes.size(); ++n)
-      Accumulate(ReduceOf(group.nodes[n]).op(), sums[n], b_.Int(0),
-                 b_.Cast(Emit(group.nodes[n]->src[0]), b_.at(sums[n]).dtype));
-    for (const int r : group.ranges) Unbind(r);
-    if (branch >= 0) b_.EndIf(branch);
-    b_.End(loop);
-    Leave();
-  }
-  for (size_t n = 0; n < group.nodes.size(); ++n)
-    b_.Store(shared_[index][n], thread_, b_.Load(sums[n], b_.Int(0)));
-  b_.Barrier();
-  for (int64_t half = threads_ / 2; half > 0; half /= 2) {
-    const ValueId branch = b_.If(b_.Less(thread_, b_.Int(half)));
-    for (size_t n = 0; n < group.nodes.size(); ++n)
-      Accumulate(ReduceOf(group.nodes[n]).op(), shared_[index][n], thread_,
-                 b_.Load(shared_[index][n], b_.Plus(thread_, b_.Int(half))));
-    b_.EndIf(branch);
-    b_.Barrier();
-  }
-  for (size_t n = 0; n < group.nodes.size(); ++n)
-    together_[group.nodes[n]] =
-        b_.Cast(b_.Load(shared_[index][n], b_.Int(0)), group.nodes[n]->dtype);
 }
 
 }  // namespace outboard::program

@@ -22,7 +22,7 @@
 #include "compiler/divide_up.h"
 #include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/hopper/two_tf32.h"
-#include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/point_lowering.h"
 #include "compiler/program/mma/amd_fragments.h"
 #include "compiler/program/mma/row_sums.h"
 #include "compiler/program/mma/staged_operand.h"
@@ -45,16 +45,19 @@ constexpr int64_t kSumsOfFragment = 8;  // of a thread
 class MmaLowering {
  public:
   MmaLowering(const LoopNest& kernel, const MmaPlan& plan)
-      : low_(kernel, nullptr),
-        b_(low_.b_),
+      : point_(kernel),
+        b_(point_.builder()),
+        ranges_(point_.ranges()),
         kernel_(kernel),
         product_(plan.product),
         tile_(plan.tile),
         unit_(plan.unit),
-        row_sums_(low_, product_.rows, product_.columns, tile_.rows, tile_.columns),
-        rows_(low_, plan, /*is_rows=*/true),
-        columns_(low_, plan, /*is_rows=*/false) {
-    low_.mapped_ = kernel.OutputSet();
+        row_sums_(point_, product_.rows, product_.columns, tile_.rows, tile_.columns),
+        rows_(point_, plan, /*is_rows=*/true),
+        columns_(point_, plan, /*is_rows=*/false) {
+    point_.MarkDivided(kernel.OutputSet());
+    for (const UOp* store : kernel.stores)
+      if (!SumsPoints(store)) stores_.push_back(store);
   }
 
   Program Run() {
@@ -62,19 +65,19 @@ class MmaLowering {
     rows_.OpenMemory();
     columns_.OpenMemory();
     const ValueId branch =
-        low_.IfBelowEnds(product_, rows_.origin(), tile_.rows, columns_.origin(), tile_.columns);
+        point_.IfBelowEnds(product_, rows_.origin(), tile_.rows, columns_.origin(), tile_.columns);
     fragments_down_ = tile_.rows / tile_.warps_down / kFragment;
     fragments_across_ = tile_.columns / tile_.warps_across / kFragment;
     const int64_t sums = SumOf(fragments_down_, 0, 0);
     sums_ = b_.Alloc(Space::kPrivate, DType::kF32, sums);
     for (int64_t i = 0; i < sums; ++i) b_.Store(sums_, b_.Int(i), b_.Const(DType::kF32, 0));
-    low_.Enter();
+    point_.OpenScope();
     for (const MmaAddend& addend : product_.addends) Add(addend);
     if (product_.parts == MmaParts::kThree) ComputeAgain();
     Stores();
-    low_.Leave();
+    point_.CloseScope();
     if (branch >= 0) b_.EndIf(branch);
-    return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
+    return point_.Take();
   }
 
  private:
@@ -85,7 +88,7 @@ class MmaLowering {
     const int64_t blocks = product_.batches * down * across;
     const ValueId block = blocks > 1 ? b_.Special(Grid::kBlock, blocks) : b_.Int(0);
     const ValueId thread = b_.Special(Grid::kThread, tile_.threads());
-    low_.BindAll(product_.batch, b_.Divide(block, down * across));
+    ranges_.OpenAll(product_.batch, b_.Divide(block, down * across));
     const ValueId in_batch = product_.batches > 1 ? b_.Modulo(block, down * across) : block;
     const int64_t order = codegen::OrderOf(tile_, down);
     const ValueId group = b_.Divide(in_batch, order * across),
@@ -127,16 +130,16 @@ class MmaLowering {
     const int64_t ahead = stages_ - 1;
     const bool computes = rows_.computes() || columns_.computes();
     const ValueId iteration = b_.Loop(iterations_);
-    low_.Enter();
+    point_.OpenScope();
     b_.Add({.code = Code::kWait, .imm = {std::max<int64_t>(0, ahead - 1), 0, 0}});
     b_.Barrier();
     const ValueId later = b_.Plus(iteration, b_.Int(ahead));
     const ValueId stage = b_.Modulo(later, stages_);
     if (ahead > 0) {
       const ValueId more = b_.If(b_.Less(later, b_.Int(iterations_)));
-      low_.Enter();
+      point_.OpenScope();
       Fetch(later, stage);
-      low_.Leave();
+      point_.CloseScope();
       b_.EndIf(more);
       b_.Add({.code = Code::kCommit});
     }
@@ -146,7 +149,7 @@ class MmaLowering {
       Deposit(stage);
       b_.EndIf(more);
     }
-    low_.Leave();
+    point_.CloseScope();
     b_.End(iteration);
   }
 
@@ -222,9 +225,9 @@ class MmaLowering {
   void ComputeAgain() {
     const int64_t sums = fragments_down_ * fragments_across_ * kSumsOfFragment;
     const ValueId sum = b_.Loop(sums);
-    low_.Enter();
+    point_.OpenScope();
     const ValueId again = b_.If(IsInfiniteOrNan(b_, b_.Load(sums_, sum)));
-    low_.Enter();
+    point_.OpenScope();
     const ValueId fragment = b_.Divide(sum, 4), element = b_.Modulo(sum, 4);
     const ValueId row = b_.Plus(b_.Times(b_.Divide(fragment, fragments_across_ * 2), kFragment),
                                 b_.Times(b_.Divide(element, 2), 8));
@@ -234,9 +237,9 @@ class MmaLowering {
       Inside(columns_, b_.Plus(FirstColumn(), column), 1,
              [&] { b_.Store(sums_, sum, PlainSum()); });
     });
-    low_.Leave();
+    point_.CloseScope();
     b_.EndIf(again);
-    low_.Leave();
+    point_.CloseScope();
     b_.End(sum);
   }
   ValueId PlainSum() {
@@ -244,17 +247,17 @@ class MmaLowering {
     b_.Store(total, b_.Int(0), b_.Const(DType::kF32, 0));
     for (const MmaAddend& addend : product_.addends) {
       const ValueId step = b_.Loop(addend.steps);
-      low_.Enter();
-      low_.BindAll(addend.reduced, step);
-      ValueId term = b_.Cast(low_.Emit(addend.term), DType::kF32);
+      point_.OpenScope();
+      ranges_.OpenAll(addend.reduced, step);
+      ValueId term = b_.Cast(point_.Emit(addend.term), DType::kF32);
       for (const UOp* gate : addend.gates)
-        term = b_.Alu(Op::kWhere, DType::kF32, {low_.Emit(gate), term, b_.Const(DType::kF32, 0)});
+        term = b_.Alu(Op::kWhere, DType::kF32, {point_.Emit(gate), term, b_.Const(DType::kF32, 0)});
       Instruction sum{.code = Code::kAlu, .op = Op::kAdd, .dtype = DType::kF32};
       sum.src = {b_.Load(total, b_.Int(0)), term};
       sum.imm[0] = static_cast<int64_t>(Precision::kWithProduct);
       b_.Store(total, b_.Int(0), b_.Add(std::move(sum)));
-      for (const int r : addend.reduced) low_.Unbind(r);
-      low_.Leave();
+      ranges_.CloseAll(addend.reduced);
+      point_.CloseScope();
       b_.End(step);
     }
     return b_.Load(total, b_.Int(0));
@@ -319,55 +322,57 @@ class MmaLowering {
   }
 
   // Calls `body` where the row or column exists, and `count` - 1 more after it, with its ranges
-  // bound.
+  // open.
   template <typename Body>
   void Inside(const StagedOperand& operand, ValueId index, int64_t count, const Body& body) {
-    low_.Enter();
+    point_.OpenScope();
     const int64_t all = operand.side().count;
     const ValueId branch = all % operand.tile_size() == 0
                                ? ValueId{-1}
                                : b_.If(b_.Less(b_.Plus(index, b_.Int(count - 1)), b_.Int(all)));
-    low_.BindAll(operand.side().ranges, index);
+    ranges_.OpenAll(operand.side().ranges, index);
     body();
-    for (const int r : operand.side().ranges) low_.Unbind(r);
+    ranges_.CloseAll(operand.side().ranges);
     if (branch >= 0) b_.EndIf(branch);
-    low_.Leave();
+    point_.CloseScope();
   }
 
   // Two columns as lanes: the first is even, and so is the inner range's extent.
   void StorePair(ValueId column, int64_t sum, int64_t half) {
     Inside(columns_, column, 2, [&] {
       const int inner = product_.columns.ranges.back();
-      const ValueId first = low_.value_[inner];
+      const ValueId first = ranges_[inner].value;
       // Always true. It tells the proof of range what parity does.
       const ValueId branch =
           product_.columns.ranges.size() == 1
               ? ValueId{-1}
               : b_.If(b_.Less(b_.Plus(first, b_.Int(1)), b_.Int(kernel_.ranges[inner].extent)));
       const ValueId lane = b_.Loop(2, How::kVector, 2);
-      low_.Enter();
-      low_.BindPlain(inner, b_.Plus(first, lane));
+      point_.OpenScope();
+      ranges_.Open(inner, b_.Plus(first, lane));
       StoreAt(b_.Plus(b_.Int(sum), lane), lane, half);
-      low_.Leave();
+      point_.CloseScope();
       b_.End(lane);
       if (branch >= 0) b_.EndIf(branch);
     });
   }
 
   void StoreAt(ValueId sum, ValueId lane, int64_t half) {
-    low_.together_[product_.sum] = b_.Load(sums_, sum);
+    point_.Provide(product_.sum, b_.Load(sums_, sum));
     if (row_sums_.any()) row_sums_.Keep(half, lane);
-    low_.Stores();
+    point_.Store(stores_);
   }
 
-  Lowering low_;
+  PointLowering point_;
   ProgramBuilder& b_;
+  OpenRanges& ranges_;
   const LoopNest& kernel_;
   const MmaProduct& product_;
   const MmaTile& tile_;
   const MatrixUnit unit_;
   RowSums row_sums_;
   StagedOperand rows_, columns_;
+  std::vector<const UOp*> stores_;  // but those of row_sums_
   int64_t iterations_ = 0, stages_ = 0;  // of the addend that is summed now
   int64_t fragments_down_ = 0, fragments_across_ = 0;
   ValueId lane_ = -1, sums_ = -1;

@@ -14,15 +14,16 @@ bool IsCut(int64_t count, int64_t tile) { return tile == 0 || count % tile != 0;
 
 }  // namespace
 
-RowSums::RowSums(Lowering& low, codegen::MmaSide rows, codegen::MmaSide columns,
+RowSums::RowSums(PointLowering& point, codegen::MmaSide rows, codegen::MmaSide columns,
                  int64_t tile_rows, int64_t tile_columns)
-    : low_(low),
-      b_(low.b_),
+    : point_(point),
+      b_(point.builder()),
+      ranges_(point.ranges()),
       rows_(std::move(rows)),
       columns_(std::move(columns)),
       cut_rows_(IsCut(rows_.count, tile_rows)),
       cut_columns_(IsCut(columns_.count, tile_columns)) {
-  for (const UOp* store : low.kernel_.stores) {
+  for (const UOp* store : point.kernel().stores) {
     if (!SumsPoints(store)) continue;
     stores_.push_back(store);
     kept_.push_back(b_.Alloc(Space::kPrivate, DType::kF32, kValues));
@@ -36,7 +37,7 @@ void RowSums::Clear() {
 
 void RowSums::Keep(int64_t half, ValueId lane, ValueId inside) {
   std::vector<ValueId> values;
-  for (const UOp* store : stores_) values.push_back(low_.Emit(store->src[1]));
+  for (const UOp* store : stores_) values.push_back(point_.Emit(store->src[1]));
   for (size_t i = 0; i < stores_.size(); ++i) {
     if (inside >= 0)
       values[i] =
@@ -68,23 +69,22 @@ void RowSums::Store(ValueId thread, ValueId row, ValueId column) {
   ValueId mask = b_.Less(b_.Modulo(lane, kHalfWarp), b_.Int(4));
   // By blocks, as the place has them.
   const int64_t blocks = (rows_.count + kSumRows - 1) / kSumRows;
-  if (cut_rows_) mask = low_.And(mask, b_.Less(b_.Divide(row, kSumRows), b_.Int(blocks)));
-  if (cut_columns_) mask = low_.And(mask, b_.Less(column, b_.Int(columns_.count)));
-  low_.Enter();
-  low_.BindAll(rows_.ranges, row);
-  low_.BindAll(columns_.ranges, column);
+  if (cut_rows_) mask = b_.And(mask, b_.Less(b_.Divide(row, kSumRows), b_.Int(blocks)));
+  if (cut_columns_) mask = b_.And(mask, b_.Less(column, b_.Int(columns_.count)));
+  point_.OpenScope();
+  ranges_.OpenAll(rows_.ranges, row);
+  ranges_.OpenAll(columns_.ranges, column);
   for (size_t i = 0; i < stores_.size(); ++i) {
     std::vector<ValueId> values;
     for (int64_t v = 0; v < kValues; ++v) values.push_back(b_.Load(kept_[i], b_.Int(v)));
     const ValueId sum = Added(values, keeps_second);
     const UOp* const index = stores_[i]->src[0];
     b_.Add({.code = Code::kStore,
-            .src = {low_.buffers_[GlobalOfAccess(index).slot()], low_.Emit(index->src[1]), sum,
-                    mask}});
+            .src = {point_.BufferOf(index), point_.Emit(index->src[1]), sum, mask}});
   }
-  for (const int r : columns_.ranges) low_.Unbind(r);
-  for (const int r : rows_.ranges) low_.Unbind(r);
-  low_.Leave();
+  ranges_.CloseAll(columns_.ranges);
+  ranges_.CloseAll(rows_.ranges);
+  point_.CloseScope();
 }
 
 }  // namespace outboard::program

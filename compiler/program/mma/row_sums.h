@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compiler/optimize/operands/mma.h"
-#include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/point_lowering.h"
 #include "compiler/program/program.h"
 
 namespace outboard::program {
@@ -18,25 +18,26 @@ class RowSums {
  public:
   // Of the kernel's stores of sums, over these rows and columns. Outside of all scopes. Places lie
   // within tiles of so many rows and columns, which may reach beyond the product; 0: anywhere.
-  RowSums(Lowering& low, codegen::MmaSide rows, codegen::MmaSide columns, int64_t tile_rows,
-          int64_t tile_columns);
+  RowSums(PointLowering& point, codegen::MmaSide rows, codegen::MmaSide columns,
+          int64_t tile_rows, int64_t tile_columns);
 
   bool any() const { return !stores_.empty(); }
 
   // Before the values of 16 rows and 8 columns: what is not kept is 0.
   void Clear();
-  // The values at the point that is bound: of the thread's row `half` and its column `lane`.
+  // The values at the point that is open: of the thread's row `half` and its column `lane`.
   // `inside`, unless it is -1, says whether the point is within the product.
   void Keep(int64_t half, ValueId lane, ValueId inside = -1);
   // Adds and stores, by all threads of a warp. `row`: the first of the 16 rows. `column`: the
-  // first of the thread's two. The batch is bound.
+  // first of the thread's two. The batch is open.
   void Store(ValueId thread, ValueId row, ValueId column);
 
  private:
   ValueId Added(const std::vector<ValueId>& values, ValueId keeps_second);
 
-  Lowering& low_;
+  PointLowering& point_;
   ProgramBuilder& b_;
+  OpenRanges& ranges_;
   const codegen::MmaSide rows_, columns_;
   const bool cut_rows_, cut_columns_;
   std::vector<const UOp*> stores_;

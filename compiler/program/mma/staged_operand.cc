@@ -19,9 +19,10 @@ constexpr int64_t kChunkBytes = kMmaDepthBytes / 2, kMatrixSide = 8;
 
 }  // namespace
 
-StagedOperand::StagedOperand(Lowering& low, const MmaPlan& plan, bool is_rows)
-    : low_(low),
-      b_(low.b_),
+StagedOperand::StagedOperand(PointLowering& point, const MmaPlan& plan, bool is_rows)
+    : point_(point),
+      b_(point.builder()),
+      ranges_(point.ranges()),
       product_(plan.product),
       tile_(plan.tile),
       unit_(plan.unit),
@@ -96,7 +97,7 @@ ValueId StagedOperand::TargetOf(const Piece& piece, ValueId stage) {
   return b_.Plus(element, b_.Times(b_.Modulo(piece.number, in_chunk), of_->run));
 }
 
-ValueId StagedOperand::Bind(const Piece& piece, ValueId iteration) {
+ValueId StagedOperand::Open(const Piece& piece, ValueId iteration) {
   const MmaFactor& of = *of_;
   const ValueId along = of.across ? piece.column : piece.line;
   const ValueId index = b_.Plus(origin_, along);
@@ -106,41 +107,41 @@ ValueId StagedOperand::Bind(const Piece& piece, ValueId iteration) {
   const auto below = [&](ValueId value, int64_t count, int64_t size, bool runs) {
     if (count % size == 0) return;
     const ValueId last = runs ? b_.Plus(value, b_.Int(of.run - 1)) : value;
-    inside = low_.And(inside, b_.Less(last, b_.Int(count)));
+    inside = b_.And(inside, b_.Less(last, b_.Int(count)));
   };
   below(index, side_.count, tile_size_, of.across);
   below(step, addend_->steps, tile_.steps, !of.across);
-  low_.BindAll(side_.ranges, index);
-  low_.BindAll(addend_->reduced, step);
+  ranges_.OpenAll(side_.ranges, index);
+  ranges_.OpenAll(addend_->reduced, step);
   for (const int r : addend_->reduced)
-    if (const UOp* const end = low_.kernel_.ranges[r].end())
-      inside = low_.And(inside, b_.Less(low_.value_[r], low_.Emit(end)));
+    if (const UOp* const end = point_.kernel().ranges[r].end())
+      inside = b_.And(inside, b_.Less(ranges_[r].value, point_.Emit(end)));
   return inside;
 }
 
-void StagedOperand::Unbind() {
-  for (const int r : side_.ranges) low_.Unbind(r);
-  for (const int r : addend_->reduced) low_.Unbind(r);
+void StagedOperand::Close() {
+  ranges_.CloseAll(side_.ranges);
+  ranges_.CloseAll(addend_->reduced);
 }
 
 void StagedOperand::Fetch(ValueId iteration, ValueId stage) {
   for (int64_t number = 0; number < pieces_; ++number) {
-    low_.Enter();
+    point_.OpenScope();
     const Piece piece = PieceOf(number);
-    const ValueId inside = Bind(piece, iteration);
+    const ValueId inside = Open(piece, iteration);
     if (of_->copied) {
       Copy(TargetOf(piece, stage), inside);
     } else {
       const ValueId place = b_.Int(number);
       if (inside >= 0) b_.Store(values_, place, b_.Const(product_.dtype, 0));
       const ValueId branch = inside < 0 ? -1 : b_.If(inside);
-      low_.Enter();
-      b_.Store(values_, place, low_.Emit(of_->value));
-      low_.Leave();
+      point_.OpenScope();
+      b_.Store(values_, place, point_.Emit(of_->value));
+      point_.CloseScope();
       if (branch >= 0) b_.EndIf(branch);
     }
-    Unbind();
-    low_.Leave();
+    Close();
+    point_.CloseScope();
   }
 }
 
@@ -148,10 +149,11 @@ void StagedOperand::Copy(ValueId target, ValueId inside) {
   const UOp* const load = of_->value;
   const int64_t run = of_->run;
   Instruction copy{.code = Code::kCopy, .imm = {run, run > 1 ? 1 : 0, 0}};
-  const ValueId gate = load->src.size() == 3 ? low_.Gate(ConjunctsOf(load->src[1])) : ValueId{-1};
-  const ValueId index = low_.Emit(load->src[0]->src[1]);
-  copy.src = {memory_, target, low_.buffers_[GlobalOfAccess(load).slot()], index};
-  const ValueId mask = low_.And(inside, gate);
+  const ValueId gate =
+      load->src.size() == 3 ? point_.Gate(ConjunctsOf(load->src[1])) : ValueId{-1};
+  const ValueId index = point_.Emit(load->src[0]->src[1]);
+  copy.src = {memory_, target, point_.BufferOf(load), index};
+  const ValueId mask = b_.And(inside, gate);
   if (mask >= 0) copy.src.push_back(mask);
   b_.Add(std::move(copy));
 }

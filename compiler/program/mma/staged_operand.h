@@ -13,7 +13,7 @@
 #include "compiler/divide_up.h"
 #include "compiler/matrix_unit.h"
 #include "compiler/optimize/operands/mma_tile.h"
-#include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/point_lowering.h"
 #include "compiler/program/program.h"
 
 namespace outboard::program {
@@ -32,7 +32,7 @@ inline int64_t StagesOf(const codegen::MmaTile& tile, const codegen::MmaAddend& 
 class StagedOperand {
  public:
   // The rows of the plan's product, or its columns. `plan` outlives this.
-  StagedOperand(Lowering& low, const codegen::MmaPlan& plan, bool is_rows);
+  StagedOperand(PointLowering& point, const codegen::MmaPlan& plan, bool is_rows);
 
   // The thread in the block, the first row or column of the block's tile, and the warp's number
   // among those that divide the tile.
@@ -75,16 +75,17 @@ class StagedOperand {
   ValueId ElementOf(ValueId stage, ValueId line, ValueId low, ValueId chunk);
   Piece PieceOf(int64_t number);
   ValueId TargetOf(const Piece& piece, ValueId stage);
-  // Binds the ranges of a piece; returns the condition that it exists, -1: it does.
-  ValueId Bind(const Piece& piece, ValueId iteration);
-  void Unbind();
+  // Opens the ranges of a piece; returns the condition that it exists, -1: it does.
+  ValueId Open(const Piece& piece, ValueId iteration);
+  void Close();
   void Copy(ValueId target, ValueId inside);
   ValueId LoadForAmd(ValueId stage, int64_t fragment, int64_t step);
   // The same of f32 whose rows or columns lie side by side, in the same order.
   ValueId LoadElements(ValueId stage, int64_t fragment, int64_t step);
 
-  Lowering& low_;
+  PointLowering& point_;
   ProgramBuilder& b_;
+  OpenRanges& ranges_;
   const codegen::MmaProduct& product_;
   const codegen::MmaTile& tile_;
   const MatrixUnit unit_;

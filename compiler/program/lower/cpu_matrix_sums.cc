@@ -1,9 +1,7 @@
-// Sums of products of bf16 by instructions made for them
-// (compiler/optimize/operands/cpu_matrix_unit.h). The sums of up to four squares of 16 rows by 16
-// columns lie in tiles, or in vectors of private memory; a result is read from private memory.
+// A loop over steps of products, in tiles or in vectors.
 #include <algorithm>
 
-#include "base/check.h"
+#include "compiler/program/lower/cpu_matrix_lowering.h"
 #include "compiler/program/lower/lowering.h"
 
 namespace outboard::program {
@@ -26,7 +24,7 @@ int64_t TilesOf(int64_t count) { return (count + kTileRows - 1) / kTileRows; }
 
 }  // namespace
 
-struct Lowering::CoreSums {
+struct CpuMatrixLowering::Sums {
   const GroupPlan* plan = nullptr;
   int64_t rows = 0, vectors = 0;  // of the tile of results
   ValueId memory = -1;            // [row][column]
@@ -34,8 +32,13 @@ struct Lowering::CoreSums {
 };
 
 // 0 to 3 for sums, 4 and 5 for a step's columns, 6 and 7 for its rows in turn.
-void Lowering::OpenTiles() {
-  const bool used = std::any_of(plan_->groups.begin(), plan_->groups.end(), [](const auto& group) {
+CpuMatrixLowering::CpuMatrixLowering(Lowering& lowering, const codegen::LoopPlan& plan)
+    : lowering_(lowering),
+      kernel_(lowering.kernel()),
+      plan_(plan),
+      b_(lowering.builder()),
+      ranges_(lowering.ranges()) {
+  const bool used = std::any_of(plan_.groups.begin(), plan_.groups.end(), [](const auto& group) {
     return group.core && group.core->by == Bf16Products::kTiles;
   });
   for (int tile = 0; used && tile < kFirstRowTile + 2; ++tile)
@@ -43,18 +46,13 @@ void Lowering::OpenTiles() {
         b_.Alloc(Space::kTile, tile < kCoreTilesMax ? DType::kF32 : DType::kU32, kTileElements));
 }
 
-ValueId Lowering::VectorAt(ValueId memory, ValueId index, int lanes) {
-  return b_.Add(
-      {.code = Code::kLoad, .dtype = b_.at(memory).dtype, .lanes = lanes, .src = {memory, index}});
-}
-
-void Lowering::CoreGroup(int index) {
+void CpuMatrixLowering::Reduce(int index) {
   const ReduceGroup& group = kernel_.groups[index];
-  CoreSums sums;
-  sums.plan = &plan_->groups[index];
+  Sums sums;
+  sums.plan = &plan_.groups[index];
   const CpuMatrixUnit& core = *sums.plan->core;
-  sums.rows = static_cast<int64_t>(bound_[core.row_range].pieces->size());
-  sums.vectors = static_cast<int64_t>(bound_[core.column_range].pieces->size());
+  sums.rows = static_cast<int64_t>(ranges_[core.row_range].pieces->size());
+  sums.vectors = static_cast<int64_t>(ranges_[core.column_range].pieces->size());
   const bool tiles = core.by == Bf16Products::kTiles;
   const int64_t squares = TilesOf(sums.rows) * sums.vectors;
   const int64_t rows = tiles ? TilesOf(sums.rows) * kTileRows : sums.rows;
@@ -66,7 +64,7 @@ void Lowering::CoreGroup(int index) {
     for (int64_t i = 0; i < rows * sums.vectors; ++i)
       b_.Store(sums.memory, b_.Int(i * kCoreColumns), zero);
   }
-  CoreLoops(sums, 0);
+  Loops(sums, 0);
   for (int64_t i = 0; tiles && i < squares; ++i) {
     const int64_t first =
         i / sums.vectors * kTileRows * sums.width() + i % sums.vectors * kCoreColumns;
@@ -75,24 +73,17 @@ void Lowering::CoreGroup(int index) {
             .imm = {sums.width(), 0, 0}});
   }
   const RangeSet both = RangeSet{1} << core.row_range | RangeSet{1} << core.column_range;
-  results_[group.nodes[0]] = {sums.memory, TiledRanges(both, core.column_range)};
+  lowering_.PutResult(group.nodes[0], {sums.memory, ranges_.Tiled(both, core.column_range)});
 }
 
-void Lowering::CoreLoops(const CoreSums& sums, size_t level) {
+void CpuMatrixLowering::Loops(const Sums& sums, size_t level) {
   if (level < sums.plan->loops.size()) {
-    OverTile(sums.plan->loops[level], [&] { CoreLoops(sums, level + 1); });
+    lowering_.OverTile(sums.plan->loops[level], [&] { Loops(sums, level + 1); });
   } else if (sums.plan->core->by == Bf16Products::kTiles) {
     TileStep(sums);
   } else {
     VectorStep(sums);
   }
-}
-
-const Lowering::Staged& Lowering::StageOf(const UOp* load) const {
-  const auto stage = std::find_if(stages_.begin(), stages_.end(),
-                                  [&](const Staged& s) { return s.value == load; });
-  OB_CHECK(stage != stages_.end());  // the operands of a TC are copied
-  return *stage;
 }
 
 namespace {
@@ -106,10 +97,11 @@ int64_t PairStride(const CpuMatrixUnit& core, const codegen::StageLayout& column
 
 }  // namespace
 
-void Lowering::TileStep(const CoreSums& sums) {
+void CpuMatrixLowering::TileStep(const Sums& sums) {
   const CpuMatrixUnit& core = *sums.plan->core;
-  const Staged &rows = StageOf(core.rows), &columns = StageOf(core.columns);
-  const ValueId row_block = BlockOf(rows, 2), column_block = BlockOf(columns, 2);
+  const Staged &rows = lowering_.StagedOf(core.rows), &columns = lowering_.StagedOf(core.columns);
+  const ValueId row_block = lowering_.BlockOf(rows, 2),
+                column_block = lowering_.BlockOf(columns, 2);
   const auto load = [&](ValueId tile, const Staged& staged, ValueId first, int64_t stride) {
     b_.Add({.code = Code::kTileLoad, .src = {tile, staged.memory, first}, .imm = {stride, 0, 0}});
   };
@@ -127,16 +119,17 @@ void Lowering::TileStep(const CoreSums& sums) {
 }
 
 // A loop over the pairs of the step: a row's pair goes to all lanes.
-void Lowering::VectorStep(const CoreSums& sums) {
+void CpuMatrixLowering::VectorStep(const Sums& sums) {
   const CpuMatrixUnit& core = *sums.plan->core;
-  const Staged &rows = StageOf(core.rows), &columns = StageOf(core.columns);
-  const ValueId row_block = BlockOf(rows, 2), column_block = BlockOf(columns, 2);
+  const Staged &rows = lowering_.StagedOf(core.rows), &columns = lowering_.StagedOf(core.columns);
+  const ValueId row_block = lowering_.BlockOf(rows, 2),
+                column_block = lowering_.BlockOf(columns, 2);
   const ValueId pair = b_.Loop(kPairs);
   const ValueId of_pair = b_.Plus(column_block, b_.Times(pair, PairStride(core, columns.layout)));
   std::vector<ValueId> loaded;
   for (int64_t column = 0; column < sums.vectors; ++column)
-    loaded.push_back(
-        VectorAt(columns.memory, b_.Plus(of_pair, b_.Int(column * kCoreColumns)), kCoreColumns));
+    loaded.push_back(lowering_.VectorAt(
+        columns.memory, b_.Plus(of_pair, b_.Int(column * kCoreColumns)), kCoreColumns));
   for (int64_t row = 0; row < sums.rows; ++row) {
     const ValueId place = b_.Plus(b_.Plus(row_block, pair), b_.Int(row * kPairs));
     const ValueId all = b_.Splat(b_.Load(rows.memory, place), kCoreColumns);
@@ -146,7 +139,8 @@ void Lowering::VectorStep(const CoreSums& sums) {
                b_.Add({.code = Code::kDot,
                        .dtype = DType::kF32,
                        .lanes = kCoreColumns,
-                       .src = {VectorAt(sums.memory, sum, kCoreColumns), all, loaded[column]}}));
+                       .src = {lowering_.VectorAt(sums.memory, sum, kCoreColumns), all,
+                               loaded[column]}}));
     }
   }
   b_.End(pair);

@@ -10,15 +10,20 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/point_lowering.h"
 #include "compiler/program/online/plan.h"
 
 namespace outboard::program {
 
 class OnlineMatrices {
  public:
-  OnlineMatrices(Lowering& low, const OnlinePlan& plan)
-      : low_(low), b_(low.b_), plan_(plan), tile_(plan.tile), chunk_(16 / ByteWidth(plan.dtype)) {}
+  OnlineMatrices(PointLowering& point, const OnlinePlan& plan)
+      : point_(point),
+        b_(point.builder()),
+        ranges_(point.ranges()),
+        plan_(plan),
+        tile_(plan.tile),
+        chunk_(16 / ByteWidth(plan.dtype)) {}
 
   // Terms of a product of the unit: two chunks.
   int64_t depth() const { return 2 * chunk_; }
@@ -58,8 +63,9 @@ class OnlineMatrices {
   ValueId Elements(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
                    bool own_in_lines, bool of_values);
 
-  Lowering& low_;
+  PointLowering& point_;
   ProgramBuilder& b_;
+  OpenRanges& ranges_;
   const OnlinePlan& plan_;
   const OnlineTile& tile_;
   const int64_t chunk_;  // elements

@@ -34,7 +34,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "compiler/program/lower/online_elements.h"
+#include "compiler/program/online/online_elements.h"
 #include "compiler/program/online/groups.h"
 
 namespace outboard::program {
@@ -49,7 +49,7 @@ class OnlineHopperLowering : OnlineElements {
     OB_RETURN_IF_ERROR(OpenMatrices());
     OpenBarriers();
     const ValueId branch = IfBelowEnds();
-    low_.Enter();
+    point_.OpenScope();
     OpenWindow();
     const ValueId group = b_.Divide(thread_, kWarpgroupThreads);
     const ValueId copies = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {group, b_.Int(0)}));
@@ -62,9 +62,9 @@ class OnlineHopperLowering : OnlineElements {
     DivideRegisters(kOnlineConsumerRegisters, true);
     Multiply(b_.Plus(group, b_.Int(-1)));
     b_.EndIf(multiplies);
-    low_.Leave();
+    point_.CloseScope();
     if (branch >= 0) b_.EndIf(branch);
-    return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
+    return point_.Take();
   }
 
  private:
@@ -89,7 +89,7 @@ class OnlineHopperLowering : OnlineElements {
       view.box.assign(view.dims.size(), 1);
       view.box[0] = kOnlineBoxColumns;
       view.box[1] = staged.lines;
-      const ValueId buffer = low_.buffers_[static_cast<size_t>(view.slot)];
+      const ValueId buffer = point_.buffer(view.slot);
       staged.map = b_.Map(buffer, std::move(view));
       staged.shared = b_.Alloc(Space::kShared, plan_.dtype,
                                staged.elements() * (matrix.of_rows ? 1 : tile_.stages));
@@ -159,7 +159,7 @@ class OnlineHopperLowering : OnlineElements {
     for (size_t pass = 0; pass < plan_.passes.size(); ++pass) {
       if (pass > 0) b_.Do(Code::kMbWait, {barriers_, Passed(pass - 1), b_.Int(0)});
       const ValueId step = LoopOverTimes();
-      low_.Enter();
+      point_.OpenScope();
       const ValueId stage = StageOf(step);
       // Empty for the first time is what precedes phase 0: parity 1.
       const ValueId parity = b_.Plus(b_.Int(1), b_.Times(ParityOf(step), -1));
@@ -169,7 +169,7 @@ class OnlineHopperLowering : OnlineElements {
       }
       // Of the threads that only wait none may be a phase behind.
       if (StepsEnd()) b_.Do(Code::kWarpSync);
-      low_.Leave();
+      point_.CloseScope();
       b_.End(step);
     }
   }
@@ -187,7 +187,7 @@ class OnlineHopperLowering : OnlineElements {
       EndFirst(one);
     };
     if (!has_zeros) return fetch(Full(pass, m, stage));
-    const ValueId left = b_.Plus(steps_, low_.Negated(line));  // steps from this time on
+    const ValueId left = b_.Plus(steps_, b_.Negated(line));  // steps from this time on
     const ValueId whole = b_.If(b_.Less(b_.Int(tile_.steps - 1), left));
     fetch(Full(pass, m, stage));
     b_.EndIf(whole);
@@ -307,24 +307,24 @@ class OnlineHopperLowering : OnlineElements {
   // ---- a pass whose products wait for the next scores
 
   void Overlapped(size_t pass, const OnlineProduct& product) {
-    low_.Enter();
+    point_.OpenScope();
     BeginScores(pass, b_.Int(0));
     EndScores(pass, product, b_.Int(0), /*running=*/0);
     Keep(Packed(product));
-    low_.Leave();
+    point_.CloseScope();
     if (times_ > 1) {
       // Masks are for the times after the whole ones.
       const ValueId others = b_.Plus(count_, b_.Int(-1));
       ValueId whole = b_.Int(0);
       if (HasWholeTimes()) {
-        whole = low_.Greatest(b_.Plus(WholeTimes(), b_.Int(-1)), b_.Int(0));
+        whole = b_.Max(b_.Plus(WholeTimes(), b_.Int(-1)), b_.Int(0));
         whole_ = true;
         OverlappedTimes(pass, product, b_.Int(0), whole);
         whole_ = false;
       }
-      OverlappedTimes(pass, product, whole, b_.Plus(others, low_.Negated(whole)));
+      OverlappedTimes(pass, product, whole, b_.Plus(others, b_.Negated(whole)));
     }
-    const ValueId last = low_.Greatest(b_.Plus(count_, b_.Int(-1)), b_.Int(0));
+    const ValueId last = b_.Max(b_.Plus(count_, b_.Int(-1)), b_.Int(0));
     BeginProducts(pass, product, last);
     EndProducts(pass, product, last);
   }
@@ -336,7 +336,7 @@ class OnlineHopperLowering : OnlineElements {
     const ValueId loop = known.code == Code::kConst
                              ? b_.Loop(known.imm[0])
                              : b_.Loop(times_ - 1, How::kPlain, 1, count);
-    low_.Enter();
+    point_.OpenScope();
     const ValueId time = b_.Plus(first, loop), next = b_.Plus(time, b_.Int(1));
     if (TakesTurns(pass)) AwaitTurn(pass, time);
     BeginScores(pass, next);
@@ -346,7 +346,7 @@ class OnlineHopperLowering : OnlineElements {
     EndProducts(pass, product, time);
     Rescale(product);
     Keep(Packed(product));
-    low_.Leave();
+    point_.CloseScope();
     b_.End(loop);
   }
 
@@ -406,7 +406,7 @@ class OnlineHopperLowering : OnlineElements {
     };
     if (WholeTimesAreLast()) run(CutTimes(), false);
     if (HasWholeTimes()) run(WholeTimes(), true);
-    run(b_.Plus(count_, low_.Negated(done)), WholeTimesAreLast());
+    run(b_.Plus(count_, b_.Negated(done)), WholeTimesAreLast());
   }
 
   void OneByOneTimes(size_t pass, const std::vector<const OnlineProduct*>& products,
@@ -415,7 +415,7 @@ class OnlineHopperLowering : OnlineElements {
     if (known.code == Code::kConst && known.imm[0] <= 0) return;
     const ValueId loop = known.code == Code::kConst ? b_.Loop(known.imm[0])
                                                     : b_.Loop(times_, How::kPlain, 1, count);
-    low_.Enter();
+    point_.OpenScope();
     const ValueId step = b_.Plus(first, loop);
     std::vector<size_t> waited;
     const auto wait_for = [&](size_t matrix) {
@@ -460,7 +460,7 @@ class OnlineHopperLowering : OnlineElements {
       }
     end_products();
     ForgetOfSteps();
-    low_.Leave();
+    point_.CloseScope();
     b_.End(loop);
   }
 
@@ -502,8 +502,8 @@ class OnlineHopperLowering : OnlineElements {
 
   void BindScores(int64_t half, int64_t eight, int64_t element) override {
     for (const auto& [sum, memory] : scores_)
-      low_.together_[sum] =
-          b_.Load(memory, b_.Int(eight * 4 + half % kRowsOfFragment * 2 + element));
+      point_.Provide(
+          sum, b_.Load(memory, b_.Int(eight * 4 + half % kRowsOfFragment * 2 + element)));
   }
 
   // The values as WGMMA's registers of a have them, two numbers in each.

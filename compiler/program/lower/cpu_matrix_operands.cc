@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <array>
 
-#include "base/check.h"
 #include "compiler/kernel/affine.h"
+#include "compiler/program/lower/cpu_matrix_lowering.h"
 #include "compiler/program/lower/lowering.h"
 #include "compiler/program/lower/transpose.h"
 
@@ -28,27 +28,27 @@ using Vectors = std::array<ValueId, kPairs>;
 }  // namespace
 
 // 16 rows or columns, or so many as there are, by the 32 steps of a block, or so many.
-struct Lowering::Square {
+struct CpuMatrixLowering::Square {
   int across = -1, inner = -1;  // ranges
   int64_t first = 0;            // of the rows or columns, from the tile's base
   int64_t lines = 0, steps = 0;
   bool along = false;  // steps are consecutive in memory
 };
 
-void Lowering::PackOperand(const Staged& staged, const std::vector<const StageDim*>& order,
+void CpuMatrixLowering::Pack(const Staged& staged, const std::vector<const StageDim*>& order,
                            size_t next) {
   if (next < order.size()) {
-    OverTile(*order[next]->tile, [&] { PackOperand(staged, order, next + 1); });
+    lowering_.OverTile(*order[next]->tile, [&] { Pack(staged, order, next + 1); });
     return;
   }
   const UOp* const load = staged.value;
-  const CpuMatrixUnit& core = *plan_->CoreOf(load);
-  // How many values of a range the block holds that is bound: that of its rest may be shorter.
+  const CpuMatrixUnit& core = *plan_.CoreOf(load);
+  // How many values of a range the block holds that is open: that of its rest may be shorter.
   const auto count = [&](int range) -> int64_t {
     const Tile* tile = nullptr;
     for (const StageDim& dim : staged.layout.dims)
       if (dim.range == range) tile = dim.tile;
-    return bound_[range].pieces == &tile->rest ? tile->extent % tile->step : tile->step;
+    return ranges_[range].pieces == &tile->rest ? tile->extent % tile->step : tile->step;
   };
   codegen::AffineForms forms;
   Square square{.across = load == core.rows ? core.row_range : core.column_range,
@@ -59,43 +59,46 @@ void Lowering::PackOperand(const Staged& staged, const std::vector<const StageDi
   square.steps = count(square.inner);
   for (; square.first < width; square.first += kCoreColumns) {
     square.lines = std::min<int64_t>(kCoreColumns, width - square.first);
-    Enter();
+    lowering_.OpenScope();
     PackSquare(staged, square);
-    Leave();
+    lowering_.CloseScope();
   }
 }
 
-void Lowering::PackSquare(const Staged& staged, const Square& square) {
+void CpuMatrixLowering::PackSquare(const Staged& staged, const Square& square) {
   const UOp* const load = staged.value;
-  const CpuMatrixUnit& core = *plan_->CoreOf(load);
+  const CpuMatrixUnit& core = *plan_.CoreOf(load);
   const bool rows = load == core.rows;
   // What is loaded, in vectors of 32 steps or 16 lines. Those that are not there are zeros.
   const int64_t vectors = square.along ? square.lines : square.steps;
   const int lanes = square.along ? kCoreSteps : kCoreColumns;
   const ValueId loaded =
       b_.Alloc(Space::kPrivate, square.along ? DType::kBF16 : DType::kU32, vectors * lanes);
-  const ValueId step_before = value_[square.inner], line_before = value_[square.across];
-  Enter();
+  OpenRange &steps = ranges_[square.inner], &lines = ranges_[square.across];
+  const ValueId step_before = steps.value, line_before = lines.value;
+  lowering_.OpenScope();
   const ValueId vector = b_.Loop(vectors, How::kUnroll);
-  lanes_ = {square.along ? square.inner : square.across, b_.Loop(lanes, How::kVector, lanes), lanes,
-            static_cast<int>(square.along ? square.steps : square.lines)};
-  const ValueId step = square.along ? lanes_.lane : vector;
-  const ValueId line = b_.Plus(b_.Int(square.first), square.along ? vector : lanes_.lane);
-  value_[square.inner] = b_.Plus(bound_[square.inner].base, step);
-  value_[square.across] = b_.Plus(bound_[square.across].base, line);
-  ValueId value = Emit(load);
+  const ValueId lane =
+      ranges_.OpenLanes(square.along ? square.inner : square.across, lanes,
+                        static_cast<int>(square.along ? square.steps : square.lines));
+  const ValueId step = square.along ? lane : vector;
+  const ValueId line = b_.Plus(b_.Int(square.first), square.along ? vector : lane);
+  steps.value = b_.Plus(steps.base, step);
+  lines.value = b_.Plus(lines.base, line);
+  ValueId value = lowering_.Emit(load);
   if (!square.along)
     value = b_.Add(
         {.code = Code::kBitcast, .dtype = DType::kU32, .src = {b_.Cast(value, DType::kF32)}});
-  b_.Store(loaded, b_.Plus(b_.Times(vector, lanes), lanes_.lane), value);
-  b_.End(lanes_.lane);
+  b_.Store(loaded, b_.Plus(b_.Times(vector, lanes), lane), value);
+  ranges_.CloseLanes();
   b_.End(vector);
-  lanes_ = {};
-  value_[square.inner] = step_before;
-  value_[square.across] = line_before;
-  Leave();
+  steps.value = step_before;
+  lines.value = line_before;
+  lowering_.CloseScope();
 
-  const auto at = [&](int64_t number) { return VectorAt(loaded, b_.Int(number * lanes), lanes); };
+  const auto at = [&](int64_t number) {
+    return lowering_.VectorAt(loaded, b_.Int(number * lanes), lanes);
+  };
   Vectors pairs;
   pairs.fill(b_.Splat(b_.Const(DType::kU32, 0), kPairs));
   if (square.along) {
@@ -120,7 +123,7 @@ void Lowering::PackSquare(const Staged& staged, const Square& square) {
   const int64_t across = line_of(square.across)->inside / 2;
   const int64_t stride = rows ? across : line_of(square.inner)->inside;
   const bool fewer = rows && core.by == codegen::Bf16Products::kVectors;
-  const ValueId first = b_.Plus(BlockOf(staged, 2), b_.Int(square.first * across));
+  const ValueId first = b_.Plus(lowering_.BlockOf(staged, 2), b_.Int(square.first * across));
   for (int64_t i = 0; i < (fewer ? square.lines : kPairs); ++i)
     b_.Store(staged.memory, b_.Plus(first, b_.Int(i * stride)), pairs[i]);
 }

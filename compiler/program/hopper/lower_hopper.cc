@@ -12,7 +12,7 @@
 #include "compiler/kernel/affine.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/hopper/ring.h"
-#include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/point_lowering.h"
 #include "compiler/program/mma/row_sums.h"
 #include "compiler/rewrite/conjuncts.h"
 
@@ -21,8 +21,12 @@ namespace outboard::program {
 class HopperLowering {
  public:
   HopperLowering(const LoopNest& kernel, const HopperPlan& plan)
-      : low_(kernel, nullptr), kernel_(kernel), plan_(plan) {
-    low_.mapped_ = kernel.OutputSet();
+      : point_(kernel),
+        b_(point_.builder()),
+        ranges_(point_.ranges()),
+        kernel_(kernel),
+        plan_(plan) {
+    point_.MarkDivided(kernel.OutputSet());
   }
 
   Program Run() {
@@ -39,24 +43,24 @@ class HopperLowering {
     if (!direct.empty() || plan_.boxed.empty()) {
       LoadAhead(direct, stores);
       stores.direct = [&](SumPlace place, ValueId first, ValueId second) {
-        const ValueId branch = place.inside < 0 ? -1 : low_.b_.If(place.inside);
+        const ValueId branch = place.inside < 0 ? -1 : b_.If(place.inside);
         ForBoth(place, first, second, [&] {
           TakeLoaded();
-          low_.Store(direct);
+          point_.Store(direct);
         });
-        if (branch >= 0) low_.b_.EndIf(branch);
+        if (branch >= 0) b_.EndIf(branch);
       };
     }
     if (OutputsEndEarly(kernel_, plan_.product))
       stores.needed = [&](ValueId batch, ValueId row, ValueId column) {
         const codegen::MmaProduct& product = plan_.product;
-        low_.BindAll(product.batch, batch);
+        ranges_.OpenAll(product.batch, batch);
         const ValueId branch =
-            low_.IfBelowEnds(product, row, plan_.tile.rows, column, plan_.tile.columns);
-        for (const int r : product.batch) low_.Unbind(r);
+            point_.IfBelowEnds(product, row, plan_.tile.rows, column, plan_.tile.columns);
+        ranges_.CloseAll(product.batch);
         return branch;
       };
-    RowSums sums(low_, plan_.product.rows, plan_.product.columns, /*tile_rows=*/0,
+    RowSums sums(point_, plan_.product.rows, plan_.product.columns, /*tile_rows=*/0,
                  plan_.tile.columns);
     if (sums.any()) AddSums(sums, stores);
     const int64_t depth = DepthOf(plan_.shape.dtype), split = plan_.tile.split;
@@ -67,8 +71,8 @@ class HopperLowering {
     const ProductGathers gathers{
         Places(addend.rows, plan_.product.rows, of.a, plan_.tile.rows, steps),
         Places(addend.columns, plan_.product.columns, of.b, plan_.tile.columns, steps)};
-    AddHopperProduct(low_.b_, plan_.shape, plan_.tile, stores, gathers);
-    return low_.b_.Take(static_cast<int>(kernel_.slot_elements.size()));
+    AddHopperProduct(b_, plan_.shape, plan_.tile, stores, gathers);
+    return point_.Take();
   }
 
  private:
@@ -113,11 +117,11 @@ class HopperLowering {
         std::min(kPairsMost, registers / (2 * static_cast<int64_t>(loads_.size())));
     if (stores.pairs_ahead < 2) return loads_.clear();
     stores.ahead = [&](SumPlace place, ValueId first, ValueId second) {
-      low_.loads_if_ = place.inside;
+      point_.LoadOnlyIf(place.inside);
       ForBoth(place, first, second, [&] {
-        for (const UOp* load : loads_) loaded_.push_back(low_.Emit(load));
+        for (const UOp* load : loads_) loaded_.push_back(point_.Emit(load));
       });
-      low_.loads_if_ = -1;
+      point_.LoadOnlyIf(-1);
     };
   }
 
@@ -125,7 +129,7 @@ class HopperLowering {
   void TakeLoaded() {
     if (loaded_.empty()) return;
     for (const UOp* load : loads_) {
-      low_.Know(load, loaded_.front());
+      point_.Know(load, loaded_.front());
       loaded_.pop_front();
     }
   }
@@ -136,17 +140,17 @@ class HopperLowering {
       ForBoth(place, first, second, [&] {
         // What was just stored of this sum need not be computed again.
         if (last_.first == first)
-          low_.Know(last_.value, low_.b_.Add({.code = Code::kLane,
-                                              .dtype = last_.value->dtype,
-                                              .src = {last_.pair},
-                                              .imm = {lane, 0, 0}}));
-        sums.Keep(half, low_.b_.Int(lane++), place.inside);
+          point_.Know(last_.value, b_.Add({.code = Code::kLane,
+                                           .dtype = last_.value->dtype,
+                                           .src = {last_.pair},
+                                           .imm = {lane, 0, 0}}));
+        sums.Keep(half, b_.Int(lane++), place.inside);
       });
     };
     stores.add = [&](ValueId thread, SumPlace place) {
-      low_.BindAll(plan_.product.batch, place.batch);
+      ranges_.OpenAll(plan_.product.batch, place.batch);
       sums.Store(thread, place.row, place.column);
-      for (const int r : plan_.product.batch) low_.Unbind(r);
+      ranges_.CloseAll(plan_.product.batch);
     };
   }
 
@@ -160,26 +164,25 @@ class HopperLowering {
     return [this, &of, &side, &operand, cut, steps](ValueId batch, ValueId row, ValueId k) {
       const codegen::MmaProduct& product = plan_.product;
       const codegen::MmaAddend& addend = product.addends[0];
-      ProgramBuilder& b = low_.b_;
       const auto below = [&](ValueId value, bool runs, int64_t count) {
-        return b.Less(runs ? b.Plus(value, b.Int(operand.run - 1)) : value, b.Int(count));
+        return b_.Less(runs ? b_.Plus(value, b_.Int(operand.run - 1)) : value, b_.Int(count));
       };
       GatheredPlace place;
       if (cut) place.inside = below(row, operand.along_rows, side.count);
       if (addend.steps != steps)
-        place.inside = low_.And(place.inside, below(k, !operand.along_rows, addend.steps));
-      low_.Enter();
-      low_.BindAll(product.batch, batch);
-      low_.BindAll(side.ranges, row);
-      low_.BindAll(addend.reduced, k);
+        place.inside = b_.And(place.inside, below(k, !operand.along_rows, addend.steps));
+      point_.OpenScope();
+      ranges_.OpenAll(product.batch, batch);
+      ranges_.OpenAll(side.ranges, row);
+      ranges_.OpenAll(addend.reduced, k);
       const UOp* const load = of.value;
       if (load->src.size() == 3)
-        place.inside = low_.And(place.inside, low_.Gate(ConjunctsOf(load->src[1])));
+        place.inside = b_.And(place.inside, point_.Gate(ConjunctsOf(load->src[1])));
       place.index = IndexOf(load, {&product.batch, &side.ranges}, addend.reduced);
-      place.buffer = low_.buffers_[GlobalOfAccess(load).slot()];
+      place.buffer = point_.BufferOf(load);
       for (const std::vector<int>* ranges : {&product.batch, &side.ranges, &addend.reduced})
-        for (const int r : *ranges) low_.Unbind(r);
-      low_.Leave();
+        ranges_.CloseAll(*ranges);
+      point_.CloseScope();
       return place;
     };
   }
@@ -191,41 +194,40 @@ class HopperLowering {
     const UOp* const whole = load->src[0]->src[1];
     const codegen::Affine& index = forms_.Of(whole);
     for (const auto& [term, coefficient] : index.terms)
-      if (term->op != Op::kRange) return low_.Emit(whole);
-    ProgramBuilder& b = low_.b_;
+      if (term->op != Op::kRange) return point_.Emit(whole);
     const auto sum = [&](ValueId total, const std::vector<int>& ranges) {
       for (const int r : ranges)
         if (const auto stride = static_cast<int64_t>(index.CoefficientOf(kernel_.ranges[r].node)))
-          total = b.Plus(total, b.Times(low_.value_[r], stride));
+          total = b_.Plus(total, b_.Times(ranges_[r].value, stride));
       return total;
     };
-    ValueId of_rows = b.Int(static_cast<int64_t>(index.constant));
+    ValueId of_rows = b_.Int(static_cast<int64_t>(index.constant));
     for (const std::vector<int>* ranges : rows) of_rows = sum(of_rows, *ranges);
-    return b.Plus(of_rows, sum(b.Int(0), steps));
+    return b_.Plus(of_rows, sum(b_.Int(0), steps));
   }
 
   // Calls `body` for each of the two sums, at its place.
   template <typename Body>
   void ForBoth(SumPlace place, ValueId first, ValueId second, const Body& body) {
     const codegen::MmaProduct& product = plan_.product;
-    low_.Enter();
-    low_.BindAll(product.batch, place.batch);
-    low_.BindAll(product.rows.ranges, place.row);
+    point_.OpenScope();
+    ranges_.OpenAll(product.batch, place.batch);
+    ranges_.OpenAll(product.rows.ranges, place.row);
     for (const ValueId sum : {first, second}) {
       if (sum < 0) continue;
-      low_.Enter();
+      point_.OpenScope();
       ValueId column = place.column;
       if (sum == second)
-        column = place.next_column >= 0 ? place.next_column : low_.b_.Plus(column, low_.b_.Int(1));
-      low_.BindAll(product.columns.ranges, column);
-      low_.together_[product.sum] = sum;
+        column = place.next_column >= 0 ? place.next_column : b_.Plus(column, b_.Int(1));
+      ranges_.OpenAll(product.columns.ranges, column);
+      point_.Provide(product.sum, sum);
       body();
-      for (const int r : product.columns.ranges) low_.Unbind(r);
-      low_.Leave();
+      ranges_.CloseAll(product.columns.ranges);
+      point_.CloseScope();
     }
-    for (const int r : product.rows.ranges) low_.Unbind(r);
-    for (const int r : product.batch) low_.Unbind(r);
-    low_.Leave();
+    ranges_.CloseAll(product.rows.ranges);
+    ranges_.CloseAll(product.batch);
+    point_.CloseScope();
   }
 
   ValueId Values(const UOp* value, SumPlace place, ValueId first, ValueId second) {
@@ -238,8 +240,8 @@ class HopperLowering {
       return pair;
     }
     Instruction lanes{.code = Code::kLanes, .dtype = value->dtype, .lanes = 2};
-    ForBoth(place, first, second, [&] { lanes.src.push_back(low_.Emit(value)); });
-    return low_.b_.Add(std::move(lanes));
+    ForBoth(place, first, second, [&] { lanes.src.push_back(point_.Emit(value)); });
+    return b_.Add(std::move(lanes));
   }
 
   // The arithmetic of a value that differs from column to column, sources first. None, unless there
@@ -285,23 +287,23 @@ class HopperLowering {
           scalars.push_back(source);
     std::vector<ValueId> values;
     ForBoth(place, first, second, [&] {
-      for (const UOp* node : scalars) values.push_back(low_.Emit(node));
+      for (const UOp* node : scalars) values.push_back(point_.Emit(node));
     });
     for (size_t i = 0; i < scalars.size(); ++i) {
       Instruction lanes{.code = Code::kLanes, .dtype = scalars[i]->dtype, .lanes = 2};
       lanes.src = {values[i], values[scalars.size() + i]};
-      pairs[scalars[i]] = lanes.src[0] == lanes.src[1] ? low_.b_.Splat(lanes.src[0], 2)
-                                                       : low_.b_.Add(std::move(lanes));
+      pairs[scalars[i]] =
+          lanes.src[0] == lanes.src[1] ? b_.Splat(lanes.src[0], 2) : b_.Add(std::move(lanes));
     }
     for (const UOp* node : nodes) {
       if (node->op == Op::kCast) {
-        pairs[node] = low_.b_.Cast(pairs.at(node->src[0]), node->dtype);
+        pairs[node] = b_.Cast(pairs.at(node->src[0]), node->dtype);
         continue;
       }
-      Instruction alu = Lowering::AluOf(node);
+      Instruction alu = PointLowering::AluOf(node);
       alu.lanes = 2;
       for (const UOp* source : node->src) alu.src.push_back(pairs.at(source));
-      pairs[node] = low_.b_.Add(std::move(alu));
+      pairs[node] = b_.Add(std::move(alu));
     }
     return pairs.at(nodes.back());
   }
@@ -312,7 +314,9 @@ class HopperLowering {
     return columns;
   }
 
-  Lowering low_;
+  PointLowering point_;
+  ProgramBuilder& b_;
+  OpenRanges& ranges_;
   const LoopNest& kernel_;
   const HopperPlan& plan_;
   codegen::AffineForms forms_;

@@ -18,8 +18,8 @@
 // Products of f32 are three of TF32, as lower_mma.cc has them. What is infinite has no low part: a
 // sum with such a factor may be NaN (docs/semantics.md, Online sums).
 #include "compiler/program/hopper/two_tf32.h"
-#include "compiler/program/lower/online_elements.h"
-#include "compiler/program/lower/online_matrices.h"
+#include "compiler/program/online/online_elements.h"
+#include "compiler/program/online/online_matrices.h"
 #include "compiler/program/online/plan.h"
 
 namespace outboard::program {
@@ -27,7 +27,7 @@ namespace outboard::program {
 class OnlineMmaLowering : OnlineElements {
  public:
   explicit OnlineMmaLowering(const OnlinePlan& plan)
-      : OnlineElements(plan), matrices_(low_, plan) {}
+      : OnlineElements(plan), matrices_(point_, plan) {}
 
   Program Run() {
     matrices_.Open();
@@ -35,7 +35,7 @@ class OnlineMmaLowering : OnlineElements {
     const ValueId branch = IfBelowEnds();
     SetWarp(b_.Divide(thread_, kWarpThreads));
     matrices_.Place(thread_, lane_, origin_);
-    low_.Enter();
+    point_.OpenScope();
     OpenWindow();
     if (StepsEnd()) matrices_.EndSteps(steps_);
     OpenCarried();
@@ -46,9 +46,9 @@ class OnlineMmaLowering : OnlineElements {
       scores_.clear();
       Finish(phase);
     }
-    low_.Leave();
+    point_.CloseScope();
     if (branch >= 0) b_.EndIf(branch);
-    return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
+    return point_.Take();
   }
 
  private:
@@ -95,7 +95,7 @@ class OnlineMmaLowering : OnlineElements {
       Times(phase, whole, b_.Int(0));
       whole_ = false;
     }
-    Times(phase, windowed_ ? b_.Plus(count_, low_.Negated(whole)) : ValueId{-1}, whole);
+    Times(phase, windowed_ ? b_.Plus(count_, b_.Negated(whole)) : ValueId{-1}, whole);
   }
 
   // `count` times from `first` on; -1: all.
@@ -105,16 +105,16 @@ class OnlineMmaLowering : OnlineElements {
           &matrices = plan_.passes[phase].matrices;
     const ValueId loop = b_.Loop(times_, How::kPlain, 1, count);
     const ValueId step = b_.Plus(first, loop);
-    low_.Enter();
+    point_.OpenScope();
     b_.Add({.code = Code::kWait, .imm = {0, 0, 0}});
     b_.Barrier();
     const ValueId next = b_.Plus(step, b_.Int(1));
     const auto fetch_next = [&] {
       const ValueId more = b_.If(b_.Less(next, count_));
-      low_.Enter();
+      point_.OpenScope();
       for (const size_t m : matrices)
         matrices_.Fetch(m, NumberOf(next), b_.Modulo(next, tile_.stages));
-      low_.Leave();
+      point_.CloseScope();
       b_.EndIf(more);
       b_.Add({.code = Code::kCommit});
     };
@@ -124,7 +124,7 @@ class OnlineMmaLowering : OnlineElements {
       b_.Barrier();
       fetch_next();
     }
-    low_.Leave();
+    point_.CloseScope();
     b_.End(loop);
   }
 
@@ -212,9 +212,8 @@ class OnlineMmaLowering : OnlineElements {
 
   void BindScores(int64_t half, int64_t eight, int64_t element) override {
     for (const auto& [sum, values] : scores_)
-      low_.together_[sum] =
-          Lane(values[half / kRowsOfFragment * (tile_.steps / kChunk) + eight],
-               half % kRowsOfFragment * 2 + element);
+      point_.Provide(sum, Lane(values[half / kRowsOfFragment * (tile_.steps / kChunk) + eight],
+                               half % kRowsOfFragment * 2 + element));
   }
 
   OnlineMatrices matrices_;

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/point_lowering.h"
 #include "compiler/program/mma/row_sums.h"
+#include "compiler/program/online/exponential.h"
 #include "compiler/program/online/plan.h"
 
 namespace outboard::program {
@@ -38,18 +39,19 @@ class OnlineElements {
   void LoadOfSteps();
   void ForgetOfSteps();
 
-  // Sets low_.together_ of all scores that are computed now to this element.
+  // Provides this element of all scores that are computed now.
   virtual void BindScores(int64_t half, int64_t eight, int64_t element) = 0;
 
   // The block's batch and first row, and this thread's place. Outside of all scopes.
   void Place();
-  // Outside of all scopes. Binds the batch, and opens a branch around the code that follows for
-  // blocks that have rows below the ends of their ranges; -1: no range ends early.
+  // Outside of all scopes. Opens the ranges of the batch, and a branch around the code that
+  // follows, for blocks that have rows below the ends of their ranges; -1: no range ends early.
   ValueId IfBelowEnds();
   // The warp's number among those that have rows; known before anything below is called.
   void SetWarp(ValueId warp);
-  // Which times are run: for all rows of the tile, from the first visible step to the last one,
-  // below the end of the steps.
+  // ---- which times are run (online_times.cc)
+  // For all rows of the tile, from the first visible step to the last one, below the end of the
+  // steps.
   void OpenWindow();
   bool StepsEnd() const { return kernel_.ranges[plan_.range].end() != nullptr; }
   // Whether steps are those of one part of several that take turns (schedule/keys/key_parts.h).
@@ -69,6 +71,7 @@ class OnlineElements {
     return b_.Loop(times_, How::kPlain, 1, windowed_ ? count_ : ValueId{-1});
   }
 
+  // ---- values, maxima and sums
   // A maximum or a sum of a row, of the time number_.
   void CarryRow(const UOp* node, int64_t half);
   // The values as the first operand of a product has them, of each fragment of rows and of 16
@@ -83,8 +86,9 @@ class OnlineElements {
   // Ends a pass: results of rows, and what can be stored now.
   void Finish(size_t pass);
 
-  Lowering low_;
+  PointLowering point_;
   ProgramBuilder& b_;
+  OpenRanges& ranges_;
   const LoopNest& kernel_;
   const OnlinePlan& plan_;
   const OnlineTile& tile_;
@@ -118,6 +122,9 @@ class OnlineElements {
   // The exponential from whose terms the maximum is subtracted; nullptr: none. Its maximum is
   // carried without the factor of x.
   const UnitExponential* UnitOf(const UOp* max) const;
+  // Of an exponential by the unit: y, and 2^((y - subtracted) * (c log2 e)).
+  ValueId Unscaled(const UnitExponential& unit);
+  ValueId ByUnit(const UnitExponential& unit, ValueId y);
   ValueId WithFactor(const UOp* max, ValueId carried);
   ValueId OrNan(const UOp* sum, int64_t half, ValueId value);
   void RowsEnd(size_t pass);
@@ -132,12 +139,14 @@ class OnlineElements {
 
   RowSums row_sums_;
   ValueId guards_ = -1;  // memory of the block: by warp, whether a guard of the masks fails
-  ValueId inside_ = -1;  // whether the step that is bound exists
+  ValueId inside_ = -1;  // whether the step that is open exists
   // By LOAD, of each of the thread's steps of a time, where these are loaded together.
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_steps_;
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_rows_;  // by reduction, for each row
-  // By maximum, for each row: what exponentials subtract.
+  absl::flat_hash_map<const UOp*, UnitExponential> units_;  // what the unit of the device computes
+  // By maximum, what exponentials subtract: for each row, and in the row that is open.
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> subtracted_;
+  absl::flat_hash_map<const UOp*, ValueId> subtracted_here_;
 };
 
 }  // namespace outboard::program

@@ -1,4 +1,4 @@
-#include "compiler/program/lower/online_matrices.h"
+#include "compiler/program/online/online_matrices.h"
 
 #include <algorithm>
 
@@ -54,7 +54,7 @@ void OnlineMatrices::Fetch(size_t index, ValueId number, ValueId stage) {
   while (count % together != 0) --together;
   const ValueId loop = together < count ? b_.Loop(count / together) : b_.Int(0);
   for (int64_t piece = 0; piece < together; ++piece) {
-    low_.Enter();
+    point_.OpenScope();
     const ValueId of_thread = b_.Plus(b_.Times(loop, together), b_.Int(piece));
     const ValueId of_all = b_.Plus(thread_, b_.Times(of_thread, threads));
     ValueId line = b_.Divide(of_all, in_line), place = b_.Modulo(of_all, in_line);
@@ -66,7 +66,7 @@ void OnlineMatrices::Fetch(size_t index, ValueId number, ValueId stage) {
     const ValueId branch = all ? ValueId{-1} : b_.If(b_.Less(of_all, b_.Int(pieces)));
     Copy(index, number, stage, line, place);
     if (branch >= 0) b_.EndIf(branch);
-    low_.Leave();
+    point_.CloseScope();
   }
   if (together < count) b_.End(loop);
 }
@@ -89,25 +89,25 @@ void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId l
   const auto below = [&](ValueId value, int64_t count, int64_t size, bool runs) {
     if (count % size == 0) return;
     const ValueId last = runs ? b_.Plus(value, b_.Int(run - 1)) : value;
-    inside = low_.And(inside, b_.Less(last, b_.Int(count)));
+    inside = b_.And(inside, b_.Less(last, b_.Int(count)));
   };
   if (!matrix.of_rows && steps_ >= 0) inside = b_.Less(own, steps_);
   below(own, own_count, OwnOf(matrix), matrix.across);
   below(other, matrix.width, OnlinePadded(matrix.width), !matrix.across);
   if (matrix.of_rows)
-    low_.BindAll(plan_.rows, own);
+    ranges_.OpenAll(plan_.rows, own);
   else
-    low_.BindPlain(plan_.range, own);
-  low_.BindAll(matrix.other, other);
+    ranges_.Open(plan_.range, own);
+  ranges_.OpenAll(matrix.other, other);
   Instruction copy{.code = Code::kCopy, .imm = {run, run > 1 ? 1 : 0, 0}};
   const ValueId gate =
-      matrix.load->src.size() == 3 ? low_.Gate(ConjunctsOf(matrix.load->src[1])) : ValueId{-1};
-  const ValueId from = low_.Emit(matrix.load->src[0]->src[1]);
-  copy.src = {memory_[index], element, low_.buffers_[GlobalOfAccess(matrix.load).slot()], from};
-  if (const ValueId mask = low_.And(inside, gate); mask >= 0) copy.src.push_back(mask);
+      matrix.load->src.size() == 3 ? point_.Gate(ConjunctsOf(matrix.load->src[1])) : ValueId{-1};
+  const ValueId from = point_.Emit(matrix.load->src[0]->src[1]);
+  copy.src = {memory_[index], element, point_.BufferOf(matrix.load), from};
+  if (const ValueId mask = b_.And(inside, gate); mask >= 0) copy.src.push_back(mask);
   b_.Add(std::move(copy));
-  for (const int r : matrix.other) low_.Unbind(r);
-  for (const int r : matrix.of_rows ? plan_.rows : std::vector<int>{plan_.range}) low_.Unbind(r);
+  ranges_.CloseAll(matrix.other);
+  for (const int r : matrix.of_rows ? plan_.rows : std::vector<int>{plan_.range}) ranges_.Close(r);
 }
 
 // A run of elements, which are lanes. Those that do not exist are zeros, and are not read.
@@ -116,35 +116,35 @@ void OnlineMatrices::Unpack(size_t index, ValueId number, ValueId line, ValueId 
   const OnlineMatrix& matrix = plan_.matrices[index];
   const std::vector<int> own_ranges = matrix.of_rows ? plan_.rows : std::vector<int>{plan_.range};
   const ValueId along = b_.Times(place, matrix.run);
-  low_.BindAll(matrix.other, matrix.across ? line : along);
+  ranges_.OpenAll(matrix.other, matrix.across ? line : along);
   const ValueId first = matrix.of_rows ? origin_ : b_.Times(number, tile_.steps);
-  low_.BindAll(own_ranges, b_.Plus(first, matrix.across ? along : line));
+  ranges_.OpenAll(own_ranges, b_.Plus(first, matrix.across ? along : line));
   const ValueId lane = matrix.run > 1 ? b_.Loop(matrix.run, How::kVector, matrix.run) : b_.Int(0);
-  low_.Enter();
+  point_.OpenScope();
   const std::vector<int>& in_lanes = matrix.across ? own_ranges : matrix.other;
   if (!in_lanes.empty()) {
     const int range = in_lanes.back();
-    low_.BindPlain(range, b_.Plus(low_.value_[range], lane));
+    ranges_.Open(range, b_.Plus(ranges_[range].value, lane));
   }
   ValueId inside = -1;
   const auto below = [&](ValueId value, int64_t count, int64_t size) {
-    if (count % size != 0) inside = low_.And(inside, b_.Less(value, b_.Int(count)));
+    if (count % size != 0) inside = b_.And(inside, b_.Less(value, b_.Int(count)));
   };
   const ValueId own = b_.Plus(first, matrix.across ? b_.Plus(along, lane) : line);
   if (!matrix.of_rows && steps_ >= 0) inside = b_.Less(own, steps_);
   below(own, matrix.of_rows ? plan_.row_count : plan_.kernel.ranges[plan_.range].extent,
         OwnOf(matrix));
   below(matrix.across ? line : b_.Plus(along, lane), matrix.width, OnlinePadded(matrix.width));
-  low_.loads_if_ = inside;
-  ValueId value = b_.Cast(low_.Emit(matrix.value), plan_.dtype);
-  low_.loads_if_ = -1;
+  point_.LoadOnlyIf(inside);
+  ValueId value = b_.Cast(point_.Emit(matrix.value), plan_.dtype);
+  point_.LoadOnlyIf(-1);
   if (inside >= 0)
     value = b_.Alu(Op::kWhere, plan_.dtype, {inside, value, b_.Const(plan_.dtype, 0)});
   b_.Store(memory_[index], b_.Plus(element, lane), value);
-  low_.Leave();
+  point_.CloseScope();
   if (matrix.run > 1) b_.End(lane);
-  for (const int r : matrix.other) low_.Unbind(r);
-  for (const int r : own_ranges) low_.Unbind(r);
+  ranges_.CloseAll(matrix.other);
+  ranges_.CloseAll(own_ranges);
 }
 
 ValueId OnlineMatrices::Fragment(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
