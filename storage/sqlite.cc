@@ -11,12 +11,14 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <new>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/failpoint.h"
@@ -127,8 +129,12 @@ class IdleStatements {
     }
     sqlite3_reset(statement);
     sqlite3_clear_bindings(statement);
-    place.idle.push_back(statement);
-    ++count_;
+    try {
+      place.idle.push_back(statement);
+      ++count_;
+    } catch (const std::bad_alloc&) {  // it is given back by a destructor
+      sqlite3_finalize(statement);
+    }
   }
 
   // Statements that come back later, against their contract, are not kept.
@@ -345,6 +351,12 @@ absl::Status Database::Transaction(Mode mode, const std::function<absl::Status()
                                    TransactionFailpoints failpoints) {
   OB_CHECK(sqlite3_get_autocommit(handle_) != 0);
   OB_RETURN_IF_ERROR(ExecutePrepared(mode == Mode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
+  // Also where something throws. A full disk or an I/O error may have rolled back already. A failed
+  // rollback is not reported: SQLite ends the transaction all the same.
+  const absl::Cleanup roll_back = [this] {
+    if (sqlite3_get_autocommit(handle_) == 0)
+      sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
+  };
   if (failpoints.has_any()) PassFailpoint(failpoints.begin());
   absl::Status status;
   if (mode == Mode::kWrite && guard_ != nullptr) status = guard_(*this);
@@ -354,9 +366,6 @@ absl::Status Database::Transaction(Mode mode, const std::function<absl::Status()
     status = ExecutePrepared("COMMIT");
     if (status.ok() && failpoints.has_any()) PassFailpoint(failpoints.done());
   }
-  // A full disk or an I/O error may have rolled back already. A failed rollback is not reported:
-  // SQLite ends the transaction all the same.
-  if (!status.ok() && sqlite3_get_autocommit(handle_) == 0) (void)ExecutePrepared("ROLLBACK");
   return status;
 }
 

@@ -118,9 +118,10 @@ class Database {
   // Executes statements without parameters or rows.
   absl::Status Execute(const char* sql);
 
-  // Runs `body` between BEGIN and COMMIT; rolls back on any error and returns it. kWrite takes the
-  // write lock at once, so that data read by `body` is still current when it writes. Not nestable.
-  // Passes `failpoints` (base/failpoint.h): of "ledger.post", ledger.post.begin, .commit and .done.
+  // Runs `body` between BEGIN and COMMIT; rolls back on any error and returns it, and where `body`
+  // throws. kWrite takes the write lock at once, so that data read by `body` is still current when
+  // it writes. Not nestable. Passes `failpoints` (base/failpoint.h): of "ledger.post",
+  // ledger.post.begin, .commit and .done.
   enum class Mode { kRead, kWrite };
   absl::Status Transaction(Mode mode, const std::function<absl::Status()>& body,
                            TransactionFailpoints failpoints = {});

@@ -117,9 +117,17 @@ double KeptBytesOn(int64_t devices, const Mesh& mesh, const UOp* sink, const Ste
   return bytes;
 }
 
+// `all`: every way to spread the graph was looked at.
 absl::Status NoRoom(const Mesh& mesh, const UOp* sink, const StepState& state,
                     absl::Span<const Layout> params, const ShardOptions& options,
-                    double needed_bytes) {
+                    double needed_bytes, bool all) {
+  if (!all)
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "none of the ways to spread the graph over ", mesh.ranks(),
+        " devices that were compared leaves room on them, and it is too large to compare the "
+        "others; the one that leaves least takes ",
+        static_cast<int64_t>(needed_bytes), " bytes on each, and a device has ",
+        options.memory.bytes, ". A smaller graph, or a layout for what is large, may do"));
   const auto has = static_cast<double>(options.memory.bytes);
   int64_t devices = mesh.ranks() + 1;
   while (devices <= limits::kRanksMax &&
@@ -142,14 +150,21 @@ absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNode
   const StepState state = StateOf(sink, options);
   std::vector<SpreadChoice> found;  // each judged by this Run alone
   size_t quickest = 0;
+  bool all = true;
   const auto consider = [&](bool in_parts) -> absl::Status {
     const size_t before = found.size();
     for (SpreadCandidate& candidate : CandidatesOf(mesh, sink, state, params, options, in_parts)) {
-      if (found.size() > before && !MayCompare(nodes)) break;
+      if (found.size() > before && !MayCompare(nodes)) {
+        all = false;
+        break;
+      }
       absl::StatusOr<Predicted> predicted =
           Predict(mesh, sink, nodes, state, options, candidate);
       // One that is over a limit is no choice; without any, that is why.
-      if (!predicted.ok() && !found.empty()) break;
+      if (!predicted.ok() && !found.empty()) {
+        all = false;
+        break;
+      }
       OB_RETURN_IF_ERROR(predicted.status());
       found.push_back({.candidate = std::move(candidate),
                        .prediction = predicted->prediction,
@@ -178,7 +193,7 @@ absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNode
     return a.prediction.kept_bytes < b.prediction.kept_bytes;
   });
   if (has > 0 && least->prediction.kept_bytes > has)
-    return NoRoom(mesh, sink, state, params, options, least->prediction.kept_bytes);
+    return NoRoom(mesh, sink, state, params, options, least->prediction.kept_bytes, all);
 
   // Later steps find state as the first has left it. Whole state costs nothing to cut, so they are
   // taken to be no quicker: what is slower than the best by its first step is not planned again.

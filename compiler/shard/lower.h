@@ -37,6 +37,10 @@ struct ShardWork {
   double kept_bytes = 0;  // of inputs that are not donated, and results
 };
 
+// Of the texts of CollectiveUse::what: one, and all of a graph before those that are names alone.
+inline constexpr size_t kUseTextBytesMax = 500;
+inline constexpr size_t kUseTextsBytesMax = size_t{1} << 20;
+
 class RankWriter {
  public:
   // `graph` is nullptr where the cost alone is wanted. `sink` is the client's graph, whose nodes
@@ -139,6 +143,7 @@ class RankWriter {
   // them in the node's own type: the bits of an ALLREDUCE and a CAST, and 3/4 of its bytes.
   absl::StatusOr<const UOp*> SumAndNarrow(const UOp* node, const UOp* value, Sharding now, int dim,
                                           std::pair<int64_t, int64_t> group, bool is_late);
+  std::string TextOfNode();
   absl::StatusOr<const UOp*> Emit(Op op, const UOp* value, std::vector<int64_t> arg,
                                   std::pair<int64_t, int64_t> group, double bytes, bool is_late);
   // A movement of `value` along `dim`: PAD at its end to `length`, or SHRINK to [0, length).
@@ -151,6 +156,7 @@ class RankWriter {
   const Mesh& mesh_;
   ShardWork work_;
   std::vector<CollectiveUse> uses_;
+  size_t use_text_bytes_ = 0;  // of uses_
   absl::flat_hash_map<const UOp*, int64_t> number_;  // of the client's nodes
   absl::flat_hash_map<const FramePlan*, Body> bodies_;
   const std::vector<bool>* const donated_;

@@ -74,6 +74,15 @@ const UOp* RankWriter::ShrinkTo(const UOp* value, int dim, const Dim& begin, con
   return Shrink(*graph_, value, begin_end);
 }
 
+// In full as long as all texts together are few bytes: a client says how long one is, and how many
+// there are.
+std::string RankWriter::TextOfNode() {
+  std::string text(Name(at_->op));
+  if (use_text_bytes_ < kUseTextsBytesMax) text = NodeToString(at_).substr(0, kUseTextBytesMax);
+  use_text_bytes_ += text.size();
+  return text;
+}
+
 absl::StatusOr<const UOp*> RankWriter::Emit(Op op, const UOp* value, std::vector<int64_t> arg,
                                             std::pair<int64_t, int64_t> group, double bytes,
                                             bool is_late) {
@@ -98,7 +107,7 @@ absl::StatusOr<const UOp*> RankWriter::Emit(Op op, const UOp* value, std::vector
                    .count = count,
                    .stride = stride,
                    .node = number == number_.end() ? 0 : number->second,
-                   .what = NodeToString(at_),
+                   .what = TextOfNode(),
                    .hinted = hinted_});
   arg.push_back(count);
   arg.push_back(stride);

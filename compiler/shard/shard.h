@@ -96,7 +96,7 @@ struct CollectiveUse {
   int64_t count = 0;  // the group
   int64_t stride = 0;
   int64_t node = 0;     // of the client's graph, in PostOrder of its SINK: what needed it
-  std::string what;     // that node, printed
+  std::string what;     // that node, printed; of a graph with many, its operation's name
   bool hinted = false;  // a LAYOUT, a layout asked for, or the spread itself wants it
 };
 

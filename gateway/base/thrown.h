@@ -34,23 +34,42 @@ inline absl::Status AfterThrown(absl::string_view what) {
   return status;
 }
 
-// Within a catch: logs what is being handled, and returns it as ErrorIfThrown does.
-inline absl::Status ErrorOfThrown(absl::string_view what, std::optional<int64_t> account = {}) {
-  absl::Status status = AfterThrown(what);
-  std::string message = "an exception of no known type";
+// As ErrorIfThrown of a lack of memory, where there is none to say of what.
+inline const absl::Status& NoMemoryAtAll() {
+  static const absl::Status* const status = [] {
+    auto* const made = new absl::Status(
+        absl::ResourceExhaustedError("the service has less memory than it needs"));
+    made->SetPayload(kThrownPayload, absl::Cord());
+    return made;
+  }();
+  return *status;
+}
+inline const absl::Status& kNoMemoryAtAll = NoMemoryAtAll();  // made while there is memory
+
+// Within a catch: logs what is being handled, and returns it as ErrorIfThrown does. Does not throw:
+// where there is no memory for a line of the log, there is none.
+inline absl::Status ErrorOfThrown(absl::string_view what,
+                                  std::optional<int64_t> account = {}) noexcept {
   try {
-    throw;
-  } catch (const std::bad_alloc& e) {
-    status = absl::ResourceExhaustedError(absl::StrCat(what, " needs more memory than there is"));
-    status.SetPayload(kThrownPayload, absl::Cord());
-    message = e.what();
-  } catch (const std::exception& e) {
-    message = e.what();
+    absl::Status status = AfterThrown(what);
+    std::string message = "an exception of no known type";
+    try {
+      throw;
+    } catch (const std::bad_alloc& e) {
+      status =
+          absl::ResourceExhaustedError(absl::StrCat(what, " needs more memory than there is"));
+      status.SetPayload(kThrownPayload, absl::Cord());
+      message = e.what();
+    } catch (const std::exception& e) {
+      message = e.what();
+    } catch (...) {
+    }
+    telemetry::LogError("exception_caught",
+                        {{"account", account}, {"what", what}, {"message", message}});
+    return status;
   } catch (...) {
+    return kNoMemoryAtAll;
   }
-  telemetry::LogError("exception_caught",
-                      {{"account", account}, {"what", what}, {"message", message}});
-  return status;
 }
 
 // What `work` returns: a Status, or a StatusOr. `what`: that it is about, such as "dividing a

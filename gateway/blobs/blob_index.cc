@@ -3,7 +3,8 @@
 //       lists; list_entries is the sum of the lists' lengths.
 //   B2  chunk.listed is the number of times that blobs list it; an absent chunk is listed.
 //   B3  blob.absent is the number of its entries whose chunk is absent.
-//   B4  idle holds the blobs with protections = 0, under their used_ms.
+//   B4  idle holds the blobs with protections = 0, under their used_ms; the others have the place
+//       that they had there, so that it takes no memory to give it back.
 //   B5  loose holds the chunks with listed = 0, under their loose_since_ms.
 //   B6  chunk.held is the number of times that protected blobs list it; protected_bytes is the sum
 //       of what is charged for the chunks that are held and not absent, and for protected lists.
@@ -16,12 +17,6 @@
 #include "base/check.h"
 
 namespace outboard::gateway {
-
-void BlobIndex::Gone::Add(Gone&& more) {
-  blobs.insert(blobs.end(), more.blobs.begin(), more.blobs.end());
-  chunks.insert(chunks.end(), more.chunks.begin(), more.chunks.end());
-  bytes += more.bytes;
-}
 
 BlobIndex::Chunk* BlobIndex::FindChunk(TenantId tenant, const wire::Hash& hash) {
   Tenant& t = tenants_[tenant.value];
@@ -36,20 +31,16 @@ BlobIndex::Blob* BlobIndex::FindBlob(TenantId tenant, const wire::Hash& root) {
   return found == t.blobs.end() ? nullptr : &found->second;
 }
 
-void BlobIndex::AddIdle(Tenant& tenant, const wire::Hash& root, const Blob& blob) {
-  tenant.idle.emplace(blob.used_ms, root);
+void BlobIndex::AddIdle(Tenant& tenant, Blob& blob) {
+  blob.place.value().first = blob.used_ms;
+  tenant.idle.insert(std::move(blob.place));
   tenant.idle_bytes += blob.size_bytes;
 }
 
-void BlobIndex::RemoveFromIdle(Tenant& tenant, const wire::Hash& root, const Blob& blob) {
-  OB_CHECK(tenant.idle.erase({blob.used_ms, root}) == 1);
+void BlobIndex::RemoveFromIdle(Tenant& tenant, const wire::Hash& root, Blob& blob) {
+  blob.place = tenant.idle.extract({blob.used_ms, root});
+  OB_CHECK(!blob.place.empty());
   tenant.idle_bytes -= blob.size_bytes;
-}
-
-void BlobIndex::AddLoose(Tenant& tenant, const wire::Hash& hash, Chunk& chunk, int64_t now_ms) {
-  chunk.loose_since_ms = now_ms;
-  tenant.loose.emplace(now_ms, hash);
-  tenant.idle_bytes += chunk.size_bytes;
 }
 
 void BlobIndex::RemoveFromLoose(Tenant& tenant, const wire::Hash& hash, const Chunk& chunk) {
@@ -78,6 +69,7 @@ void BlobIndex::Unhold(Tenant& tenant, const Blob& blob) const {
 void BlobIndex::AddChunk(TenantId tenant, const wire::Hash& hash, uint32_t size_bytes,
                          ChunkState state, int64_t now_ms) {
   Tenant& t = tenants_[tenant.value];
+  ByUse loose = {{now_ms, hash}};  // before anything changes
   Chunk& chunk = t.chunks[hash];
   if (chunk.state != ChunkState::kAbsent) return;
   chunk.state = state;
@@ -85,21 +77,28 @@ void BlobIndex::AddChunk(TenantId tenant, const wire::Hash& hash, uint32_t size_
   chunk.verified = false;
   t.used_bytes += charges_.OfChunk(size_bytes);
   if (chunk.held > 0) t.protected_bytes += charges_.OfChunk(size_bytes);
-  if (chunk.listed == 0) return AddLoose(t, hash, chunk, now_ms);
+  if (chunk.listed == 0) {
+    chunk.loose_since_ms = now_ms;
+    t.loose.merge(loose);
+    t.idle_bytes += chunk.size_bytes;
+    return;
+  }
   // A lost chunk was added again. Rare enough to search all blobs.
   for (auto& [root, blob] : t.blobs) {
     blob.absent -= static_cast<uint32_t>(std::count(blob.chunks.begin(), blob.chunks.end(), hash));
   }
 }
 
-void BlobIndex::RemoveChunk(Tenant& tenant, const wire::Hash& hash, Gone& gone) const {
+void BlobIndex::RemoveChunk(Tenant& tenant, const wire::Hash& hash, Gone* gone) const {
   const auto found = tenant.chunks.find(hash);
   OB_CHECK(found != tenant.chunks.end());
   if (found->second.state != ChunkState::kAbsent) {
     const uint64_t charged = charges_.OfChunk(found->second.size_bytes);
     tenant.used_bytes -= charged;
-    gone.bytes += charged;
-    gone.chunks.emplace_back(hash, found->second.state);
+    if (gone != nullptr) {
+      gone->bytes += charged;
+      gone->chunks.emplace_back(hash, found->second.state);
+    }
   }
   tenant.chunks.erase(found);
 }
@@ -111,8 +110,7 @@ void BlobIndex::LoseChunk(TenantId tenant, const wire::Hash& hash, int64_t now_m
   Chunk& chunk = found->second;
   if (chunk.listed == 0) {
     RemoveFromLoose(t, hash, chunk);
-    Gone gone;
-    return RemoveChunk(t, hash, gone);
+    return RemoveChunk(t, hash, nullptr);
   }
   chunk.state = ChunkState::kAbsent;
   t.used_bytes -= charges_.OfChunk(chunk.size_bytes);
@@ -128,17 +126,19 @@ void BlobIndex::AddBlob(TenantId tenant, const wire::Hash& root, Blob blob) {
     if (blob.origin == BlobOrigin::kClient) known->second.origin = BlobOrigin::kClient;
     return Use(tenant, root, blob.used_ms);
   }
-  blob.protections = 0;
-  blob.absent = 0;
-  for (const wire::Hash& hash : blob.chunks) {
+  ByUse idle = {{blob.used_ms, root}};  // what may throw comes before what changes
+  Blob& added = t.blobs.try_emplace(root, std::move(blob)).first->second;
+  added.protections = 0;
+  added.absent = 0;
+  for (const wire::Hash& hash : added.chunks) {
     const auto found = t.chunks.find(hash);
     OB_CHECK(found != t.chunks.end() && found->second.state != ChunkState::kAbsent);
     if (found->second.listed++ == 0) RemoveFromLoose(t, hash, found->second);
   }
-  t.used_bytes += charges_.OfList(blob.chunks.size());
-  t.list_entries += blob.chunks.size();
-  AddIdle(t, root, blob);
-  t.blobs.emplace(root, std::move(blob));
+  t.used_bytes += charges_.OfList(added.chunks.size());
+  t.list_entries += added.chunks.size();
+  added.place = idle.extract(idle.begin());
+  AddIdle(t, added);
 }
 
 void BlobIndex::Use(TenantId tenant, const wire::Hash& root, int64_t now_ms) {
@@ -151,7 +151,7 @@ void BlobIndex::Use(TenantId tenant, const wire::Hash& root, int64_t now_ms) {
   }
   RemoveFromIdle(t, root, found->second);
   found->second.used_ms = now_ms;
-  AddIdle(t, root, found->second);
+  AddIdle(t, found->second);
 }
 
 absl::Status BlobIndex::Protect(TenantId tenant, std::span<const wire::Hash> roots) {
@@ -170,10 +170,8 @@ absl::Status BlobIndex::Protect(TenantId tenant, std::span<const wire::Hash> roo
   return absl::OkStatus();
 }
 
-BlobIndex::Gone BlobIndex::Unprotect(TenantId tenant, std::span<const wire::Hash> roots,
-                                     int64_t now_ms) {
+void BlobIndex::Unprotect(TenantId tenant, std::span<const wire::Hash> roots, int64_t now_ms) {
   Tenant& t = tenants_[tenant.value];
-  Gone gone;
   for (const wire::Hash& root : roots) {
     const auto found = t.blobs.find(root);
     OB_CHECK(found != t.blobs.end() && found->second.protections > 0);
@@ -181,47 +179,43 @@ BlobIndex::Gone BlobIndex::Unprotect(TenantId tenant, std::span<const wire::Hash
     if (--blob.protections > 0) continue;
     Unhold(t, blob);
     blob.used_ms = std::max(blob.used_ms, now_ms);
-    AddIdle(t, root, blob);
-    if (blob.origin == BlobOrigin::kSession) RemoveBlob(t, root, gone);
+    AddIdle(t, blob);
   }
-  return gone;
 }
 
 void BlobIndex::RemoveBlob(Tenant& tenant, const wire::Hash& root, Gone& gone) const {
   const auto found = tenant.blobs.find(root);
   OB_CHECK(found != tenant.blobs.end() && found->second.protections == 0);
+  gone.blobs.emplace_back(root, found->second.origin);
+  gone.chunks.reserve(found->second.chunks.size());  // nothing throws from here on
   RemoveFromIdle(tenant, root, found->second);
   const Blob blob = std::move(found->second);
   tenant.blobs.erase(found);
-  gone.blobs.emplace_back(root, blob.origin);
   const uint64_t charged = charges_.OfList(blob.chunks.size());
   tenant.used_bytes -= charged;
   tenant.list_entries -= blob.chunks.size();
   gone.bytes += charged;
   for (const wire::Hash& hash : blob.chunks) {
-    if (--tenant.chunks.at(hash).listed == 0) RemoveChunk(tenant, hash, gone);
+    if (--tenant.chunks.at(hash).listed == 0) RemoveChunk(tenant, hash, &gone);
   }
 }
 
-BlobIndex::Gone BlobIndex::RemoveIdle(TenantId tenant, std::span<const wire::Hash> roots) {
+BlobIndex::Gone BlobIndex::RemoveIdle(TenantId tenant, const wire::Hash& root, Origins origins) {
   Tenant& t = tenants_[tenant.value];
+  const auto found = t.blobs.find(root);
+  const bool goes = found != t.blobs.end() && found->second.protections == 0 &&
+                    (origins == Origins::kAny || found->second.origin == BlobOrigin::kSession);
   Gone gone;
-  for (const wire::Hash& root : roots) {
-    const auto found = t.blobs.find(root);
-    if (found != t.blobs.end() && found->second.protections == 0) RemoveBlob(t, root, gone);
-  }
+  if (goes) RemoveBlob(t, root, gone);
   return gone;
 }
 
-std::vector<std::pair<TenantId, BlobIndex::Gone>> BlobIndex::RemoveIdleOfSessions() {
-  std::vector<std::pair<TenantId, Gone>> all;
-  for (auto& [id, tenant] : tenants_) {
-    std::vector<wire::Hash> roots;
-    for (const auto& [root, blob] : tenant.blobs) {
-      if (blob.origin == BlobOrigin::kSession && blob.protections == 0) roots.push_back(root);
-    }
-    if (!roots.empty()) all.emplace_back(TenantId{id}, RemoveIdle(TenantId{id}, roots));
-  }
+std::vector<std::pair<TenantId, wire::Hash>> BlobIndex::IdleOfSessions() const {
+  std::vector<std::pair<TenantId, wire::Hash>> all;
+  for (const auto& [id, tenant] : tenants_)
+    for (const auto& [root, blob] : tenant.blobs)
+      if (blob.origin == BlobOrigin::kSession && blob.protections == 0)
+        all.emplace_back(TenantId{id}, root);
   return all;
 }
 
@@ -231,8 +225,9 @@ std::optional<BlobIndex::Gone> BlobIndex::Evict(TenantId tenant, int64_t now_ms)
   Gone gone;
   if (may_loose && (t.idle.empty() || t.loose.begin()->first < t.idle.begin()->first)) {
     const wire::Hash hash = t.loose.begin()->second;
+    gone.chunks.reserve(1);
     RemoveFromLoose(t, hash, t.chunks.at(hash));
-    RemoveChunk(t, hash, gone);
+    RemoveChunk(t, hash, &gone);
     return gone;
   }
   if (t.idle.empty()) return std::nullopt;

@@ -13,6 +13,9 @@
 // Answers about one tenant never read the data of another: what tenant B learns, and how long the
 // answer takes, does not depend on what tenant A stores.
 //
+// Where memory ends, a call that throws has changed nothing, and what takes something back does not
+// throw.
+//
 // Errors: NOT_FOUND  no such blob, or some of its chunks are absent. Times are Unix milliseconds.
 #pragma once
 
@@ -68,6 +71,7 @@ class BlobIndex {
     int64_t loose_since_ms = 0;
     bool verified = false;  // read and found intact since the store was opened
   };
+  using ByUse = std::set<std::pair<int64_t, wire::Hash>>;  // by last use
   struct Blob {
     uint64_t size_bytes = 0;
     std::vector<wire::Hash> chunks;
@@ -76,6 +80,7 @@ class BlobIndex {
     uint32_t protections = 0;
     uint32_t absent = 0;  // number of absent chunks, counted as `listed` is
     int64_t used_ms = 0;
+    ByUse::node_type place = {};  // in Tenant::idle, while it is protected
   };
   struct Usage {
     uint64_t used_bytes = 0;       // as charged
@@ -89,7 +94,6 @@ class BlobIndex {
     std::vector<std::pair<wire::Hash, BlobOrigin>> blobs;
     std::vector<std::pair<wire::Hash, ChunkState>> chunks;
     uint64_t bytes = 0;  // as charged
-    void Add(Gone&& more);
   };
 
   // Returns null if there is no such chunk, or it is absent.
@@ -111,14 +115,15 @@ class BlobIndex {
 
   // Protects all of `roots` or none; a root that is named several times counts as often.
   absl::Status Protect(TenantId tenant, std::span<const wire::Hash> roots);
-  // Undoes Protect for `roots`, which must be protected. Returns the blobs of sessions that nothing
-  // protects any more; they are removed from the index.
-  Gone Unprotect(TenantId tenant, std::span<const wire::Hash> roots, int64_t now_ms);
+  // Undoes Protect for `roots`, which must be protected. Blobs of sessions that nothing protects
+  // any more are the caller's to remove. Does not throw.
+  void Unprotect(TenantId tenant, std::span<const wire::Hash> roots, int64_t now_ms);
 
-  // Removes those of `roots` that nothing protects, whatever their origin.
-  Gone RemoveIdle(TenantId tenant, std::span<const wire::Hash> roots);
-  // Removes the blobs of sessions that nothing protects, of all tenants.
-  std::vector<std::pair<TenantId, Gone>> RemoveIdleOfSessions();
+  // Removes the blob if nothing protects it, whatever its origin, or if a session made it.
+  enum class Origins { kAny, kSession };
+  Gone RemoveIdle(TenantId tenant, const wire::Hash& root, Origins origins);
+  // The blobs of sessions that nothing protects, of all tenants.
+  std::vector<std::pair<TenantId, wire::Hash>> IdleOfSessions() const;
   // Evicts the least recently used blob or loose chunk; nullopt if all is protected. May free no
   // bytes: a blob whose chunks other blobs list.
   std::optional<Gone> Evict(TenantId tenant, int64_t now_ms);
@@ -143,20 +148,20 @@ class BlobIndex {
   struct Tenant {
     std::unordered_map<wire::Hash, Chunk, HashOfHash> chunks;
     std::unordered_map<wire::Hash, Blob, HashOfHash> blobs;
-    std::set<std::pair<int64_t, wire::Hash>> idle;   // by last use
-    std::set<std::pair<int64_t, wire::Hash>> loose;  // by loose_since_ms
+    ByUse idle;
+    ByUse loose;  // by loose_since_ms
     uint64_t used_bytes = 0;
     uint64_t protected_bytes = 0;
     uint64_t list_entries = 0;
     uint64_t idle_bytes = 0;  // of idle blobs as if they shared no chunks, and of loose chunks
   };
-  static void AddIdle(Tenant& tenant, const wire::Hash& root, const Blob& blob);
-  static void RemoveFromIdle(Tenant& tenant, const wire::Hash& root, const Blob& blob);
-  static void AddLoose(Tenant& tenant, const wire::Hash& hash, Chunk& chunk, int64_t now_ms);
+  static void AddIdle(Tenant& tenant, Blob& blob);  // at its place
+  static void RemoveFromIdle(Tenant& tenant, const wire::Hash& root, Blob& blob);
   static void RemoveFromLoose(Tenant& tenant, const wire::Hash& hash, const Chunk& chunk);
   void Hold(Tenant& tenant, const Blob& blob) const;
   void Unhold(Tenant& tenant, const Blob& blob) const;
-  void RemoveChunk(Tenant& tenant, const wire::Hash& hash, Gone& gone) const;
+  // `gone`, or null, has room for it.
+  void RemoveChunk(Tenant& tenant, const wire::Hash& hash, Gone* gone) const;
   // Removes an idle blob, and those of its chunks that no other blob lists.
   void RemoveBlob(Tenant& tenant, const wire::Hash& root, Gone& gone) const;
 

@@ -2,7 +2,9 @@
 //   BR1 held_ has, for each row of names_, the roots that Protect was called with for it, and
 //       nothing else.
 //   BR2 A row is written only while its blobs are protected and after they are durable.
-//   BR3 Each root that a session's entry lists is protected once for each time that it is listed.
+//   BR3 Each root that a session's entry lists is protected once for each time that it is listed,
+//       also where memory ends: what is protected is a Protected's until an entry lists it, and
+//       there is room for what an entry gives up before it does.
 //   BR4 pinned_ counts the roots in held_ of the pinned names. Neither changes while a name is
 //       pinned.
 // names_mutex_ is held while a row changes, so that rows and held_ change together; sessions_mutex_
@@ -23,6 +25,30 @@ namespace {
 absl::Status Ended() { return absl::AbortedError("the session has ended"); }
 
 }  // namespace
+
+// Roots whose protection ends with this object, or with those that took their place in `mine`.
+class BlobRetention::Protected {
+ public:
+  static absl::StatusOr<std::shared_ptr<Protected>> Of(BlobStore* store, TenantId tenant,
+                                                       std::vector<wire::Hash> roots) {
+    const auto made = std::make_shared<Protected>(store, tenant);
+    OB_RETURN_IF_ERROR(store->Protect(tenant, roots));
+    made->mine = std::move(roots);
+    return made;
+  }
+  Protected(BlobStore* store, TenantId tenant) : store_(store), tenant_(tenant) {}
+  ~Protected() { Free(); }
+  Protected(const Protected&) = delete;
+  Protected& operator=(const Protected&) = delete;
+  // Waits for the disk: call it without a lock.
+  void Free() { store_->Unprotect(tenant_, std::exchange(mine, {})); }
+
+  std::vector<wire::Hash> mine;
+
+ private:
+  BlobStore* const store_;
+  const TenantId tenant_;
+};
 
 absl::StatusOr<std::unique_ptr<BlobRetention>> BlobRetention::Open(BlobStore* store,
                                                                    const std::string& names_path,
@@ -102,32 +128,36 @@ void BlobRetention::Set(TenantId tenant, const std::string& name,
 
 void BlobRetention::Name(TenantId tenant, const NameRow& row, std::vector<wire::Hash> roots,
                          Done done) {
-  if (absl::Status status = store_->Protect(tenant, roots); !status.ok())
-    return done(std::move(status));
-  const std::span<const wire::Hash> waited = roots;
-  store_->WhenDurable(tenant, waited,
-                      [this, tenant, row = NameRow(row), roots = roots,
-                       done = std::move(done)](absl::Status status) mutable {
-                        if (status.ok()) {
-                          std::lock_guard lock(names_mutex_);
-                          row.written_at = now_();
-                          status = names_->Set(tenant, row);
-                          // BR1.
-                          if (status.ok()) std::swap(held_[{tenant.value, row.name}], roots);
-                        }
-                        store_->Unprotect(tenant,
-                                          roots);  // the previous roots; on failure, the new ones
-                        done(std::move(status));
-                      });
+  const auto named = Protected::Of(store_, tenant, std::move(roots));
+  if (!named.ok()) return done(named.status());
+  const std::vector<wire::Hash> waited = (*named)->mine;
+  store_->WhenDurable(
+      tenant, waited,
+      [this, tenant, row = NameRow(row), named = *named,
+       done = std::move(done)](absl::Status status) mutable {
+        if (status.ok()) {
+          std::lock_guard lock(names_mutex_);
+          const auto [held, is_new] = held_.try_emplace({tenant.value, row.name});
+          row.written_at = now_();
+          status = names_->Set(tenant, row);
+          if (status.ok())  // BR1
+            std::swap(held->second, named->mine);
+          else if (is_new)
+            held_.erase(held);
+        }
+        named->Free();  // the previous roots; on failure, the new ones
+        done(std::move(status));
+      });
 }
 
 absl::StatusOr<uint64_t> BlobRetention::Remove(TenantId tenant, std::string_view name) {
   const uint64_t before = store_->UsageOf(tenant).used_bytes;
   std::vector<wire::Hash> held;
+  const std::pair key(tenant.value, std::string(name));
   {
     std::lock_guard lock(names_mutex_);
     OB_RETURN_IF_ERROR(names_->Remove(tenant, name));
-    const auto found = held_.extract({tenant.value, std::string(name)});
+    const auto found = held_.extract(key);
     if (!found.empty()) held = std::move(found.mapped());
   }
   store_->Unprotect(tenant, held);
@@ -182,27 +212,17 @@ absl::StatusOr<uint64_t> BlobRetention::SizeOf(TenantId tenant, const wire::Hash
 
 absl::Status BlobRetention::UseBlob(TenantId tenant, const SessionId& session,
                                     const wire::Hash& root, uint64_t seq, uint64_t behind_seq) {
-  // BR3, also where there is no memory: what may throw comes before what changes.
-  std::map<uint64_t, wire::Hash> entry = {{seq, root}};
-  OB_RETURN_IF_ERROR(store_->Protect(tenant, std::span(&root, 1)));
+  std::map<uint64_t, wire::Hash> entry = {{seq, root}};  // BR3
+  OB_ASSIGN_OR_RETURN(const auto used, Protected::Of(store_, tenant, {root}));
+  std::lock_guard lock(sessions_mutex_);
+  const auto uses = sessions_.find(session);
+  if (uses == sessions_.end()) return Ended();
   std::vector<wire::Hash> free;
-  absl::Status status;
-  try {
-    std::lock_guard lock(sessions_mutex_);
-    if (const auto uses = sessions_.find(session); uses == sessions_.end()) {
-      free.push_back(root);
-      status = Ended();
-    } else {
-      ForgetPuts(uses->second, behind_seq, free);
-      const auto put = uses->second.puts.insert(entry.extract(seq));
-      if (!put.inserted) free.push_back(std::exchange(put.position->second, root));  // repeated
-    }
-  } catch (...) {
-    store_->Unprotect(tenant, std::span(&root, 1));
-    throw;
-  }
-  store_->Unprotect(tenant, free);
-  return status;
+  ForgetPuts(uses->second, behind_seq, free);
+  const auto put = uses->second.puts.insert(entry.extract(seq));
+  if (!put.inserted) free.push_back(std::exchange(put.position->second, root));  // repeated
+  std::swap(used->mine, free);
+  return absl::OkStatus();
 }
 
 void BlobRetention::ForgetPuts(Session& uses, uint64_t seq, std::vector<wire::Hash>& free) {
@@ -215,43 +235,38 @@ void BlobRetention::ForgetPuts(Session& uses, uint64_t seq, std::vector<wire::Ha
 
 absl::Status BlobRetention::UploadedBy(TenantId tenant, const SessionId& session,
                                        const wire::Hash& root) {
-  OB_RETURN_IF_ERROR(store_->Protect(tenant, std::span(&root, 1)));
-  {
-    std::lock_guard lock(sessions_mutex_);
-    if (const auto uses = sessions_.find(session); uses != sessions_.end()) {
-      uses->second.uploaded.insert(root);
-      return absl::OkStatus();
-    }
-  }
-  store_->Unprotect(tenant, std::span(&root, 1));
-  return Ended();
+  OB_ASSIGN_OR_RETURN(const auto uploaded, Protected::Of(store_, tenant, {root}));
+  std::lock_guard lock(sessions_mutex_);
+  const auto uses = sessions_.find(session);
+  if (uses == sessions_.end()) return Ended();
+  uses->second.uploaded.insert(root);
+  uploaded->mine.clear();
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<wire::Hash>> BlobRetention::SnapshotRoots(TenantId tenant,
-                                                                     const wire::Hash& manifest) {
+absl::StatusOr<std::shared_ptr<BlobRetention::Protected>> BlobRetention::SnapshotRoots(
+    TenantId tenant, const wire::Hash& manifest) {
   OB_ASSIGN_OR_RETURN(const std::string bytes, store_->Read(tenant, manifest, kSnapshotBytesMax));
   OB_ASSIGN_OR_RETURN(std::vector<wire::Hash> roots, RootsOfSnapshot(bytes));
   roots.push_back(manifest);
-  OB_RETURN_IF_ERROR(store_->Protect(tenant, roots));
-  return roots;
+  return Protected::Of(store_, tenant, std::move(roots));
 }
 
 void BlobRetention::KeepSnapshot(TenantId tenant, const SessionId& session,
                                  const wire::Hash& manifest, uint64_t seq, Write write, Done done) {
-  auto roots = SnapshotRoots(tenant, manifest);
-  if (!roots.ok()) return done(roots.status());
-  const std::span<const wire::Hash> waited = *roots;
-  Done written = [this, tenant, session, seq, roots = *roots, done](absl::Status status) {
-    std::vector<wire::Hash> free = roots;
+  const auto kept = SnapshotRoots(tenant, manifest);
+  if (!kept.ok()) return done(kept.status());
+  const std::vector<wire::Hash> waited = (*kept)->mine;
+  Done written = [this, session, seq, kept = *kept, done](absl::Status status) {
     if (status.ok()) {
       std::lock_guard lock(sessions_mutex_);
       const auto uses = sessions_.find(session);
       if (uses == sessions_.end())
         status = Ended();
       else
-        free = Replace(uses->second, seq, roots);
+        Replace(uses->second, seq, kept->mine);
     }
-    store_->Unprotect(tenant, free);
+    kept->Free();
     done(std::move(status));
   };
   store_->WhenDurable(tenant, waited, [write = std::move(write), written](absl::Status status) {
@@ -260,54 +275,64 @@ void BlobRetention::KeepSnapshot(TenantId tenant, const SessionId& session,
   });
 }
 
-std::vector<wire::Hash> BlobRetention::Replace(Session& uses, uint64_t seq,
-                                               const std::vector<wire::Hash>& snapshot) {
-  std::vector<wire::Hash> free = std::exchange(uses.snapshot, snapshot);
+void BlobRetention::Replace(Session& uses, uint64_t seq, std::vector<wire::Hash>& snapshot) {
+  std::vector<wire::Hash> free;
+  free.reserve(uses.snapshot.size() + snapshot.size() + uses.puts.size() + 1);  // BR3
+  free.insert(free.end(), uses.snapshot.begin(), uses.snapshot.end());
   Claim(uses, snapshot, free);
   ForgetPuts(uses, seq, free);
-  return free;
+  uses.snapshot = std::exchange(snapshot, std::move(free));
 }
 
+// Within room that is there.
 void BlobRetention::Claim(Session& uses, const std::vector<wire::Hash>& snapshot,
                           std::vector<wire::Hash>& free) {
   for (const wire::Hash& root : snapshot) {
     const auto found = uses.uploaded.find(root);
     if (found == uses.uploaded.end()) continue;
-    uses.uploaded.erase(found);
     free.push_back(root);
+    uses.uploaded.erase(found);
   }
 }
 
 void BlobRetention::KeepPart(TenantId tenant, const SessionId& session, const wire::Hash& manifest,
                              uint64_t seq, Write write, Done done) {
-  auto roots = SnapshotRoots(tenant, manifest);
-  if (!roots.ok()) return done(roots.status());
-  const std::span<const wire::Hash> waited = *roots;
-  store_->WhenDurable(tenant, waited, [=, this, roots = *roots](absl::Status status) {
-    std::vector<wire::Hash> free = roots;
-    {
+  const auto kept = SnapshotRoots(tenant, manifest);
+  if (!kept.ok()) return done(kept.status());
+  const std::vector<wire::Hash> waited = (*kept)->mine;
+  store_->WhenDurable(tenant, waited, [=, this, kept = *kept](absl::Status status) {
+    if (status.ok()) {
       std::lock_guard lock(sessions_mutex_);
       const auto uses = sessions_.find(session);
-      if (uses == sessions_.end()) status.Update(Ended());
-      if (status.ok()) {
-        auto& parts = uses->second.parts;
-        const bool is_new = parts.try_emplace({seq, manifest}, roots).second;
-        if (is_new) free.clear();  // else it was sent twice
-        Claim(uses->second, roots, free);
-        while (parts.size() > kSnapshotPartsMax) {
-          free.insert(free.end(), parts.begin()->second.begin(), parts.begin()->second.end());
-          parts.erase(parts.begin());
-        }
-      }
+      if (uses == sessions_.end())
+        status = Ended();
+      else
+        AddPart(uses->second, {seq, manifest}, kept->mine);
     }
-    store_->Unprotect(tenant, free);
+    kept->Free();
     status.ok() ? write(done) : done(std::move(status));
   });
 }
 
+// Exchanges the part's roots for those that need no protection any more.
+void BlobRetention::AddPart(Session& uses, const std::pair<uint64_t, wire::Hash>& key,
+                            std::vector<wire::Hash>& roots) {
+  auto& parts = uses.parts;
+  std::vector<wire::Hash> part = roots, free;
+  free.reserve(2 * roots.size() + (parts.empty() ? 0 : parts.begin()->second.size()));  // BR3
+  // One that is there was sent twice.
+  if (!parts.try_emplace(key, std::move(part)).second) free = roots;
+  Claim(uses, roots, free);
+  while (parts.size() > kSnapshotPartsMax) {
+    free.insert(free.end(), parts.begin()->second.begin(), parts.begin()->second.end());
+    parts.erase(parts.begin());
+  }
+  std::swap(roots, free);
+}
+
 void BlobRetention::PartsKept(const SessionId& session, uint64_t seq,
                               const std::vector<wire::Hash>& manifests) {
-  std::vector<wire::Hash> free;
+  std::vector<wire::Hash> free, snapshot;
   TenantId tenant;
   {
     std::lock_guard lock(sessions_mutex_);
@@ -315,16 +340,19 @@ void BlobRetention::PartsKept(const SessionId& session, uint64_t seq,
     if (found == sessions_.end()) return;
     Session& uses = found->second;
     tenant = uses.tenant;
-    free = std::exchange(uses.forgotten, {});
+    free.reserve(CountOf(uses));  // BR3
+    snapshot.reserve(CountOf(uses));
+    free.insert(free.end(), uses.forgotten.begin(), uses.forgotten.end());
+    uses.forgotten.clear();
     free.insert(free.end(), uses.snapshot.begin(), uses.snapshot.end());
-    uses.snapshot.clear();
     while (!uses.parts.empty() && uses.parts.begin()->first.first <= seq) {
       const auto part = uses.parts.extract(uses.parts.begin());
       const auto& [item, manifest] = part.key();
       const bool is_in = item == seq && std::ranges::count(manifests, manifest) > 0;
-      std::vector<wire::Hash>& to = is_in ? uses.snapshot : free;
+      std::vector<wire::Hash>& to = is_in ? snapshot : free;
       to.insert(to.end(), part.mapped().begin(), part.mapped().end());
     }
+    std::swap(uses.snapshot, snapshot);
     ForgetPuts(uses, seq, free);
   }
   store_->Unprotect(tenant, free);
@@ -337,9 +365,18 @@ void BlobRetention::ForgetParts(const SessionId& session, uint64_t seq) {
   Session& uses = found->second;
   const auto behind = std::ranges::find_if(
       uses.parts, [&](const auto& entry) { return entry.first.first > seq; });
+  uses.forgotten.reserve(CountOf(uses));  // BR3
   for (auto part = behind; part != uses.parts.end(); ++part)
     uses.forgotten.insert(uses.forgotten.end(), part->second.begin(), part->second.end());
   uses.parts.erase(behind, uses.parts.end());
+}
+
+// The roots that it lists, and one.
+size_t BlobRetention::CountOf(const Session& uses) {
+  size_t count = uses.snapshot.size() + uses.puts.size() + uses.forgotten.size() +
+                 uses.uploaded.size() + 1;
+  for (const auto& [key, part] : uses.parts) count += part.size();
+  return count;
 }
 
 void BlobRetention::KeepCheckpoint(TenantId tenant, const SessionId& session,
@@ -372,35 +409,30 @@ void BlobRetention::KeepCheckpoint(TenantId tenant, const SessionId& session,
 }
 
 void BlobRetention::Forget(TenantId tenant, const SessionId& session,
-                           std::span<const wire::Hash> uploaded) {
+                           const std::vector<wire::Hash>& uploaded) {
   std::vector<wire::Hash> free;
+  free.reserve(uploaded.size());  // BR3
   {
     std::lock_guard lock(sessions_mutex_);
     const auto uses = sessions_.find(session);
     if (uses == sessions_.end()) return;
-    for (const wire::Hash& root : uploaded) {
-      const auto found = uses->second.uploaded.find(root);
-      if (found == uses->second.uploaded.end()) continue;
-      uses->second.uploaded.erase(found);
-      free.push_back(root);
-    }
+    Claim(uses->second, uploaded, free);
   }
   store_->Unprotect(tenant, free);
 }
 
 absl::Status BlobRetention::RestoreSnapshot(TenantId tenant, const SessionId& session,
                                             std::span<const wire::Hash> manifests) {
-  std::vector<wire::Hash> roots;
+  Protected all(store_, tenant);
   for (const wire::Hash& manifest : manifests) {
-    absl::StatusOr<std::vector<wire::Hash>> more = SnapshotRoots(tenant, manifest);
-    if (!more.ok()) {
-      store_->Unprotect(tenant, roots);
-      return more.status();
-    }
-    roots.insert(roots.end(), more->begin(), more->end());
+    OB_ASSIGN_OR_RETURN(const auto part, SnapshotRoots(tenant, manifest));
+    all.mine.insert(all.mine.end(), part->mine.begin(), part->mine.end());
+    part->mine.clear();
   }
   std::lock_guard lock(sessions_mutex_);
-  sessions_[session] = {.tenant = tenant, .snapshot = std::move(roots)};
+  Session& uses = sessions_[session];
+  uses.tenant = tenant;
+  std::swap(uses.snapshot, all.mine);
   return absl::OkStatus();
 }
 
@@ -409,15 +441,17 @@ void BlobRetention::EndSession(const SessionId& session) {
   TenantId tenant;
   {
     std::lock_guard lock(sessions_mutex_);
-    const auto found = sessions_.extract(session);
-    if (found.empty()) return;
-    const Session& uses = found.mapped();
+    const auto found = sessions_.find(session);
+    if (found == sessions_.end()) return;
+    const Session& uses = found->second;
     tenant = uses.tenant;
-    free = uses.snapshot;
+    free.reserve(CountOf(uses));  // BR3
+    free.insert(free.end(), uses.snapshot.begin(), uses.snapshot.end());
     for (const auto& [seq, root] : uses.puts) free.push_back(root);
     for (const auto& [key, part] : uses.parts) free.insert(free.end(), part.begin(), part.end());
     free.insert(free.end(), uses.forgotten.begin(), uses.forgotten.end());
     free.insert(free.end(), uses.uploaded.begin(), uses.uploaded.end());
+    sessions_.erase(found);
   }
   store_->Unprotect(tenant, free);
 }

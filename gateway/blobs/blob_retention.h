@@ -117,17 +117,20 @@ class BlobRetention final : public BlobUses {
   void CountPinned(TenantId tenant, std::span<const wire::Hash> roots, bool pinned);
   // Protects `roots`, waits until they are durable, then writes the row.
   void Name(TenantId tenant, const NameRow& row, std::vector<wire::Hash> roots, Done done);
-  absl::StatusOr<std::vector<wire::Hash>> SnapshotRoots(TenantId tenant,
-                                                        const wire::Hash& manifest);
+  class Protected;
+  absl::StatusOr<std::shared_ptr<Protected>> SnapshotRoots(TenantId tenant,
+                                                           const wire::Hash& manifest);
   // Moves the Puts up to `seq` from `uses` to `free`.
   static void ForgetPuts(Session& uses, uint64_t seq, std::vector<wire::Hash>& free);
-  // Returns the roots that the new snapshot makes unnecessary.
-  static std::vector<wire::Hash> Replace(Session& uses, uint64_t seq,
-                                         const std::vector<wire::Hash>& snapshot);
+  static size_t CountOf(const Session& uses);
+  // Exchanges the new snapshot's roots for those that it makes unnecessary.
+  static void Replace(Session& uses, uint64_t seq, std::vector<wire::Hash>& snapshot);
+  static void AddPart(Session& uses, const std::pair<uint64_t, wire::Hash>& key,
+                      std::vector<wire::Hash>& roots);
   // Takes what a snapshot names out of `uses.uploaded`, and adds it to `free`.
   static void Claim(Session& uses, const std::vector<wire::Hash>& snapshot,
                     std::vector<wire::Hash>& free);
-  void Forget(TenantId tenant, const SessionId& session, std::span<const wire::Hash> uploaded);
+  void Forget(TenantId tenant, const SessionId& session, const std::vector<wire::Hash>& uploaded);
 
   BlobStore* const store_;
   const std::unique_ptr<Names> names_;

@@ -7,7 +7,9 @@
 //   BS1 A file under chunks/ was synced before it got that name.
 //   BS2 A blob's list is renamed to roots/ while all its chunks are in the index, under the lock
 //       for removing them: a list never names a chunk that was removed on purpose.
-//   BS3 synced_ grows only when the files of the items before it, and the folders of their names,
+//   BS3 A file goes while the index has nothing under its name and state: the lock may have been
+//       let go of since that left, and it may have come again.
+//   BS4 synced_ grows only when the files of the items before it, and the folders of their names,
 //       are synced; a caller that waits until synced_ reaches queued_ waits for all items queued
 //       before.
 #include "gateway/blobs/blob_store.h"
@@ -26,6 +28,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "gateway/base/thrown.h"
 #include "gateway/blobs/limits.h"
 #include "wire/limits.h"
 
@@ -152,27 +156,23 @@ absl::StatusOr<std::unique_ptr<BlobStore::Writer>> BlobStore::Begin(TenantId ten
   if (absl::Status status = MakeRoomOnDisk(); !status.ok()) return status;
   // Before its bytes come: an object counts as a few KiB, however small it is.
   const uint64_t least = options_.charges.object_bytes_min;
+  // Made first, so that whatever fails behind it is taken back by its end.
+  std::unique_ptr<Writer> writer(new Writer(this, tenant, TemporaryPath(), chunk));
   if (absl::Status status = Reserve(tenant, least); !status.ok()) return status;
-  std::string temporary = TemporaryPath();
-  auto fd = disk_.Create(temporary);
-  if (!fd.ok()) {
-    Unreserve(tenant, least);
-    return fd.status();
-  }
-  std::unique_ptr<Writer> writer(new Writer(this, tenant, std::move(temporary), chunk, *fd));
   writer->reserved_ = least;
+  OB_ASSIGN_OR_RETURN(writer->fd_, disk_.Create(writer->temporary_));
   return writer;
 }
 
 BlobStore::Writer::Writer(BlobStore* store, TenantId tenant, std::string temporary,
-                          const wire::Hash& hash, int fd)
-    : store_(store), tenant_(tenant), temporary_(std::move(temporary)), hash_(hash), fd_(fd) {}
+                          const wire::Hash& hash)
+    : store_(store), tenant_(tenant), temporary_(std::move(temporary)), hash_(hash) {}
 
 BlobStore::Writer::~Writer() {
   if (fd_ >= 0) store_->disk_.Close(fd_).IgnoreError();
   if (temporary_.empty()) return;
   store_->disk_.Remove(temporary_).IgnoreError();
-  store_->Unreserve(tenant_, reserved_);
+  if (reserved_ > 0) store_->Unreserve(tenant_, reserved_);
 }
 
 absl::Status BlobStore::Writer::Append(std::string_view bytes) {
@@ -207,10 +207,12 @@ absl::Status BlobStore::Writer::Finish() {
     store_->disk_.Remove(temporary_).IgnoreError();
   } else {
     const std::string path = store_->ChunkPath(tenant_, hash_, State::kFresh);
+    // First: where memory ends behind it, a chunk is synced that is not there. The reverse would be
+    // one that counts as durable and is not.
+    store_->QueueSync({tenant_, hash_, false});
     if (absl::Status status = store_->disk_.Rename(temporary_, path); !status.ok()) return status;
     store_->index_.AddChunk(tenant_, hash_, static_cast<uint32_t>(bytes_), State::kFresh,
                             store_->Now());
-    store_->QueueSync({tenant_, hash_, false});
   }
   store_->reserved_bytes_[tenant_.value] -= reserved_;
   temporary_.clear();
@@ -263,11 +265,11 @@ void BlobStore::Lose(TenantId tenant, const wire::Hash& chunk, State state) {
 absl::Status BlobStore::CommitAgain(TenantId tenant, const wire::Hash& root, BlobOrigin origin) {
   BlobIndex::Blob& known = *index_.FindBlob(tenant, root);
   if (known.origin == BlobOrigin::kSession && origin == BlobOrigin::kClient) {
+    QueueSync({tenant, root, true});
     absl::Status status = disk_.Rename(RootPath(tenant, root, BlobOrigin::kSession),
                                        RootPath(tenant, root, BlobOrigin::kClient));
     if (!status.ok()) return status;
     known.origin = BlobOrigin::kClient;
-    QueueSync({tenant, root, true});
   }
   index_.Use(tenant, root, Now());
   used_since_.insert({tenant.value, root});
@@ -325,14 +327,14 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
     std::lock_guard lock(mutex_);
     status = check();  // BS2
     if (status.ok() && index_.FindBlob(tenant, root) == nullptr) {
+      BlobIndex::Blob blob{.size_bytes = size_bytes,
+                           .chunks = {chunks.begin(), chunks.end()},
+                           .origin = origin,
+                           .used_ms = Now()};
+      QueueSync({tenant, root, true});
       status = disk_.Rename(temporary, RootPath(tenant, root, origin));
       if (status.ok()) {
-        index_.AddBlob(tenant, root,
-                       {.size_bytes = size_bytes,
-                        .chunks = {chunks.begin(), chunks.end()},
-                        .origin = origin,
-                        .used_ms = Now()});
-        QueueSync({tenant, root, true});
+        index_.AddBlob(tenant, root, std::move(blob));
         return absl::OkStatus();
       }
     }
@@ -408,44 +410,60 @@ absl::Status BlobStore::Protect(TenantId tenant, std::span<const wire::Hash> roo
 }
 
 // Files go while the lock is held, or one that is uploaded meanwhile would go, too. A session may
-// leave thousands, and every account's calls wait for the lock: it is let go after a few of them,
-// and long enough for who waits to have it.
-void BlobStore::InParts(std::span<const wire::Hash> roots,
-                        const std::function<bool(std::span<const wire::Hash>)>& of_part) {
-  while (!roots.empty()) {
-    const auto part = roots.first(std::min(roots.size(), kRootsRemovedAtOnce));
-    roots = roots.subspan(part.size());
-    bool removed = false;
-    {
-      std::lock_guard lock(mutex_);
-      removed = of_part(part);
-    }
-    if (removed && !roots.empty()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+// leave thousands, and a blob has as many as chunks; every account's calls wait for the lock: it is
+// let go of after a few of them, and long enough for who waits to have it.
+class BlobStore::Turns {
+ public:
+  explicit Turns(std::mutex& mutex) : lock_(mutex) {}
+  // Before a further file, or step of about its time.
+  void Next() {
+    if (++done_ % kFilesRemovedAtOnce != 0) return;
+    lock_.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    lock_.lock();
   }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+  size_t done_ = 0;
+};
+
+uint64_t BlobStore::Remove(TenantId tenant, const wire::Hash& root, BlobIndex::Origins origins,
+                           Turns& turns) {
+  const BlobIndex::Gone gone = index_.RemoveIdle(tenant, root, origins);
+  RemoveFiles(tenant, gone, turns);
+  return gone.bytes;
 }
 
 void BlobStore::Unprotect(TenantId tenant, std::span<const wire::Hash> roots) {
-  InParts(roots, [&](std::span<const wire::Hash> part) {
-    const BlobIndex::Gone gone = index_.Unprotect(tenant, part, Now());
-    RemoveFiles(tenant, gone);
-    return gone.bytes > 0;
-  });
+  if (roots.empty()) return;
+  {
+    Turns turns(mutex_);
+    for (const wire::Hash& root : roots) {
+      index_.Unprotect(tenant, std::span(&root, 1), Now());
+      turns.Next();
+    }
+  }
+  ErrorIfThrown("removing what a session stored", [&] {
+    Turns turns(mutex_);
+    for (const wire::Hash& root : roots)
+      Remove(tenant, root, BlobIndex::Origins::kSession, turns);
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 uint64_t BlobStore::RemoveIdle(TenantId tenant, std::span<const wire::Hash> roots) {
   uint64_t bytes = 0;
-  InParts(roots, [&](std::span<const wire::Hash> part) {
-    const BlobIndex::Gone gone = index_.RemoveIdle(tenant, part);
-    RemoveFiles(tenant, gone);
-    bytes += gone.bytes;
-    return gone.bytes > 0;
-  });
+  Turns turns(mutex_);
+  for (const wire::Hash& root : roots)
+    bytes += Remove(tenant, root, BlobIndex::Origins::kAny, turns);
   return bytes;
 }
 
 void BlobStore::RemoveIdleOfSessions() {
-  std::lock_guard lock(mutex_);
-  for (const auto& [tenant, gone] : index_.RemoveIdleOfSessions()) RemoveFiles(tenant, gone);
+  Turns turns(mutex_);
+  for (const auto& [tenant, root] : index_.IdleOfSessions())
+    Remove(tenant, root, BlobIndex::Origins::kSession, turns);
 }
 
 // ---- space --------------------------------------------------------------------------------------
@@ -476,14 +494,14 @@ absl::Status BlobStore::CheckQuota(TenantId tenant, uint64_t reserved_bytes,
 }
 
 absl::Status BlobStore::Reserve(TenantId tenant, uint64_t bytes, size_t list_entries) {
-  std::lock_guard lock(mutex_);
+  Turns turns(mutex_);
   uint64_t& reserved = reserved_bytes_[tenant.value];
   for (;;) {
     absl::Status status = CheckQuota(tenant, reserved + bytes, list_entries);
     if (status.ok()) break;
     const auto gone = index_.Evict(tenant, Now());
     if (!gone.has_value()) return status;
-    RemoveFiles(tenant, *gone);
+    RemoveFiles(tenant, *gone, turns);
   }
   reserved += bytes;
   return absl::OkStatus();
@@ -495,10 +513,10 @@ void BlobStore::Unreserve(TenantId tenant, uint64_t bytes) {
 }
 
 bool BlobStore::EvictForDisk() {
-  std::lock_guard lock(mutex_);
+  Turns turns(mutex_);
   const auto victim = index_.EvictAnywhere(Now());
   if (!victim.has_value()) return false;
-  RemoveFiles(victim->first, victim->second);
+  RemoveFiles(victim->first, victim->second, turns);
   return true;
 }
 
@@ -515,14 +533,20 @@ absl::Status BlobStore::MakeRoomOnDisk() {
   }
 }
 
-void BlobStore::RemoveFiles(TenantId tenant, const BlobIndex::Gone& gone) {
-  // Removes lists first: a crash in between leaves chunks that no list names, not the reverse.
+// Lists first, and under the hold that took them from the index: a crash in between leaves chunks
+// that no list names, not the reverse.
+void BlobStore::RemoveFiles(TenantId tenant, const BlobIndex::Gone& gone, Turns& turns) {
   for (const auto& [root, origin] : gone.blobs) {
     disk_.Remove(RootPath(tenant, root, origin)).IgnoreError();
     used_since_.erase({tenant.value, root});
+    turns.Next();
   }
-  for (const auto& [chunk, state] : gone.chunks)
-    disk_.Remove(ChunkPath(tenant, chunk, state)).IgnoreError();
+  for (const auto& [chunk, state] : gone.chunks) {
+    const BlobIndex::Chunk* const again = index_.FindChunk(tenant, chunk);
+    if (again == nullptr || again->state != state)  // BS3
+      disk_.Remove(ChunkPath(tenant, chunk, state)).IgnoreError();
+    turns.Next();
+  }
 }
 
 uint64_t BlobStore::SizeOf(TenantId tenant, const wire::Hash& root) const {

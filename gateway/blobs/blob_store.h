@@ -83,14 +83,13 @@ class BlobStore {
 
    private:
     friend class BlobStore;
-    Writer(BlobStore* store, TenantId tenant, std::string temporary, const wire::Hash& hash,
-           int fd);
+    Writer(BlobStore* store, TenantId tenant, std::string temporary, const wire::Hash& hash);
     BlobStore* const store_;
     const TenantId tenant_;
     std::string temporary_;
     wire::Hash hash_;
     wire::ChunkHasher hasher_;
-    int fd_;
+    int fd_ = -1;
     uint64_t bytes_ = 0;
     uint64_t reserved_ = 0;  // of the quota
   };
@@ -122,7 +121,9 @@ class BlobStore {
   // Protects all of `roots` or none, until Unprotect has been called as often. NOT_FOUND: one of
   // them is absent.
   absl::Status Protect(TenantId tenant, std::span<const wire::Hash> roots);
-  // In parts, between which other calls have their turn, as RemoveIdle.
+  // Removes the blobs of sessions that nothing protects any more, in parts, between which other
+  // calls have their turn. Does not throw: what could not be removed for want of memory stays until
+  // its space is needed, or the store is opened again.
   void Unprotect(TenantId tenant, std::span<const wire::Hash> roots);
   // Removes those of `roots` that nothing protects. Returns the bytes freed.
   uint64_t RemoveIdle(TenantId tenant, std::span<const wire::Hash> roots);
@@ -143,7 +144,8 @@ class BlobStore {
   uint64_t SizeOf(TenantId tenant, const wire::Hash& root) const;  // 0 if it is absent
   uint64_t quota_bytes() const { return options_.quota_bytes; }
 
-  // Syncs the oldest unsynced items to the disk. False if there were none.
+  // Syncs the oldest unsynced items to the disk. False if there were none. Where memory ends it
+  // throws, and the same items are the oldest.
   bool SyncSome();
 
  private:
@@ -181,10 +183,12 @@ class BlobStore {
   bool EvictForDisk();  // false: nothing can be evicted
   absl::Status MakeRoomOnDisk();
   void QueueSync(const Unsynced& item);                            // mutex_ held
-  void RemoveFiles(TenantId tenant, const BlobIndex::Gone& gone);  // mutex_ held
-  // Calls `of_part` with mutex_ held, for a few roots at a time.
-  void InParts(std::span<const wire::Hash> roots,
-               const std::function<bool(std::span<const wire::Hash>)>& of_part);
+  class Turns;  // a hold of mutex_ that lets others have it after a few files
+  // The files of what has just left the index. The lock is let go of between them.
+  void RemoveFiles(TenantId tenant, const BlobIndex::Gone& gone, Turns& turns);
+  // Likewise; returns the bytes freed.
+  uint64_t Remove(TenantId tenant, const wire::Hash& root, BlobIndex::Origins origins,
+                  Turns& turns);
   void Lose(TenantId tenant, const wire::Hash& chunk, BlobIndex::ChunkState state);
   absl::Status SyncOne(const Unsynced& item, std::set<std::string>& folders);
   absl::Status CheckDurable(const Waiter& waiter);  // mutex_ held

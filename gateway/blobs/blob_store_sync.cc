@@ -1,10 +1,14 @@
 // Syncs the blob store's files to the disk on a thread of its own, and calls the waiters of
 // WhenDurable.
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/thread_slice.h"
+#include "gateway/base/thrown.h"
 #include "gateway/blobs/blob_store.h"
 
 namespace outboard::gateway {
@@ -15,6 +19,8 @@ using State = BlobIndex::ChunkState;
 
 constexpr size_t kSyncBatchItems = 16;
 constexpr std::chrono::seconds kLastUsesEvery{60};
+constexpr std::chrono::seconds kTryAgainAfter{1};
+constexpr absl::string_view kWaiter = "what waits until blobs are durable";
 
 }  // namespace
 
@@ -71,8 +77,8 @@ bool BlobStore::SyncSome() {
   std::vector<Unsynced> batch;
   {
     std::lock_guard lock(mutex_);
-    for (; !unsynced_.empty() && batch.size() < kSyncBatchItems; unsynced_.pop_front())
-      batch.push_back(unsynced_.front());
+    const auto count = static_cast<int64_t>(std::min(unsynced_.size(), kSyncBatchItems));
+    batch.assign(unsynced_.begin(), unsynced_.begin() + count);
   }
   if (batch.empty()) return false;
   std::set<std::string> folders;
@@ -82,20 +88,24 @@ bool BlobStore::SyncSome() {
     SyncOne(item, folders).IgnoreError();
   }
   for (const std::string& folder : folders) failed |= !disk_.Sync(folder).ok();
-  std::vector<std::pair<std::function<void(absl::Status)>, absl::Status>> tell;
-  {
-    std::lock_guard lock(mutex_);
-    folders_failed_ |= failed;
-    synced_ += batch.size();
-    while (!waiters_.empty() && waiters_.begin()->first <= synced_) {
-      for (Waiter& waiter : waiters_.begin()->second) {
-        absl::Status status = CheckDurable(waiter);
-        tell.emplace_back(std::move(waiter.done), std::move(status));
-      }
-      waiters_.erase(waiters_.begin());
+  // Nothing throws from here on, but for what is caught.
+  std::unique_lock lock(mutex_);
+  folders_failed_ |= failed;
+  unsynced_.erase(unsynced_.begin(), unsynced_.begin() + std::ssize(batch));
+  synced_ += batch.size();
+  while (!waiters_.empty() && waiters_.begin()->first <= synced_) {
+    const auto ready = waiters_.extract(waiters_.begin());
+    for (Waiter& waiter : ready.mapped()) {
+      absl::Status status = ErrorIfThrown(kWaiter, [&] { return CheckDurable(waiter); });
+      lock.unlock();
+      ErrorIfThrown(kWaiter, [&] {
+        waiter.done(std::move(status));
+        return absl::OkStatus();
+      }).IgnoreError();
+      waiter.done = nullptr;  // with what it protects, which takes the lock to give back
+      lock.lock();
     }
   }
-  for (auto& [done, status] : tell) done(std::move(status));
   return true;
 }
 
@@ -136,12 +146,19 @@ void BlobStore::SyncThread() {
   while (!stopping_) {
     wake_.wait_until(lock, next, [this] { return stopping_ || !unsynced_.empty(); });
     lock.unlock();
-    SyncSome();
+    const absl::Status status = ErrorIfThrown("syncing blobs", [this] {
+      SyncSome();
+      return absl::OkStatus();
+    });
     if (std::chrono::steady_clock::now() >= next) {
-      WriteLastUses();
+      ErrorIfThrown("writing when blobs were used", [this] {
+        WriteLastUses();
+        return absl::OkStatus();
+      }).IgnoreError();
       next = std::chrono::steady_clock::now() + kLastUsesEvery;
     }
     lock.lock();
+    if (!status.ok()) wake_.wait_for(lock, kTryAgainAfter, [this] { return stopping_; });
   }
 }
 

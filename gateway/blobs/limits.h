@@ -14,9 +14,8 @@ inline constexpr uint64_t kListEntryBytes = 32;
 // Chunks and blobs of a tenant, unless the operator says otherwise: 150 bytes of memory each. Lists
 // may name twice as many chunks, 32 bytes each: 4 TiB without what two blobs share.
 inline constexpr uint64_t kStoreObjectsMax = 500'000;
-// Whose files are removed before another call has its turn: two files each, most often, and 0.1 ms
-// for a file.
-inline constexpr size_t kRootsRemovedAtOnce = 16;
+// Files that are removed before another call has its turn: 0.1 ms each.
+inline constexpr size_t kFilesRemovedAtOnce = 32;
 inline constexpr uint64_t kStoreNamesMax = 65'536;   // per tenant
 inline constexpr size_t kStoreNamesPerPage = 2'000;  // 2,000 * (255 + 80) bytes fit
 inline constexpr int kCheckpointEntriesMax = 16'384;

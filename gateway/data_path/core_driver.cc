@@ -11,6 +11,9 @@
 //   D6  Values leave on one stream, which ends with each epoch.
 //   D7  A worker that was set aside gets no session until an operator lifts it, also after a
 //       restart of the gateway.
+//   D8  An event whose handling threw is the last: the core may have half of it, and actions of it
+//       are lost. What was queued for the disk is what a crash at that point leaves, which a
+//       gateway that starts anew goes on from.
 //
 // The entry of a session
 //
@@ -28,12 +31,16 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/check.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/admission/graph_admission.h"
 #include "gateway/admission/graph_bytes.h"
 #include "gateway/base/limits.h"
+#include "gateway/base/thrown.h"
 #include "gateway/base/token.h"
 #include "gateway/blobs/blob_uses.h"
 #include "gateway/data_path/core_driver_entries.h"
@@ -163,15 +170,23 @@ void CoreDriver::Remember(const SessionRow& lost) {
   if (auto hash = TokenFromBytes(lost.resume_hash)) lost_.push_back(*hash);
 }
 
+// Does not throw (D8).
 void CoreDriver::Tell(const Event& event) {
-  const MonoTime now = planted_.wall_clock ? MonoTime{host_->WallNow().unix_ms * 1'000'000}
-                                           : host_->Now();
-  std::vector<Action> actions = core_.On(event, now);
-  if (!actions.empty()) {
+  if (has_given_up_) return;
+  const absl::Status status = ErrorIfThrown("an event of the gateway's core", [&] {
+    const MonoTime now = planted_.wall_clock ? MonoTime{host_->WallNow().unix_ms * 1'000'000}
+                                             : host_->Now();
+    std::vector<Action> actions = core_.On(event, now);
+    if (actions.empty()) return absl::OkStatus();
     writes_->Cork();
-    for (Action& action : actions) std::visit([this](auto& a) { Do(a); }, action);
-    writes_->Uncork();
-  }
+    const absl::Cleanup uncork = [this] { writes_->Uncork(); };
+    for (Action& action : actions) {
+      std::visit([this](auto& a) { Do(a); }, action);
+      if (has_given_up_) break;  // within an event that this action told of
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok() && !std::exchange(has_given_up_, true)) host_->GiveUp(status);
   changed_.notify_all();
 }
 
@@ -327,12 +342,14 @@ std::vector<GatewayCore::Listed> CoreDriver::ListSessions(TenantId tenant) const
 absl::StatusOr<std::pair<SessionId, Bill>> CoreDriver::StopSession(TenantId tenant,
                                                                    const std::string& session) {
   std::lock_guard lock(mutex_);
+  if (has_given_up_) return WriteTrouble();
   const std::optional<SessionId> id = core_.FindNamed(tenant, session);
   if (!id)
     return absl::NotFoundError(
         "the account has no such session; `outboard ps` lists those there are");
   being_stopped_ = {*id, Bill{}};
   Tell(EndSession{*id});
+  if (has_given_up_) return WriteTrouble();
   return *std::exchange(being_stopped_, std::nullopt);
 }
 
@@ -393,22 +410,37 @@ void CoreDriver::EndValues(Session& session, const absl::Status& why) {
 
 // ---- time ---------------------------------------------------------------------------------------
 
+// What is done beside the core's own tick is done again with the next. If a part of it throws, that
+// part ends, and is in the log; leases are charged all the same.
 void CoreDriver::OnTick() {
   std::lock_guard lock(mutex_);
+  if (has_given_up_) return;
+  const auto each_by_itself = [](absl::string_view what, const auto& work) {
+    return ErrorIfThrown(what, [&] {
+      work();
+      return absl::OkStatus();
+    });
+  };
   TellProgress();
-  for (const auto& [id, session] : sessions_)
-    if (session->relay != nullptr) session->relay->CheckSnapshot();
-  TakeOffences();
-  TellOverdueEndings();
-  EndTheSilent();
-  RefuseWhatCannotBeWritten();
+  for (auto at = sessions_.begin(); at != sessions_.end();) {
+    const SessionId id = at->first;
+    const absl::Status status = each_by_itself("asking for a snapshot", [&] {
+      if (at->second->relay != nullptr) at->second->relay->CheckSnapshot();
+    });
+    if (!status.ok()) Tell(EndSession{id, status});
+    at = sessions_.upper_bound(id);  // it may be gone
+  }
+  each_by_itself("setting workers aside", [&] { TakeOffences(); }).IgnoreError();
+  each_by_itself("ending sessions", [&] { TellOverdueEndings(); }).IgnoreError();
+  each_by_itself("ending silent streams", [&] { EndTheSilent(); }).IgnoreError();
+  each_by_itself("refusing sessions", [&] { RefuseWhatCannotBeWritten(); }).IgnoreError();
   Tell(Tick{});
   ++ticks_;
-  KeepReceiptsInTime();
-  MeasureLinks();
+  each_by_itself("keeping receipts", [&] { KeepReceiptsInTime(); }).IgnoreError();
+  each_by_itself("measuring links", [&] { MeasureLinks(); }).IgnoreError();
   if (ticks_ % kKeyCheckTicks != 0) return;
-  CheckKeys();
-  LookAtQuarantine();
+  each_by_itself("checking keys", [&] { CheckKeys(); }).IgnoreError();
+  each_by_itself("looking at workers set aside", [&] { LookAtQuarantine(); }).IgnoreError();
 }
 
 // Also before an executor is told to be lost: what it had done is not charged again.
@@ -466,7 +498,7 @@ void CoreDriver::Drain() {
 
 void CoreDriver::AwaitEmpty(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, limit, [this] { return core_.session_count() == 0; });
+  changed_.wait_for(lock, limit, [this] { return core_.session_count() == 0 || has_given_up_; });
 }
 
 void CoreDriver::StopAll() {

@@ -250,7 +250,7 @@ class CoreDriver {
   struct Session;
   struct Worker;
 
-  void Tell(const Event& event);  // under mutex_
+  void Tell(const Event& event);  // under mutex_; does not throw
   void Do(Welcome& action);
   void Do(Assign& action);
   void Do(EndExecutor& action);
@@ -364,7 +364,7 @@ class CoreDriver {
   uint64_t next_conn_ = 1, next_worker_ = 1;
   int64_t ticks_ = 0;
   std::optional<MonoTime> last_tick_;
-  bool stopping_ = false;
+  bool stopping_ = false, has_given_up_ = false;  // D8
   std::map<ConnId, std::unique_ptr<Client>> clients_;
   std::map<WorkerId, std::unique_ptr<Worker>> workers_;
   LinkTable links_;  // between them

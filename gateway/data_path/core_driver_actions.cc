@@ -402,6 +402,8 @@ void CoreDriver::Do(TakeHold& action) {
 void CoreDriver::Do(gateway::EndHold& action) { writes_->EndHold(action.lease); }
 
 absl::Status CoreDriver::WriteTrouble() const {
+  if (has_given_up_)
+    return absl::UnavailableError("the gateway met a bug of its own, and starts anew");
   const absl::Status trouble = writes_->trouble();
   if (trouble.ok()) return trouble;
   if (absl::IsDataLoss(trouble))  // what is wrong is for its operator

@@ -9,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/base/limits.h"
 #include "gateway/data_path/core_driver_entries.h"
@@ -157,6 +158,8 @@ void CoreDriver::Do(gateway::Post& action) {
                 [&](const Charge& charge) { return wrong.contains(charge.tenant); });
   if (!action.charges.empty()) writes_->Post(std::move(action.charges), refuse);
 }
+
+void DriverHost::GiveUp(const absl::Status& why) { OB_CHECK_OK(why); }
 
 bool DriverHost::IsSigned(const proto::Receipt& receipt) {
   return signing::CheckReceipt(receipt).ok();

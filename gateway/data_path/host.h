@@ -40,6 +40,10 @@ class DriverHost {
   virtual void PostKeys(std::function<void()> job) { Post(std::move(job)); }
   // A frame of the account's session passes that nothing must be looked up for, such as a step.
   virtual void FramePasses(TenantId) {}
+  // The driver met an exception halfway through an event, and takes no more of them: the process
+  // should end, as if it had crashed there, once what is queued is on disk. Called once, under the
+  // driver's lock. By default it ends at once.
+  virtual void GiveUp(const absl::Status& why);
   // True if the receipt is one that a worker writes, and has that worker's signature
   // (wire/proof/receipt.h). A simulator knows what its workers signed.
   virtual bool IsSigned(const proto::Receipt& receipt);

@@ -27,11 +27,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/shard/shard.h"
@@ -188,7 +188,7 @@ class GroupRuns {
   RunKey key_;                   // of the Run that is planned
   size_t known_words_ = 0;       // of all KnownRuns
   size_t graph_bytes_ = 0;
-  absl::flat_hash_map<std::string, Original> originals_;  // by the id of what was written
+  std::unordered_map<std::string, Original> originals_;  // by the id of what was written
   std::map<uint64_t, proto::GroupState> noted_;             // by snapshot, at most kNotedMax
   std::vector<proto::Notice> notices_;
   size_t written_bytes_ = 0;                                 // of those graphs

@@ -4,6 +4,10 @@
 // A block has places for kBlockHandles, so handles far from each other take more memory than they
 // need: places() says how much, for a limit.
 //
+// Where memory ends, TryEmplace throws and nothing has changed. Abseil's hash tables do not promise
+// that: one that found no memory to grow must not even be destroyed
+// (docs/decisions/229-what-throws-in-the-gateway.md).
+//
 // Threads: one at a time, and Find of a const table counts, too.
 #pragma once
 
@@ -12,9 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <utility>
-
-#include "absl/container/flat_hash_map.h"
 
 namespace outboard::gateway {
 
@@ -32,9 +35,10 @@ class HandleTable {
   std::pair<T*, bool> TryEmplace(uint64_t handle) {
     Block* block = BlockOf(handle);
     if (block == nullptr) {
-      std::unique_ptr<Block>& made = blocks_[handle / kBlockHandles];
-      made = std::make_unique<Block>();
-      last_ = block = made.get();
+      auto made = std::make_unique<Block>();
+      block = made.get();
+      blocks_.emplace(handle / kBlockHandles, std::move(made));
+      last_ = block;
       last_number_ = handle / kBlockHandles;
     }
     const bool is_new = !block->Has(handle);
@@ -88,7 +92,7 @@ class HandleTable {
     return last_ = found->second.get();
   }
 
-  absl::flat_hash_map<uint64_t, std::unique_ptr<Block>> blocks_;  // none is empty
+  std::unordered_map<uint64_t, std::unique_ptr<Block>> blocks_;  // none is empty
   size_t size_ = 0;
   mutable Block* last_ = nullptr;  // that was looked at
   mutable uint64_t last_number_ = 0;

@@ -182,6 +182,7 @@ class Gateway::Impl {
   }
 
   absl::Status MakeDriver(const std::string& path) {
+    host_.SetEnd([this] { options_.on_replaced(); });
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), door_.get());
     driver_->SetObserver(&driver_log_);

@@ -45,7 +45,8 @@ struct GatewayOptions {
   // process should then end (gateway/server/listener_watch.h).
   std::function<void()> on_dead_listener = [] {};
   // Likewise, when another gateway has taken the data folder (gateway/accounts/folder_turn.h), or
-  // the disk of its books fails (LedgerWriter::OnGivenUp).
+  // the disk of its books fails (LedgerWriter::OnGivenUp), or an exception leaves its core halfway
+  // through an event (DriverHost::GiveUp).
   std::function<void()> on_replaced = [] {};
   // Connections that one address may have, and proxies that may have more, since others are behind
   // them.

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <utility>
 
+#include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "base/thread_slice.h"
 #include "gateway/accounts/folder_turn.h"
 #include "gateway/base/clock.h"
+#include "gateway/base/thrown.h"
 #include "gateway/proof/head_signer.h"
 #include "gateway/proof/receipt_rows.h"
 #include "telemetry/counters.h"
@@ -23,6 +24,17 @@ constexpr std::chrono::seconds kTryAgainAfter{1};
 // True if a retry may succeed: the file may be writable again.
 bool IsPassing(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+}
+
+// Whoever is told of a write, which is done, is not told again: no lack of memory passes here.
+template <typename Tell>
+absl::Status Told(Tell&& tell) {
+  constexpr absl::string_view kWhat = "what waits for the books";
+  const absl::Status status = ErrorIfThrown(kWhat, [&] {
+    tell();
+    return absl::OkStatus();
+  });
+  return status.ok() ? status : AfterThrown(kWhat);
 }
 }  // namespace
 
@@ -50,7 +62,9 @@ absl::Status LedgerWriter::PostEach(const std::vector<Charge>& charges, const Re
   if (!accounts.ok()) return accounts.status();
   for (const AccountPosting& account : *accounts)
     if (IsReplaced(account.status)) return account.status;  // not the account's fault
+  for (const AccountPosting& account : *accounts) heads_due_.insert(account.tenant);
   std::set<TenantId> not_posted;
+  absl::Status told;
   for (const AccountPosting& account : *accounts) {
     if (account.status.ok()) continue;
     not_posted.insert(account.tenant);
@@ -58,17 +72,18 @@ absl::Status LedgerWriter::PostEach(const std::vector<Charge>& charges, const Re
     telemetry::LogError("posting_refused", {{"account", account.tenant.value},
                                             {"message", account.status.ToString()},
                                             {"effect", "its leases stop"}});
-    refused(account.tenant, account.status);
+    told.Update(Told([&] { refused(account.tenant, account.status); }));
   }
   CountPosted(charges, not_posted);
-  for (const AccountPosting& account : *accounts) heads_due_.insert(account.tenant);
-  return absl::OkStatus();
+  return told;
 }
 
 // A bill without it is no worse than it was: the next posting tries again.
 void LedgerWriter::SignHead(TenantId tenant) {
   if (heads_ == nullptr) return;
-  if (absl::Status status = heads_->RefreshSome(tenant); !status.ok())
+  const absl::Status status =
+      ErrorIfThrown("signing a head", [&] { return heads_->RefreshSome(tenant); });
+  if (!status.ok())
     telemetry::LogWarning("head_not_signed",
                           {{"account", tenant.value}, {"message", status.ToString()}});
 }
@@ -76,7 +91,7 @@ void LedgerWriter::SignHead(TenantId tenant) {
 // Before anybody is told of what was written.
 void LedgerWriter::Sync() {
   if (std::exchange(is_unsynced_, false) && sync_ != nullptr)
-    if (const absl::Status status = sync_(); !status.ok()) {
+    if (const absl::Status status = ErrorIfThrown("syncing the books", sync_); !status.ok()) {
       telemetry::LogError("ledger_sync_failed", {{"message", status.ToString()},
                                                  {"effect", "this gateway ends"}});
       std::unique_lock lock(mutex_);
@@ -92,13 +107,15 @@ void LedgerWriter::Hold(HoldRequest request, std::function<void(HoldAnswer)> the
          auto answer = ledger_->Hold(request, credit_limit_);
          if (IsPassing(answer.status()) && !stopping()) return answer.status();
          if (IsReplaced(answer.status())) {
-           then({0, absl::UnavailableError("another gateway has taken this one's place")});
-           return answer.status();
+           const absl::Status told = Told([&] {
+             then({0, absl::UnavailableError("another gateway has taken this one's place")});
+           });
+           return told.ok() ? answer.status() : told;
          }
          if (heads_ != nullptr && heads_->Of(request.tenant) == nullptr)
            heads_due_.insert(request.tenant);
-         then(answer.ok() ? *std::move(answer) : HoldAnswer{0, answer.status()});
-         return absl::OkStatus();
+         return Told(
+             [&] { then(answer.ok() ? *std::move(answer) : HoldAnswer{0, answer.status()}); });
        },
        nullptr, nullptr, /*must_last=*/false});
 }
@@ -130,8 +147,10 @@ absl::Status LedgerWriter::OrTell(SessionId session, absl::Status written) {
     std::lock_guard lock(mutex_);
     tell = not_written_;
   }
-  if (tell != nullptr) tell(session, written);
-  return written;
+  const absl::Status told = Told([&] {
+    if (tell != nullptr) tell(session, written);
+  });
+  return told.ok() ? written : told;
 }
 void LedgerWriter::OnNotWritten(NotWritten then) {
   std::lock_guard lock(mutex_);
@@ -141,9 +160,10 @@ void LedgerWriter::KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRef
   if (receipts_ == nullptr) return;
   Add({[this, receipts = std::move(receipts), refused = std::move(refused)]() -> absl::Status {
          OB_ASSIGN_OR_RETURN(const std::vector<absl::Status> kept, receipts_->Keep(receipts));
-         for (size_t i = 0; i < kept.size(); ++i)
-           if (!kept[i].ok()) refused(receipts[i], kept[i]);
-         return absl::OkStatus();
+         return Told([&] {
+           for (size_t i = 0; i < kept.size(); ++i)
+             if (!kept[i].ok()) refused(receipts[i], kept[i]);
+         });
        },
        nullptr, nullptr});
 }
@@ -194,10 +214,12 @@ void LedgerWriter::SetAudit(absl::Status audit) {
 }
 
 void LedgerWriter::Add(Job job) {
+  std::list<Job> added;
+  added.push_back(std::move(job));
   std::lock_guard lock(mutex_);
-  if (corks_ > 0) return corked_.push_back(std::move(job));
-  jobs_.push_back(std::move(job));
-  wake_.notify_one();
+  std::list<Job>& to = corks_ > 0 ? corked_ : jobs_;
+  to.splice(to.end(), added);
+  if (corks_ == 0) wake_.notify_one();
 }
 
 void LedgerWriter::Cork() {
@@ -210,10 +232,13 @@ void LedgerWriter::Uncork() {
   OB_CHECK(corks_ > 0);
   if (--corks_ > 0) return;
   if (corked_.empty()) return wake_.notify_one();  // Stop may wait for it
-  std::stable_partition(corked_.begin(), corked_.end(),
-                        [](const Job& job) { return job.write != nullptr; });
-  std::move(corked_.begin(), corked_.end(), std::back_inserter(jobs_));
-  corked_.clear();
+  std::list<Job> told;
+  for (auto job = corked_.begin(); job != corked_.end();) {
+    const auto at = job++;
+    if (at->write == nullptr) told.splice(told.end(), corked_, at);
+  }
+  jobs_.splice(jobs_.end(), corked_);
+  jobs_.splice(jobs_.end(), told);
   wake_.notify_one();
 }
 
@@ -228,35 +253,52 @@ void LedgerWriter::Stop() {
 
 void LedgerWriter::Work() {
   YieldToOthers(0);
+  for (;;) {
+    const absl::Status thrown = ErrorIfThrown("the writer of the books", [this] {
+      WriteJobs();
+      return absl::OkStatus();
+    });
+    if (thrown.ok()) return;
+    std::unique_lock lock(mutex_);
+    GiveUp(lock, thrown);
+  }
+}
+
+void LedgerWriter::WriteJobs() {
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return (stopping_ && corks_ == 0) || !jobs_.empty(); });
     if (jobs_.empty()) return;  // all is synced
     Job& job = jobs_.front();  // stays at the front until it is done; others only append
     lock.unlock();
-    absl::Status status;
+    absl::Status status, told;
     if (job.write == nullptr) Sync();
     if (job.write != nullptr && is_over_) {
       status = given_up_;
     } else if (job.write != nullptr) {
       const auto begin = std::chrono::steady_clock::now();
       PassFailpoint("writer.before_write");
-      status = job.write();
+      status = ErrorIfThrown("writing the books", job.write);
       PassFailpoint("writer.after_write");
       telemetry::ObserveNs(
           telemetry::Metric::kLedgerWriteTime,
           std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
       if (!status.ok()) telemetry::Count(telemetry::Metric::kLedgerErrors);
       is_unsynced_ |= job.must_last;
-    } else if (job.then != nullptr)
-      job.then(given_up_);
-    else
-      job.goodbye();
+    } else {
+      told = Told([&] { job.then != nullptr ? job.then(given_up_) : job.goodbye(); });
+    }
+    const bool is_bug = !told.ok() || (IsThrown(status) && !IsPassing(status));
     const bool passing = IsPassing(status) && !is_over_;
     if (!status.ok() && !passing)
       telemetry::LogError("ledger_write_failed", {{"message", status.ToString()}});
     lock.lock();
     if (IsReplaced(status)) GiveUp(lock, status);
+    if (is_bug && !is_over_) {
+      telemetry::LogError("gateway_gives_up", {{"message", "the books cannot be gone on with"},
+                                               {"effect", "this gateway ends"}});
+      GiveUp(lock, AfterThrown("writing the books"));
+    }
     if (job.write != nullptr && !is_over_)
       SetTrouble(passing ? status : absl::OkStatus());
     if (!passing || stopping_) {
@@ -277,14 +319,16 @@ void LedgerWriter::Work() {
 
 // Runs the jobs of ThenOrAtOnce, which do not wait for the disk.
 void LedgerWriter::SayGoodbyes(std::unique_lock<std::mutex>& lock) {
-  const auto first = std::stable_partition(jobs_.begin(), jobs_.end(),
-                                           [](const Job& job) { return job.goodbye == nullptr; });
-  const std::vector<Job> goodbyes(std::make_move_iterator(first),
-                                  std::make_move_iterator(jobs_.end()));
-  jobs_.erase(first, jobs_.end());
+  std::list<Job> goodbyes;
+  for (auto job = jobs_.begin(); job != jobs_.end();) {
+    const auto at = job++;
+    if (at->goodbye != nullptr) goodbyes.splice(goodbyes.end(), jobs_, at);
+  }
   lock.unlock();
-  for (const Job& job : goodbyes) job.goodbye();
+  absl::Status told;
+  for (const Job& job : goodbyes) told.Update(Told(job.goodbye));
   lock.lock();
+  if (!told.ok()) GiveUp(lock, AfterThrown("writing the books"));
 }
 
 void LedgerWriter::GiveUp(std::unique_lock<std::mutex>& lock, const absl::Status& why) {

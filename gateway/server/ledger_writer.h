@@ -11,11 +11,15 @@
 // retry is safe even if the first attempt succeeded, since postings are idempotent. Meanwhile
 // trouble() is not OK, and the gateway opens no new sessions; the queue grows only by a posting
 // every few seconds per running session.
+//
+// A write that finds no memory is retried, too. Anything else that a write throws, or whoever is
+// told of it, ends this gateway in order (OnGivenUp): to leave the write out would lose money, and
+// who is not told would wait for ever.
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <mutex>
 #include <set>
@@ -58,9 +62,9 @@ class LedgerWriter final : public WriteQueue {
   void Then(std::function<void(absl::Status)> job) override;
   void ThenOrAtOnce(std::function<void()> job) override;
   // Calls `given_up`, once, when a write fails because another gateway has taken the data folder
-  // (IsReplaced, gateway/accounts/folder_turn.h), or when `sync` fails: what was written may be
-  // lost then, and only a process that starts anew reads what is there. Nothing is written from
-  // then on, and trouble() stays.
+  // (IsReplaced, gateway/accounts/folder_turn.h), when `sync` fails, or when something is thrown
+  // that is no lack of memory: what was written may be lost then, and only a process that starts
+  // anew reads what is there. Nothing is written from then on, and trouble() stays.
   void OnGivenUp(std::function<void(const absl::Status& why)> given_up);
   absl::Status trouble() const override;  // UNAVAILABLE, RESOURCE_EXHAUSTED; or SetAudit's
   // What the last audit found. An error: trouble() is that, so that the gateway opens no session;
@@ -87,6 +91,7 @@ class LedgerWriter final : public WriteQueue {
   void Add(Job job);
   bool stopping() const;
   void Work();
+  void WriteJobs();
   void SayGoodbyes(std::unique_lock<std::mutex>& lock);
   void SetTrouble(absl::Status status);
   void GiveUp(std::unique_lock<std::mutex>& lock, const absl::Status& why);
@@ -108,9 +113,9 @@ class LedgerWriter final : public WriteQueue {
   std::set<TenantId> heads_due_;  // of what was written since the last Sync
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Job> jobs_;
+  std::list<Job> jobs_;  // lists: to move jobs takes no memory
   int corks_ = 0;
-  std::vector<Job> corked_;  // behind all of jobs_, once there is no cork
+  std::list<Job> corked_;  // behind all of jobs_, once there is no cork
   absl::Status trouble_, given_up_, audit_;
   std::map<int64_t, Usage> charged_;
   std::function<void(const absl::Status&)> on_given_up_;  // null once called

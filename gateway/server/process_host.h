@@ -14,10 +14,12 @@
 
 #include "gateway/base/clock.h"
 #include "gateway/base/limits.h"
+#include "gateway/base/thrown.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/host.h"
 #include "gateway/doors/key_door.h"
 #include "gateway/streams/work_queues.h"
+#include "telemetry/log.h"
 
 namespace outboard::gateway {
 
@@ -29,6 +31,8 @@ class ProcessHost final : public DriverHost {
  public:
   explicit ProcessHost(WorkQueues* queues) : queues_(queues) {}
   void SetDoor(KeyDoor* door) { door_ = door; }
+  // Ends the process, from any thread. Call before the driver has any events.
+  void SetEnd(std::function<void()> end) { end_ = std::move(end); }
   MonoTime Now() override { return MonoNow(); }
   WallTime WallNow() override { return gateway::WallNow(); }
   Token DrawToken() override { return Draw<Token>(); }
@@ -37,6 +41,14 @@ class ProcessHost final : public DriverHost {
     queues_->pool.Post(static_cast<uint64_t>(tenant.value), std::move(job));
   }
   void PostKeys(std::function<void()> job) override { door_->Post(std::move(job)); }
+  void GiveUp(const absl::Status& why) override {
+    ErrorIfThrown("the end of this gateway", [&] {
+      telemetry::LogError("gateway_gives_up", {{"message", why.ToString()},
+                                               {"effect", "this gateway ends"}});
+      return absl::OkStatus();
+    }).IgnoreError();
+    end_();
+  }
   void FramePasses(TenantId tenant) override {
     queues_->steps.Note(tenant, StepTimes::Clock::now());
   }
@@ -46,6 +58,7 @@ class ProcessHost final : public DriverHost {
 
   WorkQueues* const queues_;
   KeyDoor* door_ = nullptr;
+  std::function<void()> end_ = [] {};
 };
 
 // Gives back what the allocator keeps of a flood that is over: it returns only what lies at the end

@@ -230,7 +230,13 @@ class SendingStream : public Reactor {
       status = status_;
     }
     OnFinish(status);
-    this->Finish(wire::ToGrpc(status));
+    // Once: also where there is no memory for its text.
+    grpc::Status told(grpc::StatusCode::RESOURCE_EXHAUSTED, "");
+    ErrorIfThrown("ending a stream", [&] {
+      told = wire::ToGrpc(status);
+      return absl::OkStatus();
+    }).IgnoreError();
+    this->Finish(told);
   }
 
   Out out_;

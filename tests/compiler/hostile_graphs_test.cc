@@ -16,6 +16,7 @@
 #include "compiler/ir/spec.h"
 #include "compiler/ir/sums/gather.h"
 #include "compiler/shard/choose.h"
+#include "compiler/shard/lower.h"
 #include "compiler/shard/plan.h"
 #include "compiler/shard/products.h"
 #include "compiler/shard/shard.h"
@@ -233,6 +234,49 @@ TEST(HostileGraphs, PlansThatAreCompared_AreCounted) {
   EXPECT_GT(all, 5 * once);
   EXPECT_EQ(parts_of(0).first, once);
   EXPECT_LT(parts_of(2 * once).first, 4 * once);
+}
+
+// A number of bytes that other ways may not need is not said as if no way needed less.
+TEST(HostileGraphs, WhereWaysAreLeftOut_NoRoomSaysSo) {
+  const auto why = [](int64_t most) {
+    Graph g;
+    std::vector<const UOp*> results;
+    for (int64_t slot = 0; slot < 4; ++slot) {
+      const UOp* const x = Param(g, slot, DType::kF32, Shape{Dim(1024), Dim(64)});
+      results.push_back(Add(g, x, x));
+    }
+    shard::GraphNodes nodes;
+    nodes.compared_parts_max = most;
+    const Mesh mesh{.sizes = {4}};
+    const auto chosen =
+        shard::Choose(mesh, Sink(g, results), nodes, {}, {.memory = {.bytes = 100}});
+    EXPECT_TRUE(absl::IsResourceExhausted(chosen.status())) << chosen.status();
+    return std::string(chosen.status().message());
+  };
+  EXPECT_TRUE(absl::StrContains(why(limits::kComparedPartsMax), "No number of devices"));
+  EXPECT_TRUE(absl::StrContains(why(0), "too large to compare")) << why(0);
+  EXPECT_FALSE(absl::StrContains(why(0), "No number of devices")) << why(0);
+}
+
+// What is told of collectives: of many, the operations' names.
+TEST(HostileGraphs, TextsOfCollectives_HaveABound) {
+  Graph g;
+  const UOp* x = Param(g, 0, DType::kF32, Shape(16, Dim(2)));
+  const std::vector<shard::Layout> cut = {{.cut = {0}}};
+  constexpr int64_t kSums = 12'000;
+  for (int64_t i = 0; i < kSums; ++i)
+    x = Add(g, x, Expand(g, Reduce(g, Op::kAdd, x, {0}), x->shape));
+  const auto sharded = shard::ShardGraph(g, Sink(g, {x}), Mesh{{2}}, cut, {});
+  ASSERT_TRUE(sharded.ok()) << sharded.status();
+  const std::vector<shard::CollectiveUse>& uses = sharded->report.collectives;
+  ASSERT_GE(uses.size(), size_t{kSums});
+  const std::string name(Name(Op::kReduce));
+  EXPECT_GT(uses.front().what.size(), name.size());
+  EXPECT_EQ(uses.back().what, name);
+  size_t bytes = 0;
+  for (const shard::CollectiveUse& use : uses) bytes += use.what.size();
+  EXPECT_GT(bytes, shard::kUseTextsBytesMax);
+  EXPECT_LT(bytes, shard::kUseTextsBytesMax + shard::kUseTextBytesMax + uses.size() * name.size());
 }
 
 // A value of its source's shape has its source's memory for it.

@@ -3,17 +3,21 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 
 #include "base/check.h"
 #include "gateway/admission/graph_admission.h"
 #include "gateway/base/limits.h"
+#include "gateway/blobs/blob_retention.h"
 #include "gateway/groups/graph_sharder.h"
 #include "gateway/streams/stream.h"
 #include "proto/cloud.pb.h"
+#include "storage/sqlite.h"
 #include "tests/gateway/core_driver_world.h"
 #include "tests/gateway/support.h"
 
@@ -115,6 +119,91 @@ TEST(AllocationFailures, OfAFrameThatIsQueued_CountNoBytes) {
   EXPECT_EQ(messages.bytes(), 0u);
 }
 
+TEST(AllocationFailures, OfAPutByBlob_ProtectNothing) {
+  constexpr SessionId kSession{1, 2};
+  test::TempDir temp;
+  const auto store = ValueOrDie(BlobStore::Open(temp.File("blobs"), {.sync_thread = false}));
+  const auto retention = ValueOrDie(BlobRetention::Open(store.get(), temp.File("names.db"),
+                                                        [] { return WallTime{1}; }));
+  retention->BeginSession(kTenant, kSession);
+  const auto blob = [&](int i) {
+    return ValueOrDie(store->Write(kTenant, "blob " + std::to_string(i), BlobOrigin::kClient));
+  };
+  for (int i = 0; i < kAllocationsMax; ++i) blob(i);
+  uint64_t seq = 0;
+  const auto put = [&](int i, uint64_t behind_seq) {
+    return retention->UseBlob(kTenant, kSession, wire::NameBlob("blob " + std::to_string(i)).root,
+                              ++seq, behind_seq);
+  };
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(put(i, 0).ok());
+  const int thrown = TimesThrown([&](int i) { put(10 + i, /*behind_seq=*/3).IgnoreError(); });
+  EXPECT_GT(thrown, 1);
+  // What is taken back takes no memory that may not be there: in part, it would stay for ever.
+  EXPECT_GT(TimesThrown([&](int) {
+              wire::Hash uploaded = wire::NameBlob("blob 5").root;
+              retention->UploadedBy(kTenant, kSession, uploaded).IgnoreError();
+            }),
+            0);
+  EXPECT_GT(store->UsageOf(kTenant).protected_bytes, 0u);
+  EXPECT_GT(TimesThrown([&](int) { retention->EndSession(kSession); }), 0);
+  EXPECT_EQ(store->UsageOf(kTenant).protected_bytes, 0u);
+}
+
+// Counted as a walk counts it, whatever failed on the way; and nothing waits for ever.
+TEST(AllocationFailures, OfBlobsThatComeAndGo_CountNothingTwice) {
+  constexpr SessionId kSession{1, 2};
+  test::TempDir temp;
+  const auto store = ValueOrDie(BlobStore::Open(temp.File("blobs"), {.sync_thread = false}));
+  const auto retention = ValueOrDie(BlobRetention::Open(store.get(), temp.File("names.db"),
+                                                        [] { return WallTime{1}; }));
+  retention->BeginSession(kTenant, kSession);
+  int stored = 0;
+  EXPECT_GT(TimesThrown([&](int i) {
+              const std::string bytes = "value " + std::to_string(i);
+              const auto root = store->Write(kTenant, bytes, BlobOrigin::kSession);
+              if (!root.ok()) throw std::bad_alloc();
+              ++stored;
+            }),
+            10);
+  EXPECT_EQ(stored, 1);
+  for (int failing = 0; failing < 100; ++failing) {
+    const wire::Hash root = ValueOrDie(
+        store->Write(kTenant, "to be removed " + std::to_string(failing), BlobOrigin::kSession));
+    ASSERT_TRUE(store->Protect(kTenant, std::span(&root, 1)).ok());
+    EXPECT_FALSE(Throws(failing, [&] { store->Unprotect(kTenant, std::span(&root, 1)); }))
+        << failing;
+    EXPECT_EQ(store->UsageOf(kTenant).protected_bytes, 0u) << failing;
+  }
+  store->RemoveIdleOfSessions();
+  // What had no memory on its way in may be there as chunks of no blob.
+  while (store->SyncSome()) continue;
+  const auto bytes_of_files = [&] {
+    uint64_t bytes = 0;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(temp.File("blobs")))
+      if (file.is_regular_file()) bytes += file.file_size();
+    return bytes;
+  };
+  EXPECT_LE(store->UsageOf(kTenant).used_bytes, bytes_of_files());
+}
+
+// The next write would find a transaction that nobody ends.
+TEST(AllocationFailures, OfATransaction_LeaveNoneBegun) {
+  test::TempDir temp;
+  const auto db = ValueOrDie(storage::Database::Open(temp.File("db")));
+  OB_CHECK_OK(db->Execute("CREATE TABLE t(x INTEGER)"));
+  const auto write = [&] {
+    OB_CHECK_OK(db->Transaction(storage::Database::Mode::kWrite, [&] {
+      const absl::Status written = db->Execute("INSERT INTO t VALUES (1)");
+      const std::string text(1000, 'x');
+      return written;
+    }));
+  };
+  EXPECT_GT(TimesThrown([&](int) { write(); }), 0);
+  auto count = ValueOrDie(db->Prepare("SELECT COUNT(*) FROM t"));
+  ASSERT_TRUE(ValueOrDie(count.Step()));
+  EXPECT_EQ(count.Int(0), 1);
+}
+
 // As a stream of gRPC's, which writes one message at a time.
 class Reactor {
  public:
@@ -142,6 +231,89 @@ TEST(AllocationFailures, OfAMessage_LeaveNoWriteThatNeverEnds) {
     stream.End(absl::OkStatus());
     EXPECT_EQ(stream.finished, threw) << failing;
     if (!threw) break;
+  }
+}
+
+class GroupOfTwo : public CoreDriverTest {
+ public:
+  GroupOfTwo() {
+    proto::WorkerEvent event;
+    proto::Register& reg = *event.mutable_register_();
+    reg.set_name("two");
+    reg.set_identity(std::string(kWorkerIdentityBytes, 'b'));
+    wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
+    for (int i = 0; i < 2; ++i) reg.add_devices()->set_hardware_class("large");
+    reg.set_has_collectives(true);
+    reg.set_serves_groups(true);
+    two_port_.OnEvent(event);
+    proto::ClientFrame frame = OpenFrame();
+    frame.mutable_items(0)->mutable_open()->set_devices(2);
+    Open(client_port_, std::move(frame));
+    RunAll(writes_.jobs);
+    const proto::Assign& assign = *two_.assign();
+    for (uint32_t rank = 0; rank < 2; ++rank)
+      OB_CHECK_OK(ports_[rank].Attach(*SessionId::FromBytes(assign.session_id()),
+                                      *TokenFromBytes(assign.attach_token()), rank));
+    RunAll(writes_.jobs);
+    for (ExecutorPort& port : ports_) {
+      proto::ServerFrame opened;
+      opened.set_epoch(1);
+      opened.add_items()->mutable_opened();
+      port.OnFrame(std::move(opened));
+    }
+    OB_CHECK(client_.sent.size() == 1);
+  }
+  ~GroupOfTwo() override {
+    client_port_.OnGone();
+    for (ExecutorPort& port : ports_) port.Leave();
+  }
+  void TestBody() override {}
+  using CoreDriverTest::client_, CoreDriverTest::client_port_, CoreDriverTest::writes_;
+
+  WorkerEnd two_;
+  WorkerPort two_port_{&driver_, &two_};
+  ExecutorEnd ends_[2];
+  ExecutorPort ports_[2] = {{&driver_, &ends_[0]}, {&driver_, &ends_[1]}};
+};
+
+// On a thread of gRPC's: an exception that leaves it ends the gateway.
+TEST(AllocationFailures, OfALightFrameOfAGroup_EndItsSessionAndCostNothing) {
+  for (int failing = 0;; ++failing) {
+    ASSERT_LT(failing, kAllocationsMax);
+    GroupOfTwo group;
+    proto::ClientFrame frame;
+    frame.set_epoch(1);
+    frame.add_items()->set_seq(1);
+    frame.mutable_items(0)->mutable_put()->set_handle(1);
+    allocations_left = failing;
+    EXPECT_NO_THROW(group.client_port_.OnFrame(std::move(frame))) << failing;
+    const bool failed = allocations_left < 0;
+    allocations_left = -1;
+    RunAll(group.writes_.jobs);
+    EXPECT_EQ(group.client_.ends.size(), failed ? 1u : 0u) << failing;
+    if (!failed) break;
+    ASSERT_FALSE(group.writes_.lease_ends.empty());
+    EXPECT_EQ(group.writes_.lease_ends.back(), LeaseEnd::kGatewayFault);
+    EXPECT_EQ(group.writes_.rows.back().state, SessionRowState::kLost);
+  }
+}
+
+TEST(AllocationFailures, OfWhatAnExecutorSays_EndItsSession) {
+  for (int failing = 0;; ++failing) {
+    ASSERT_LT(failing, kAllocationsMax);
+    GroupOfTwo group;
+    proto::ServerFrame frame;
+    frame.set_epoch(1);
+    frame.add_items()->mutable_failed()->set_message("what went wrong, in more than a few bytes");
+    allocations_left = failing;
+    EXPECT_NO_THROW(group.ports_[0].OnFrame(std::move(frame))) << failing;
+    const bool failed = allocations_left < 0;
+    allocations_left = -1;
+    RunAll(group.writes_.jobs);
+    if (!failed) break;
+    EXPECT_EQ(group.client_.ends.size(), 1u) << failing;
+    ASSERT_FALSE(group.writes_.lease_ends.empty());
+    EXPECT_EQ(group.writes_.lease_ends.back(), LeaseEnd::kGatewayFault);
   }
 }
 

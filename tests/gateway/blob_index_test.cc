@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "tests/gateway/support.h"
@@ -41,7 +42,7 @@ TEST(BlobIndexUsage, AnyHistory_IsCountedAsByAWalk) {
           if (index.FindChunk(kTenant, part) != nullptr) blob.chunks.push_back(part);
         }
         if (random.OneIn(2)) blob.origin = BlobOrigin::kSession;
-        index.AddBlob(kTenant, root, blob);
+        index.AddBlob(kTenant, root, std::move(blob));
         break;
       }
       case 3:
@@ -53,6 +54,7 @@ TEST(BlobIndexUsage, AnyHistory_IsCountedAsByAWalk) {
         const wire::Hash gone = *at;
         held.erase(at);
         index.Unprotect(kTenant, {&gone, 1}, step);
+        if (random.OneIn(2)) index.RemoveIdle(kTenant, gone, BlobIndex::Origins::kSession);
         break;
       }
       case 5:

@@ -485,5 +485,43 @@ TEST_F(BlobStoreTest, ManyThatAreRemoved_LetOthersCallBetween) {
   EXPECT_LT(other.get() - before, 800);
 }
 
+// Nor the files of one blob, before any of which the same chunk may come again.
+TEST_F(BlobStoreTest, ABlobOfManyChunks_LetsOthersCallWhileItGoes_AndUploadThemAgain) {
+  constexpr size_t kChunks = 600;
+  const std::string last = "the last one";
+  Blob(kA, "makes the folders");
+  store_.reset();
+  std::vector<wire::Hash> chunks;
+  for (size_t i = 0; i + 1 < kChunks; ++i) {  // whose bytes nobody reads
+    chunks.push_back(Sha256("chunk " + std::to_string(i)));
+    const std::string path = folder() + "/1/chunks/" + wire::ToHex(chunks.back());
+    std::ofstream(path).close();
+    std::filesystem::resize_file(path, wire::kBlobChunkBytes);
+  }
+  Open(0);
+  chunks.push_back(wire::HashChunk(last));
+  ASSERT_TRUE(Write(kA, chunks.back(), last).ok());
+  const uint64_t size_bytes = (kChunks - 1) * wire::kBlobChunkBytes + last.size();
+  const wire::Hash root = wire::MerkleRoot(chunks, size_bytes);
+  ASSERT_TRUE(store_->Commit(kA, root, chunks, size_bytes, BlobOrigin::kSession).ok());
+  ASSERT_TRUE(store_->Protect(kA, std::span(&root, 1)).ok());
+  const int before = disk_.removed;
+  std::future<int> other;  // how many had gone when the chunk was there again
+  disk_.on_remove = [&] {
+    if (other.valid()) return;
+    other = std::async(std::launch::async, [&] {
+      EXPECT_FALSE(store_->Has(kA, chunks.back())) << "it is gone, but for its file";
+      const absl::Status written = Write(kA, chunks.back(), last);
+      EXPECT_TRUE(written.ok()) << written;
+      return disk_.removed.load() - before;
+    });
+  };
+  store_->Unprotect(kA, std::span(&root, 1));
+  EXPECT_LT(other.get(), static_cast<int>(kChunks));
+  EXPECT_FALSE(IsThere(kA, root));
+  EXPECT_EQ(ValueOrDie(store_->ReadChunk(kA, chunks.back())), last);
+  EXPECT_EQ(store_->UsageOf(kA).used_bytes, std::string("makes the folders").size() + last.size());
+}
+
 }  // namespace
 }  // namespace outboard::gateway

@@ -41,6 +41,8 @@ class Host final : public DriverHost {
   int64_t wall_takes_ns = 0;  // until somebody has the time, on a busy machine
   Token DrawToken() override { return {7, ++drawn_}; }
   void Post(std::function<void()> job) override { jobs.push_back(std::move(job)); }
+  void GiveUp(const absl::Status& why) override { given_up.push_back(why); }
+  std::vector<absl::Status> given_up;
   MonoTime now{1'000'000'000};
   Jobs jobs;
 
@@ -50,14 +52,20 @@ class Host final : public DriverHost {
 
 class Writes final : public WriteQueue {
  public:
+  void Cork() override { ++corks; }
+  void Uncork() override { --corks; }
   void Post(std::vector<Charge> more, Refused) override {
+    if (before_write) before_write();
     charges.insert(charges.end(), more.begin(), more.end());
   }
   void Hold(HoldRequest request, std::function<void(HoldAnswer)> then) override {
     jobs.push_back([request, then] { then({request.to_ms, absl::OkStatus()}); });
   }
   void EndHold(LeaseId) override {}
-  void Write(SessionRow row) override { rows.push_back(std::move(row)); }
+  void Write(SessionRow row) override {
+    if (before_write) before_write();
+    rows.push_back(std::move(row));
+  }
   void Grant(LeaseRow row) override {
     if (!refuses_lease.ok())
       jobs.push_back([this, session = row.lease.session] { not_written_(session, refuses_lease); });
@@ -81,6 +89,8 @@ class Writes final : public WriteQueue {
   std::vector<LeaseRow> leases;
   std::vector<LeaseEnd> lease_ends;
   std::vector<Charge> charges;
+  std::function<void()> before_write;
+  int corks = 0;
   std::vector<proto::Receipt> receipts;
   absl::Status receipts_refused;  // what becomes of each
   absl::Status refuses_lease;     // for good

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 
@@ -20,7 +21,7 @@ class FaultDisk final : public Disk {
   enum class Loss { kNone, kEmpty, kGarbage };
 
   // Calls that change something, or wait for the disk; reads are `reads`.
-  int changes = 0;
+  std::atomic<int> changes = 0;
   int reads = 0;
   std::atomic<int> removed = 0;
   std::function<void()> on_remove;  // before a file goes, with the store's lock held
@@ -52,6 +53,7 @@ class FaultDisk final : public Disk {
     if (absl::Status status = Change(); !status.ok()) return status;
     auto fd = Disk::Create(path);
     if (fd.ok()) {
+      std::lock_guard lock(mutex_);
       bytes_.insert(path);
       names_[path] = "";
     }
@@ -74,6 +76,7 @@ class FaultDisk final : public Disk {
     if (absl::Status status = Change(); !status.ok()) return status;
     absl::Status status = Disk::Rename(from, to);
     if (status.ok()) {
+      std::lock_guard lock(mutex_);
       if (bytes_.erase(from) > 0) bytes_.insert(to);
       const auto unsynced = names_.extract(from);
       names_[to] = unsynced.empty() ? from : unsynced.mapped();
@@ -82,8 +85,11 @@ class FaultDisk final : public Disk {
   }
   absl::Status Remove(const std::string& path) override {
     if (absl::Status status = Change(); !status.ok()) return status;
-    bytes_.erase(path);
-    names_.erase(path);
+    {
+      std::lock_guard lock(mutex_);
+      bytes_.erase(path);
+      names_.erase(path);
+    }
     ++removed;
     if (on_remove) on_remove();
     return Disk::Remove(path);
@@ -91,6 +97,7 @@ class FaultDisk final : public Disk {
   absl::Status Sync(const std::string& path) override {
     if (absl::Status status = Change(); !status.ok()) return status;
     if (!sync_status.ok()) return sync_status;
+    std::lock_guard lock(mutex_);
     bytes_.erase(path);
     for (auto name = names_.begin(); name != names_.end();)
       name = std::filesystem::path(name->first).parent_path() == path ? names_.erase(name) : ++name;
@@ -107,6 +114,7 @@ class FaultDisk final : public Disk {
     return stopped() ? absl::UnavailableError("the world has stopped") : absl::OkStatus();
   }
 
+  std::mutex mutex_;  // of what follows
   // Not synced: files, and names with what they were before, if they were.
   std::set<std::string> bytes_;
   std::map<std::string, std::string> names_;

@@ -6,6 +6,8 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,6 +116,65 @@ TEST_F(LedgerWriterTest, WhatIsCorked_IsTakenInAsOne_ItsWritesFirst) {
   EXPECT_EQ(syncs_, before + 1);
   for (const uint64_t session : {1, 2})
     EXPECT_EQ(ValueOrDie(rows_->LeasesOf(DeviceOf(session).lease.session)).size(), 1u);
+}
+
+// A posting that throws is not left out: without memory it is tried again, as on a full disk.
+TEST_F(LedgerWriterTest, AWriteWithoutMemory_IsTriedAgain) {
+  std::atomic<int> tries = 0;
+  absl::Status trouble;
+  Hold([] {});
+  ASSERT_TRUE(AwaitWritten().ok());
+  ledger_->GuardWrites([&](storage::Database&) -> absl::Status {
+    if (tries++ == 0) throw std::bad_alloc();
+    if (tries == 2) trouble = writer_.trouble();
+    return absl::OkStatus();
+  });
+  Post(0);
+  Post(5);
+  EXPECT_TRUE(AwaitWritten().ok());
+  EXPECT_EQ(tries, 3);
+  EXPECT_EQ(trouble.code(), absl::StatusCode::kResourceExhausted) << trouble;
+  EXPECT_TRUE(writer_.trouble().ok()) << writer_.trouble();
+  EXPECT_EQ(ValueOrDie(ledger_->UsageOf(kAnna)).device_ms, 10'000);
+}
+
+// Nor is it where there is a bug, which would meet it again: the gateway ends, and one that starts
+// anew reads what is there.
+TEST_F(LedgerWriterTest, AWriteThatMeetsABug_EndsTheGateway) {
+  ASSERT_TRUE(AwaitWritten().ok());
+  std::atomic<int> given_up = 0;
+  writer_.OnGivenUp([&](const absl::Status&) { ++given_up; });
+  bool throws = true;
+  ledger_->GuardWrites([&](storage::Database&) -> absl::Status {
+    if (std::exchange(throws, false)) throw std::out_of_range("no such key");
+    return absl::OkStatus();
+  });
+  Post(0);
+  Post(5);
+  EXPECT_EQ(AwaitWritten().code(), absl::StatusCode::kInternal) << "it is not written";
+  EXPECT_EQ(given_up, 1);
+  EXPECT_FALSE(writer_.trouble().ok());
+  EXPECT_EQ(ValueOrDie(ledger_->UsageOf(kAnna)).device_ms, 0) << "none behind one left out";
+}
+
+// Who waits for the books would wait for ever.
+TEST_F(LedgerWriterTest, WhoIsToldAndThrows_EndsTheGateway) {
+  for (const bool is_write : {true, false}) {
+    LedgerWriter writer(ledger_.get(), rows_.get());
+    std::promise<absl::Status> given_up;
+    writer.OnGivenUp([&](const absl::Status& why) { given_up.set_value(why); });
+    if (is_write)
+      writer.Hold({.lease = DeviceOf(1).lease,
+                   .tenant = kAnna,
+                   .key_id = "0123456789abcdef",
+                   .prices_per_hour = {kDefaultPricePerHour},
+                   .to_ms = 60'000},
+                  [](const HoldAnswer&) { throw std::bad_alloc(); });
+    else
+      writer.Then([](const absl::Status&) { throw std::bad_alloc(); });
+    EXPECT_EQ(given_up.get_future().get().code(), absl::StatusCode::kInternal);
+    writer.Stop();
+  }
 }
 
 // A gateway's driver on this writer, with a worker of one device and a client.

@@ -212,6 +212,45 @@ TEST_P(ThrownTest, BehindAResume_EndsThatSession) {
   session.executor_port.Leave();
 }
 
+// Of a tick nobody is the sender, and the core may have half of it: the gateway ends as if it had
+// crashed there, and what was queued before is written.
+TEST_P(ThrownTest, WithinATick_EndsTheGatewayInOrder) {
+  Session session(driver_, host_, auth_);
+  Begin(session, worker_);
+  proto::ServerFrame opened;
+  opened.set_epoch(1);
+  opened.add_items()->mutable_opened();
+  session.executor_port.OnFrame(std::move(opened));
+  const auto tick = [&] {
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_NO_THROW(Tick(1000));
+      RunAll(writes_.jobs);
+    }
+  };
+  writes_.before_write = [no_memory = GetParam()] {
+    if (no_memory) throw std::bad_alloc();
+    throw std::out_of_range("no such key");
+  };
+  tick();  // its worker says nothing
+  ASSERT_EQ(host_.given_up.size(), 1u) << "once";
+  EXPECT_TRUE(IsThrown(host_.given_up[0]));
+  EXPECT_EQ(writes_.corks, 0) << "what was queued is not written";
+  // Nothing more is done with what may be half an event.
+  writes_.before_write = nullptr;
+  const size_t rows = writes_.rows.size(), leases = writes_.leases.size();
+  tick();
+  Session later(driver_, host_, auth_);
+  Open(later.port, OpenFrame());
+  EXPECT_EQ(later.end.ends.size(), 1u) << "it is refused, and may come back";
+  EXPECT_EQ(driver_.StopSession(kTenant, "any").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(writes_.rows.size(), rows);
+  EXPECT_EQ(writes_.leases.size(), leases);
+  for (Session* one : {&session, &later}) {
+    one->port.OnGone();
+    one->executor_port.Leave();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Exceptions, ThrownTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "NoMemory" : "ABug"; });
 
