@@ -52,7 +52,7 @@ struct Trained {
   DType dtype = DType::kBF16;
   Between between = Between::kNothing;
   bool causal = false, packed = false, grouped = false;
-  int64_t queries = 128, keys = 128, width = 64, of_values = 64;
+  int64_t queries = 96, keys = 96, width = 32, of_values = 32;
   double scale = 1.0 / 8;
 };
 
@@ -158,7 +158,7 @@ double Difference(const HostTensor& a, const HostTensor& exact) {
     most = std::max(most, std::abs(x[i] - y[i]));
     largest = std::max(largest, std::abs(y[i]));
   }
-  return most / largest;
+  return largest == 0 ? most : most / largest;
 }
 
 std::vector<HostTensor> InputsOf(const Trained& t, const UOp* sink) {
@@ -194,7 +194,7 @@ std::string NameOf(const Trained& t) {
 }
 
 // Checks by EXPECT that the graph has sums over columns, and prints and bounds how far all results
-// are from exact ones, before and after.
+// are from exact ones, before and after: two roundings of the largest number.
 void CheckExact(const Trained& t) {
   SCOPED_TRACE(NameOf(t));
   Graph graph, of_exact;
@@ -211,7 +211,10 @@ void CheckExact(const Trained& t) {
   for (size_t i = 0; i < exact.size(); ++i) {
     const double was = Difference(before[i], exact[i]), is = Difference(after[i], exact[i]);
     std::printf(" %.1e %.1e;", was, is);
-    EXPECT_LE(is, t.dtype == DType::kF32 ? 0x1p-18 : 1.5 * was) << "result " << i;
+    EXPECT_LE(is, t.dtype == DType::kF32   ? 0x1p-18
+                  : t.dtype == DType::kF16 ? 0x1p-10
+                                           : 0x1p-7)
+        << "result " << i;
   }
   std::printf("\n");
 }
@@ -222,13 +225,13 @@ TEST(GradientSums, AreTheSameNumbers) {
     CheckExact({.dtype = dtype, .causal = true, .grouped = true});
     CheckExact({.dtype = dtype, .causal = true, .scale = 2});
   }
-  CheckExact({.packed = true, .queries = 256, .keys = 256});
-  CheckExact({.queries = 70, .keys = 150, .of_values = 32});
+  CheckExact({.packed = true, .queries = 128, .keys = 128});
+  CheckExact({.queries = 70, .keys = 150, .of_values = 16});
 }
 
 TEST(GradientSums, OfMasksBiasesAndFactors) {
   for (const Between between : {Between::kBias, Between::kCap, Between::kDropped, Between::kScaled,
-                                Between::kBand, Between::kHiddenRows, Between::kRead})
+                                Between::kBand, Between::kHiddenRows})
     CheckExact({.between = between});
 }
 
@@ -305,12 +308,15 @@ TEST(GradientSums, OnlyWhereTheyAreTheSame) {
 }
 
 TEST(GradientSums, NotWhereScoresAreStoredOrSmall) {
-  Graph graph, of_cpu;
-  const UOp* const sink = Record(graph, {}).sink;
+  Graph graph;
+  const UOp* const sink = Record(graph, {.dtype = DType::kF32}).sink;
   for (const ScorePolicy policy : {ScorePolicy::kKeep, ScorePolicy::kByCost}) {
     const Both both = Rewritten(graph, sink, policy);
     EXPECT_EQ(both.before, both.after);
   }
+  // Weights that are a result are stored.
+  const Both read = Rewritten(graph, Record(graph, {.between = Between::kRead}).sink);
+  EXPECT_EQ(read.before, read.after);
   const UOp* const prepared = Simplify(graph, ValueOrDie(schedule::Prepare(graph, sink)));
   const auto scores = schedule::FindScores(prepared, ScorePolicy::kRecompute, TestTarget());
   EXPECT_FALSE(scores.attention_of.empty());
@@ -357,8 +363,10 @@ std::vector<size_t> Products(const GpuSchedule& gpu, const std::string& arch) {
   return products;
 }
 
-void CheckKernels(const Trained& t, const std::string& arch) {
-  SCOPED_TRACE(testing::Message() << NameOf(t) << ", width " << t.width << " " << arch);
+void CheckKernels(Trained t, const std::string& arch, int64_t rows = 128, int64_t width = 64) {
+  SCOPED_TRACE(testing::Message() << NameOf(t) << ", width " << width << " " << arch);
+  t.queries = t.keys = rows;
+  t.width = t.of_values = width;
   Graph graph;
   const RecordedResults recorded = Record(graph, t);
   const GpuSchedule gpu(recorded.sink, arch, ScorePolicy::kRecompute);
@@ -374,7 +382,7 @@ TEST(GradientSums, KernelsHaveSevenProductsOfNine) {
   for (const char* arch : {"sm_80", "sm_90a"})
     for (const bool causal : {false, true}) {
       CheckKernels({.causal = causal}, arch);
-      CheckKernels({.causal = causal, .width = 128, .of_values = 128}, arch);
+      CheckKernels({.causal = causal}, arch, /*rows=*/192, /*width=*/128);
       if (HasFailure()) return;
     }
 }
@@ -382,7 +390,7 @@ TEST(GradientSums, KernelsHaveSevenProductsOfNine) {
 TEST(GradientSums, KernelsOfOtherTypesAndMasks) {
   CheckKernels({.dtype = DType::kF16, .causal = true}, "sm_90a");
   CheckKernels({.dtype = DType::kF32, .causal = true}, "sm_90a");
-  CheckKernels({.causal = true, .packed = true, .queries = 256, .keys = 256}, "sm_90a");
+  CheckKernels({.causal = true, .packed = true}, "sm_90a", /*rows=*/256);
   for (const Between between : {Between::kCap, Between::kBand, Between::kHiddenRows})
     CheckKernels({.between = between}, "sm_90a");
 }
@@ -390,10 +398,16 @@ TEST(GradientSums, KernelsOfOtherTypesAndMasks) {
 // Of a layer as it is trained the schedule takes them; of a small one it does not.
 TEST(GradientSums, WhereTheyTakeLessTime) {
   Graph small, large;
-  const GpuSchedule without(Record(small, {.causal = true}).sink, "sm_90a");
+  const GpuSchedule without(
+      Record(small, {.causal = true, .queries = 128, .keys = 128, .width = 64, .of_values = 64})
+          .sink,
+      "sm_90a");
   EXPECT_EQ(Products(without, "sm_90a"), (std::vector<size_t>{2, 4, 5})) << without.ToString();
   const GpuSchedule with(
-      Record(large, {.causal = true, .queries = 4096, .keys = 4096}).sink, "sm_90a");
+      Record(large,
+             {.causal = true, .queries = 4096, .keys = 4096, .width = 64, .of_values = 64})
+          .sink,
+      "sm_90a");
   EXPECT_EQ(Products(with, "sm_90a"), (std::vector<size_t>{2, 3, 4})) << with.ToString();
 }
 
