@@ -60,7 +60,7 @@ struct Trained {
 DType Wide(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 Tensor ScoresOf(const Trained& t, const Tensor& q, const Tensor& k) {
-  Tensor x = q.matmul(k.transpose(), Wide(t.dtype)) * t.scale;
+  Tensor x = q.matmul(k.transpose()).cast(Wide(t.dtype)) * t.scale;
   if (t.between == Between::kBias) x = x + Input({t.queries, t.keys}, Wide(t.dtype));
   if (t.between == Between::kCap) x = (x * (1.0 / 30)).tanh() * 30;
   const Tensor row = Tensor::arange(t.queries).reshape({t.queries, 1}),
