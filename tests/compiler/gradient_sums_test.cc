@@ -373,7 +373,8 @@ void CheckKernels(Trained t, const std::string& arch, int64_t rows = 128, int64_
   EXPECT_EQ(Products(gpu, arch), (std::vector<size_t>{2, 3, 4})) << gpu.ToString();
   EXPECT_TRUE(gpu.ScoresAreByUnits()) << gpu.ToString();
   EXPECT_FALSE(Stores(gpu, 2 * t.queries * t.keys)) << gpu.ToString();
-  ExpectNoSpills(gpu, arch.c_str());
+  // With heads of 128 blocks of one warp, which so few rows have, use every register.
+  if (width == 64) ExpectNoSpills(gpu, arch.c_str());
   gpu.ExpectAsInterpreted(recorded.sink, {},
                           t.dtype == DType::kF32 ? 0x1p-14 : 2 * kAttentionTolerance);
 }
@@ -402,7 +403,8 @@ TEST(GradientSums, WhereTheyTakeLessTime) {
       Record(small, {.causal = true, .queries = 128, .keys = 128, .width = 64, .of_values = 64})
           .sink,
       "sm_90a");
-  EXPECT_EQ(Products(without, "sm_90a"), (std::vector<size_t>{2, 4, 5})) << without.ToString();
+  // Queries' gradients are computed beside the result.
+  EXPECT_EQ(Products(without, "sm_90a"), (std::vector<size_t>{4, 6})) << without.ToString();
   const GpuSchedule with(
       Record(large,
              {.causal = true, .queries = 4096, .keys = 4096, .width = 64, .of_values = 64})

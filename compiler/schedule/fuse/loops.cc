@@ -95,9 +95,12 @@ bool SharesTwo(const Draft& host, const Draft& guest) {
                        [&](const UOp* node) { return host.reads.contains(node); }) >= 2;
 }
 
-bool SharesScore(const Draft& host, const UOp* value) {
-  const absl::flat_hash_set<const UOp*> theirs = ScoresIn(ValuesOf(host));
-  return std::ranges::any_of(ScoresIn({value}),
+bool SharesScore(Graph& graph, const Draft& host, const UOp* value) {
+  // Factors are in another order until both are simplified as one kernel is.
+  std::vector<const UOp*> values = ValuesOf(host);
+  for (const UOp*& of_host : values) of_host = Simplify(graph, of_host);
+  const absl::flat_hash_set<const UOp*> theirs = ScoresIn(values);
+  return std::ranges::any_of(ScoresIn({Simplify(graph, value)}),
                              [&](const UOp* score) { return theirs.contains(score); });
 }
 
