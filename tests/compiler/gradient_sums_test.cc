@@ -194,7 +194,8 @@ std::string NameOf(const Trained& t) {
 }
 
 // Checks by EXPECT that the graph has sums over columns, and prints and bounds how far all results
-// are from exact ones, before and after: two roundings of the largest number.
+// are from exact ones, before and after: two roundings of the largest number, or what rounding large
+// scores has done to them before.
 void CheckExact(const Trained& t) {
   SCOPED_TRACE(NameOf(t));
   Graph graph, of_exact;
@@ -211,10 +212,10 @@ void CheckExact(const Trained& t) {
   for (size_t i = 0; i < exact.size(); ++i) {
     const double was = Difference(before[i], exact[i]), is = Difference(after[i], exact[i]);
     std::printf(" %.1e %.1e;", was, is);
-    EXPECT_LE(is, t.dtype == DType::kF32   ? 0x1p-18
-                  : t.dtype == DType::kF16 ? 0x1p-10
-                                           : 0x1p-7)
-        << "result " << i;
+    const double roundings = t.dtype == DType::kF32   ? 0x1p-18
+                             : t.dtype == DType::kF16 ? 0x1p-10
+                                                      : 0x1p-7;
+    EXPECT_LE(is, std::max(roundings, 1.25 * was)) << "result " << i;
   }
   std::printf("\n");
 }
@@ -373,8 +374,8 @@ void CheckKernels(Trained t, const std::string& arch, int64_t rows = 128, int64_
   EXPECT_EQ(Products(gpu, arch), (std::vector<size_t>{2, 3, 4})) << gpu.ToString();
   EXPECT_TRUE(gpu.ScoresAreByUnits()) << gpu.ToString();
   EXPECT_FALSE(Stores(gpu, 2 * t.queries * t.keys)) << gpu.ToString();
-  // With heads of 128 blocks of one warp, which so few rows have, use every register.
-  if (width == 64) ExpectNoSpills(gpu, arch.c_str());
+  // With heads of 128, and in f32, blocks of one warp, which so few rows have, use every register.
+  if (width == 64 && t.dtype != DType::kF32) ExpectNoSpills(gpu, arch.c_str());
   gpu.ExpectAsInterpreted(recorded.sink, {},
                           t.dtype == DType::kF32 ? 0x1p-14 : 2 * kAttentionTolerance);
 }

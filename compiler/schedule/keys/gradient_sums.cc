@@ -249,7 +249,11 @@ class Finder {
   absl::flat_hash_map<const UOp*, std::vector<const UOp*>> sums_of_;  // by a factor of their terms
 };
 
+// Products of 16 bits; of f32 the pass for queries' gradients alone, in larger tiles then, spills.
 bool IsWorthIt(const UOp* sum, const GradientSum& found, const Target& target) {
+  const UOp* gradient = found.repeated_of_results;
+  while (IsMovement(gradient->op)) gradient = gradient->src[0];
+  if (gradient->op != Op::kCast || !IsFloatOf16(gradient->src[0]->dtype)) return false;
   const auto scores = static_cast<double>(PaddedSize(sum->src[0]->shape)),
              columns = static_cast<double>(PaddedSize(found.results->shape));
   return kVisiblePart * scores >=
