@@ -1,6 +1,8 @@
 // Attention's gradients by sums over columns (compiler/schedule/keys/gradient_sums.h): which graphs
 // have them, that these are the same numbers, how many products their kernels have, and what
 // rounding does to them.
+#include "compiler/schedule/keys/gradient_sums.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +24,6 @@
 #include "compiler/reference/interpret.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/attention.h"
-#include "compiler/schedule/keys/gradient_sums.h"
 #include "compiler/schedule/prepare.h"
 #include "compiler/target.h"
 #include "tests/compiler/attention_cases.h"
@@ -143,8 +144,7 @@ int64_t SumsOverKeys(const UOp* sink) {
 std::vector<double> NumbersOf(const HostTensor& tensor) {
   std::vector<double> numbers;
   for (int64_t i = 0; i < tensor.ElementCount(); ++i)
-    numbers.push_back(
-        LoadFloat(tensor.dtype, tensor.bytes.data() + i * ByteWidth(tensor.dtype)));
+    numbers.push_back(LoadFloat(tensor.dtype, tensor.bytes.data() + i * ByteWidth(tensor.dtype)));
   return numbers;
 }
 
@@ -274,7 +274,8 @@ RecordedResults RecordByHand(Graph& graph, Hand hand) {
     const Tensor weights = hand == Hand::kOtherFactor  ? p * factor
                            : hand == Hand::kTransposed ? p.transpose()
                                                        : p;
-    const Tensor of_columns = rows(g).unsqueeze(3) * of_values(hand == Hand::kOtherValues ? other : v);
+    const Tensor of_columns =
+        rows(g).unsqueeze(3) * of_values(hand == Hand::kOtherValues ? other : v);
     Tensor dp = rows(of_columns.sum(2));
     if (hand == Hand::kGradientsFactor) dp = dp * factor;
     if (hand == Hand::kSecondUse) dp = dp + rows((rows(g).unsqueeze(3) * of_values(other)).sum(2));
@@ -329,17 +330,17 @@ TEST(GradientSums, NotWhereScoresAreStoredOrSmall) {
 // Real dropout: what is hidden is computed from a counter, in both directions.
 TEST(GradientSums, OfDropout) {
   Graph graph;
-  const UOp* const sink = RecordResults(graph, [&]() -> std::vector<Tensor> {
-    const TrainingMode training(true);
-    const Tensor q = Input({2, 128, 64}, DType::kBF16), k = Input({2, 128, 64}, DType::kBF16),
-                 v = Input({2, 128, 64}, DType::kBF16);
-    const Tensor out = scaled_dot_product_attention(q, k, v, {.dropout_p = 0.1});
-    std::vector<Tensor> results = {out};
-    for (const Tensor& gradient :
-         out.gradient({q, k, v}, Input(out.shape(), DType::kBF16)))
-      results.push_back(gradient);
-    return results;
-  }).sink;
+  const UOp* const sink =
+      RecordResults(graph, [&]() -> std::vector<Tensor> {
+        const TrainingMode training(true);
+        const Tensor q = Input({2, 128, 64}, DType::kBF16), k = Input({2, 128, 64}, DType::kBF16),
+                     v = Input({2, 128, 64}, DType::kBF16);
+        const Tensor out = scaled_dot_product_attention(q, k, v, {.dropout_p = 0.1});
+        std::vector<Tensor> results = {out};
+        for (const Tensor& gradient : out.gradient({q, k, v}, Input(out.shape(), DType::kBF16)))
+          results.push_back(gradient);
+        return results;
+      }).sink;
   const Both both = Rewritten(graph, sink);
   EXPECT_EQ(SumsOverKeys(both.before), 1);
   EXPECT_EQ(SumsOverKeys(both.after), 0);
@@ -407,8 +408,7 @@ TEST(GradientSums, WhereTheyTakeLessTime) {
   // Queries' gradients are computed beside the result.
   EXPECT_EQ(Products(without, "sm_90a"), (std::vector<size_t>{4, 6})) << without.ToString();
   const GpuSchedule with(
-      Record(large,
-             {.causal = true, .queries = 4096, .keys = 4096, .width = 64, .of_values = 64})
+      Record(large, {.causal = true, .queries = 4096, .keys = 4096, .width = 64, .of_values = 64})
           .sink,
       "sm_90a");
   EXPECT_EQ(Products(with, "sm_90a"), (std::vector<size_t>{2, 3, 4})) << with.ToString();

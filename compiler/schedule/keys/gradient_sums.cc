@@ -141,14 +141,15 @@ const UOp* RepeatedOf(const UOp* node) {
 
 // A sum over keys of weights times their gradients, which are both divided by s: T of p (dp / s).
 struct GradientSum {
-  const UOp* weights = nullptr;         // p, one of T's factors
-  const UOp* quotient = nullptr;        // dp / s, the other one
-  const UOp* columns_sum = nullptr;     // of g v, one for each weight: what dp is made of
-  Steps to_gradient;                    // from it up to dp
-  const UOp* results = nullptr;         // o, the sum over keys of the weights times values
-  const UOp* repeated_of_results = nullptr;  // g, for each key: a factor of the terms of columns_sum
-  std::vector<int64_t> order;           // the dimensions of `columns_sum`, by those of the weights
-  int64_t keys_axis = 0;                // of the results' terms
+  const UOp* weights = nullptr;      // p, one of T's factors
+  const UOp* quotient = nullptr;     // dp / s, the other one
+  const UOp* columns_sum = nullptr;  // of g v, one for each weight: what dp is made of
+  Steps to_gradient;                 // from it up to dp
+  const UOp* results = nullptr;      // o, the sum over keys of the weights times values
+  const UOp* repeated_of_results =
+      nullptr;                 // g, for each key: a factor of the terms of columns_sum
+  std::vector<int64_t> order;  // the dimensions of `columns_sum`, by those of the weights
+  int64_t keys_axis = 0;       // of the results' terms
 
   const UOp* sums_of_rows() const { return quotient->src[1]->src[0]; }  // s
 };
@@ -192,9 +193,10 @@ class Finder {
       return IsSum(node) && node->src[0]->op == Op::kMul;
     };
     const UOp* end = nullptr;
-    if (!FindSteps(found.quotient->src[0], [&](const UOp* node) {
-          return is_sum_of_products(node) && (end = node) != nullptr;
-        }, found.to_gradient))
+    if (!FindSteps(
+            found.quotient->src[0],
+            [&](const UOp* node) { return is_sum_of_products(node) && (end = node) != nullptr; },
+            found.to_gradient))
       return false;
     found.columns_sum = end;
     const UOp* const terms = end->src[0];
@@ -224,7 +226,9 @@ class Finder {
     if (narrow == nullptr || narrow->shape != found.columns_sum->shape) return false;
     Steps steps;
     const UOp* const weights = found.weights;
-    if (!FindSteps(narrow, [&](const UOp* node) { return node == weights; }, steps)) return false;
+    if (!FindSteps(
+            narrow, [&](const UOp* node) { return node == weights; }, steps))
+      return false;
     if (!AreOfFloats(steps) || !AreOfFloats(found.to_gradient) ||
         MovesBeyondFactors(steps, /*from_end=*/true) ||
         MovesBeyondFactors(found.to_gradient, /*from_end=*/false) ||
@@ -318,8 +322,7 @@ class Rebuilder {
         const UOp* const by = made_.at(factor);
         value = node->op == Op::kMul
                     ? Mul(g_, value, Cast(g_, by, DType::kF32))
-                    : Where(g_, by, value,
-                            Full(g_, ConstFloat(g_, DType::kF32, 0), value->shape));
+                    : Where(g_, by, value, Full(g_, ConstFloat(g_, DType::kF32, 0), value->shape));
       }
       below = node;
     }
