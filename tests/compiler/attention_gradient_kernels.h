@@ -28,8 +28,8 @@ inline constexpr int64_t kSlotQ = 2, kSlotK = 3, kSlotV = 4, kSlotOut = 5, kSlot
 
 // With x = scale bf16(q k), -infinity where `causal` hides a key, e = exp(x - max), and dp = the
 // result's gradient times v, rounded to bf16. Slot 1, of f32: dot = - sum of e / sum (dp / sum)
-// over the keys of a row, which is loaded from there where `loads_dot`. Slot 0: q's gradient, sum of
-// bf16(scale e (dp / sum + dot)) k.
+// over the keys of a row, which is loaded from there where `loads_dot`. Slot 0: q's gradient, sum
+// of bf16(scale e (dp / sum + dot)) k.
 const UOp* QueriesGradientKernel(Graph& g, const GradientShape& shape);
 
 // Slot 0: k's gradient, sum of bf16(scale e (dp / sum + dot)) q over the queries, with dot loaded

@@ -194,8 +194,8 @@ std::string NameOf(const Trained& t) {
 }
 
 // Checks by EXPECT that the graph has sums over columns, and prints and bounds how far all results
-// are from exact ones, before and after: two roundings of the largest number, or what rounding large
-// scores has done to them before.
+// are from exact ones, before and after: two roundings of the largest number, or what rounding
+// large scores has done to them before.
 void CheckExact(const Trained& t) {
   SCOPED_TRACE(NameOf(t));
   Graph graph, of_exact;

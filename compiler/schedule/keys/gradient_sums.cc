@@ -110,8 +110,8 @@ bool AreOfFloats(const Steps& steps) {
   });
 }
 
-// Which of the end's long dimensions each of the top's is, where `order` says that of the end's own.
-// Returns false where a RESHAPE joins or divides some.
+// Sets which of the end's long dimensions each of the top's is, where `order` says that of the
+// end's own. Returns false where a RESHAPE joins or divides some.
 bool Rearrange(const Steps& steps, std::vector<int64_t>& order) {
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     const UOp* const node = *step;

@@ -22,8 +22,8 @@ namespace outboard::schedule {
 
 // Returns `sink` with the sums over columns of those attentions of `scores` where that is proved to
 // be the same, takes less time or is asked for (`policy` kRecompute), and on NVIDIA's GPUs; itself
-// where there is none. Requires a prepared graph (prepare.h). Errors: RESOURCE_EXHAUSTED  a limit of
-// the graph
+// where there is none. Requires a prepared graph (prepare.h).
+// Errors: RESOURCE_EXHAUSTED  a limit of the graph
 absl::StatusOr<const UOp*> SumOverColumns(Graph& graph, const UOp* sink, const Scores& scores,
                                           ScorePolicy policy, const Target& target);
 
