@@ -335,6 +335,7 @@ class Merger {
       value = WithLoopsOf(graph_, host, value, all);
       if (!reads_host && !all) return false;
       if (scores) value = WithScoreLoopsOf(graph_, host, value);
+      if (scores && !reads_host && !SharesScore(graph_, host, value)) return false;
       host.renumber = true;
     }
     host.stores.push_back(guest.stores[0]);

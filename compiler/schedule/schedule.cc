@@ -23,6 +23,7 @@
 #include "compiler/schedule/fuse_kernels.h"
 #include "compiler/schedule/gather/scatter.h"
 #include "compiler/schedule/in_place.h"
+#include "compiler/schedule/keys/gradient_sums.h"
 #include "compiler/schedule/keys/key_parts.h"
 #include "compiler/schedule/keys/score_kernels.h"
 #include "compiler/schedule/launches/group.h"
@@ -450,10 +451,11 @@ class Maker {
     }
     // Each time an attention keeps its scores, at least; all of them where that takes too long.
     while (undivided.size() == before) {
+      OB_ASSIGN_OR_RETURN(std::optional<Schedule> schedule, OverColumns(prepared, scores));
+      if (schedule) return schedule;
       absl::flat_hash_set<int> refused;
-      OB_ASSIGN_OR_RETURN(
-          std::optional<Schedule> schedule,
-          ScheduleWithout(graph_, prepared.cut, request_, scores, score_kernels_, refused));
+      OB_ASSIGN_OR_RETURN(schedule, ScheduleWithout(graph_, prepared.cut, request_, scores,
+                                                    score_kernels_, refused));
       if (schedule) return schedule;
       if (++rounds_ >= kRoundsMax) refused = scores.Attentions();
       for (const auto& [sum, attention] : attention_of_sum)
@@ -461,6 +463,23 @@ class Maker {
       scores.Keep(refused);
     }
     return std::nullopt;
+  }
+
+  // With sums over keys as sums over columns (keys/gradient_sums.h). Returns nothing where there is
+  // none, or where the target then does not compute some kernel with scores.
+  absl::StatusOr<std::optional<Schedule>> OverColumns(const Prepared& prepared,
+                                                      const Scores& scores) {
+    if (!prepared.divided.empty()) return std::nullopt;  // its maxima are nodes of this graph
+    CutGraph cut = prepared.cut;
+    OB_ASSIGN_OR_RETURN(cut.sink, SumOverColumns(graph_, cut.sink, scores, request_.options.scores,
+                                                 request_.target));
+    if (cut.sink == prepared.cut.sink) return std::nullopt;
+    Scores over_columns = FindScores(cut.sink, request_.options.scores, request_.target);
+    absl::flat_hash_set<int> refused;
+    for (const auto& [node, attention] : over_columns.attention_of)
+      if (scores.kept.contains(node)) refused.insert(attention);
+    over_columns.Keep(std::exchange(refused, {}));
+    return ScheduleWithout(graph_, cut, request_, over_columns, score_kernels_, refused);
   }
 
   // Of a graph that is nothing but this sum of products.

@@ -13,6 +13,8 @@
 //   SplitReductions      large sums with few results become two steps (split.h)
 //   WithoutCopies        what is in memory anyway is sent from there (collective/cut.h)
 //   FindScores           values never to materialise, an attention's scores (attention.h)
+//   SumOverColumns       sums over keys in attention's gradients become sums over columns, on
+//                        NVIDIA's GPUs (keys/gradient_sums.h)
 //   ChooseMaterialized   which values are stored; all others are recomputed at each use
 //                        (materialize.h)
 //   LowerKernel          a materialised value becomes a loop nest, movements index arithmetic

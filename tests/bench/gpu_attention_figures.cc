@@ -211,7 +211,7 @@ std::vector<CodeLoop> RealLoops(std::vector<CodeLoop> loops) {
   return real;
 }
 
-absl::Status AddGradients(int64_t width, GpuAttentionFigures& figures) {
+absl::Status AddGradients(int64_t width, bool over_columns, GpuAttentionFigures& figures) {
   const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
   if (ptxas.empty()) return absl::OkStatus();
   const Target target = CudaTarget(kArches[1], kMultiprocessors);
@@ -219,7 +219,8 @@ absl::Status AddGradients(int64_t width, GpuAttentionFigures& figures) {
                                   .queries = kGradientRows,
                                   .keys = kGradientRows,
                                   .width = width,
-                                  .causal = true};
+                                  .causal = true,
+                                  .loads_dot = over_columns};
   for (const bool of_keys : {false, true}) {
     Graph g;
     const UOp* const sink =
@@ -238,9 +239,10 @@ absl::Status AddGradients(int64_t width, GpuAttentionFigures& figures) {
     OB_ASSIGN_OR_RETURN(const MachineCode code,
                         MachineCodeOf(ptxas, nvdisasm, kernel.object, kArches[1]));
     figures.serialised = figures.serialised || absl::StrContains(code.said, "serialized");
-    std::vector<double>& per_score =
-        of_keys ? (width == 64 ? figures.per_score_keys_64 : figures.per_score_keys_128)
-                : (width == 64 ? figures.per_score_queries_64 : figures.per_score_queries_128);
+    GpuAttentionFigures::PerScore& of =
+        over_columns ? figures.per_score_over_columns : figures.per_score;
+    std::vector<double>& per_score = of_keys ? (width == 64 ? of.keys_64 : of.keys_128)
+                                             : (width == 64 ? of.queries_64 : of.queries_128);
     // Of 64 rows, by the 128 threads of a warpgroup.
     const auto scores = static_cast<double>(plan->tile.steps) / 2;
     for (const CodeLoop& loop : RealLoops(LoopsWith("HGMMA", code.listing)))
@@ -257,7 +259,9 @@ absl::StatusOr<GpuAttentionFigures> MeasureGpuAttention() {
     for (const int64_t width : {64, 128})
       OB_RETURN_IF_ERROR(AddCode(arch, width, /*causal=*/false, figures));
   OB_RETURN_IF_ERROR(AddCode(kArches[1], 64, /*causal=*/true, figures));
-  for (const int64_t width : {64, 128}) OB_RETURN_IF_ERROR(AddGradients(width, figures));
+  for (const int64_t width : {64, 128})
+    for (const bool over_columns : {false, true})
+      OB_RETURN_IF_ERROR(AddGradients(width, over_columns, figures));
   OB_ASSIGN_OR_RETURN(const ptx::Counters all, RunOnMachine(64, /*causal=*/false));
   OB_ASSIGN_OR_RETURN(const ptx::Counters causal, RunOnMachine(64, /*causal=*/true));
   for (const char* arch : kArches)

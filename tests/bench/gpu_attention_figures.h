@@ -23,8 +23,13 @@ struct GpuAttentionFigures {
   // many instructions a thread has for each of its scores, in the order of the code. Of queries'
   // the pass for the rows' sums and the one for the results, of keys' and values' the one there is;
   // times that the mask leaves whole, and others. Empty: as above.
-  std::vector<double> per_score_queries_64, per_score_queries_128;
-  std::vector<double> per_score_keys_64, per_score_keys_128;
+  struct PerScore {
+    std::vector<double> queries_64, queries_128, keys_64, keys_128;
+  };
+  PerScore per_score;
+  // The same where the rows' sums are those over columns (schedule/keys/gradient_sums.h), and
+  // queries have the pass for the results alone.
+  PerScore per_score_over_columns;
   std::optional<int64_t> spill_bytes, registers;  // the largest of all
   bool serialised = false;  // products by warpgroups that the assembler waits for one by one
   bool ignored = false;     // an instruction that the assembler leaves out

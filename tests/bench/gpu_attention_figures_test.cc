@@ -43,14 +43,14 @@ TEST(GpuAttentionFigures, AreWithinTheirBounds) {
     EXPECT_EQ(per_score.size(), loops) << name;
     for (const double of_loop : per_score) EXPECT_LE(of_loop, most) << name;
   };
-  expect_most("queries, 64", figures->per_score_queries_64, 4,
-              code_bounds::kGradientOfQueries64);
-  expect_most("queries, 128", figures->per_score_queries_128, 4,
-              code_bounds::kGradientOfQueries128);
-  expect_most("keys, 64", figures->per_score_keys_64, 2,
-              code_bounds::kGradientOfKeys64);
-  expect_most("keys, 128", figures->per_score_keys_128, 2,
-              code_bounds::kGradientOfKeys128);
+  const auto expect_gradients = [&](const GpuAttentionFigures::PerScore& of, size_t of_queries) {
+    expect_most("queries, 64", of.queries_64, of_queries, code_bounds::kGradientOfQueries64);
+    expect_most("queries, 128", of.queries_128, of_queries, code_bounds::kGradientOfQueries128);
+    expect_most("keys, 64", of.keys_64, 2, code_bounds::kGradientOfKeys64);
+    expect_most("keys, 128", of.keys_128, 2, code_bounds::kGradientOfKeys128);
+  };
+  expect_gradients(figures->per_score, 4);
+  expect_gradients(figures->per_score_over_columns, 2);
   EXPECT_FALSE(figures->serialised);
   EXPECT_FALSE(figures->ignored);
   EXPECT_LE(*figures->instructions_per_hmma_64, code_bounds::kAttentionHmma64);

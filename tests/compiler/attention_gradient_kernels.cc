@@ -50,10 +50,10 @@ class Builder {
     }
     score.e = Alu(g_, Op::kExp, Add(g_, x, Alu(g_, Op::kNeg, OfRow(kSlotMax, i))));
     score.p = Alu(g_, Op::kFDiv, score.e, OfRow(kSlotSum, i));
-    score.dp = Alu(
-        g_, Op::kFDiv,
-        Rounded(Fold(g_, Op::kAdd, Mul(g_, Of(kSlotOut, i, e), Of(kSlotV, j, e)), {e})),
-        OfRow(kSlotSum, i));
+    const UOp* const dp =
+        Fold(g_, Op::kAdd, Mul(g_, Of(kSlotOut, i, e), Of(kSlotV, j, e)), {e});
+    score.dp =
+        Alu(g_, Op::kFDiv, shape_.loads_dot ? dp : Rounded(dp), OfRow(kSlotSum, i));
     return score;
   }
   const UOp* GradientOf(const Score& score, const UOp* dot) {
@@ -83,12 +83,14 @@ const UOp* QueriesGradientKernel(Graph& g, const GradientShape& shape) {
   const Score score =
       b.Of(i, j, ReduceRange(g, 4, shape.width), ReduceRange(g, 5, shape.width));
   const UOp* const dot =
-      Alu(g, Op::kNeg, Fold(g, Op::kAdd, Mul(g, score.p, score.dp), {j}));
+      shape.loads_dot ? b.OfRow(1, i)
+                      : Alu(g, Op::kNeg, Fold(g, Op::kAdd, Mul(g, score.p, score.dp), {j}));
   const UOp* const dx = b.GradientOf(score, dot);
   const UOp* const dq = Fold(g, Op::kAdd, Mul(g, dx, b.Of(kSlotK, j, c)), {j});
-  return Sink(g, {b.Store(0, i, shape.queries, c, dq),
-                  StoreAt(g, 1, shape.rows(),
-                          RowMajor(g, {b.h(), i}, {shape.heads, shape.queries}), dot)});
+  const UOp* const store = b.Store(0, i, shape.queries, c, dq);
+  if (shape.loads_dot) return Sink(g, {store});
+  return Sink(g, {store, StoreAt(g, 1, shape.rows(),
+                                 RowMajor(g, {b.h(), i}, {shape.heads, shape.queries}), dot)});
 }
 
 const UOp* KeysGradientKernel(Graph& g, const GradientShape& shape) {

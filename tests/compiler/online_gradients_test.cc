@@ -79,7 +79,8 @@ struct Inputs {
       distance.emplace_back(static_cast<size_t>(shape.keys));
       double dots = 0, error = 0;
       for (size_t j = 0; j < static_cast<size_t>(shape.keys); ++j) {
-        dp[i].push_back(RoundTo(DType::kBF16, product(out[i], v[j])) / sum[i]);
+        const double of_p = product(out[i], v[j]);
+        dp[i].push_back((shape.loads_dot ? of_p : RoundTo(DType::kBF16, of_p)) / sum[i]);
         if (static_cast<int64_t>(j) >= seen) continue;
         e[i][j] = std::exp(x[j] - max[i]);
         distance[i][j] = max[i] - x[j];
@@ -89,7 +90,7 @@ struct Inputs {
                  (OfExponential(i, j) + (2 * kOfQuotient + static_cast<double>(seen)) * kUnit);
       }
       dot.push_back(-dots);
-      dot_error.push_back(error);
+      dot_error.push_back(shape.loads_dot ? std::abs(dots) * kUnit : error);
     }
     for (const int64_t row : c.none) {
       max[static_cast<size_t>(row)] = -kInfinity;
@@ -145,6 +146,7 @@ Buffers BuffersOf(const Case& c, const Inputs& inputs, bool of_keys) {
     set_rows(kSlotDot, inputs.dot);
   else
     buffers.pop_back();
+  if (!of_keys && c.shape.loads_dot) set_rows(1, inputs.dot);
   return buffers;
 }
 
@@ -166,7 +168,7 @@ void CheckQueries(const Case& c, const Ways& ways) {
   for (size_t i = 0; i < inputs.q.size(); ++i) {
     const double dot = NumberAt(buffers[1], DType::kF32, i);
     if (IsNone(c, i)) {
-      EXPECT_TRUE(std::isnan(dot)) << "row " << i;
+      EXPECT_TRUE(c.shape.loads_dot || std::isnan(dot)) << "row " << i;
       EXPECT_TRUE(std::isnan(NumberAt(buffers[0], DType::kBF16, i * width))) << "row " << i;
       continue;
     }
@@ -234,37 +236,45 @@ TEST(OnlineGradients, AreWithinTheirBounds) {
   for (const Device& device : kDevices)
     for (const int64_t width : {64, 128})
       for (const bool causal : {false, true})
-        for (const double largest : {1.0, 256.0}) {
-          SCOPED_TRACE(testing::Message() << device.arch << " width " << width << " causal "
-                                          << causal << " largest " << largest);
-          Case c{.shape = {.width = width, .causal = causal}, .largest = largest};
-          const Ways ways{.tile = &device.tile, .arch = device.arch, .spilled_bytes_max = 0};
-          CheckQueries(c, ways);
-          CheckKeys(c, ways);
-          if (HasFatalFailure()) return;
-        }
+        for (const double largest : {1.0, 256.0})
+          for (const bool loads_dot : {false, true}) {
+            SCOPED_TRACE(testing::Message()
+                         << device.arch << " width " << width << " causal " << causal
+                         << " largest " << largest << " loads dot " << loads_dot);
+            const Case c{.shape = {.width = width, .causal = causal, .loads_dot = loads_dot},
+                         .largest = largest};
+            const Ways ways{.tile = &device.tile, .arch = device.arch, .spilled_bytes_max = 0};
+            CheckQueries(c, ways);
+            CheckKeys(c, ways);
+            if (HasFatalFailure()) return;
+          }
 }
 
 // By larger tiles, of which a causal mask leaves some whole.
 TEST(OnlineGradients, OfLargerTiles) {
   const OnlineTile tile = {8, 1, 64, 2, true};
-  for (const bool causal : {false, true}) {
-    const Case c{.shape = {.queries = 256, .keys = 256, .causal = causal}};
-    CheckQueries(c, {.tile = &tile, .arch = "sm_90a"});
-    CheckKeys(c, {.tile = &tile, .arch = "sm_90a"});
-    if (HasFatalFailure()) return;
-  }
+  for (const bool causal : {false, true})
+    for (const bool loads_dot : {false, true}) {
+      const Case c{
+          .shape = {.queries = 256, .keys = 256, .causal = causal, .loads_dot = loads_dot}};
+      CheckQueries(c, {.tile = &tile, .arch = "sm_90a"});
+      CheckKeys(c, {.tile = &tile, .arch = "sm_90a"});
+      if (HasFatalFailure()) return;
+    }
 }
 
 // A row that sees nothing has no numbers; other rows have theirs, whatever a mask leaves out.
 TEST(OnlineGradients, RowsThatSeeNothing) {
   for (const Device& device : kDevices)
-    for (const bool causal : {false, true}) {
-      const Case c{.shape = {.queries = 192, .keys = 192, .causal = causal}, .none = {3, 70, 191}};
-      CheckQueries(c, {.tile = &device.tile, .arch = device.arch});
-      CheckKeys(c, {.tile = &device.tile, .arch = device.arch});
-      if (HasFatalFailure()) return;
-    }
+    for (const bool causal : {false, true})
+      for (const bool loads_dot : {false, true}) {
+        const Case c{
+            .shape = {.queries = 192, .keys = 192, .causal = causal, .loads_dot = loads_dot},
+            .none = {3, 70, 191}};
+        CheckQueries(c, {.tile = &device.tile, .arch = device.arch});
+        CheckKeys(c, {.tile = &device.tile, .arch = device.arch});
+        if (HasFatalFailure()) return;
+      }
 }
 
 // Sums that no forward kernel stores, of any size that has an inverse.

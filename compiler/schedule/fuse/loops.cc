@@ -29,6 +29,25 @@ bool DependsInside(const UOp* value, const UOp* range, const UOp* other) {
   return false;
 }
 
+// Reductions in each step of others.
+absl::flat_hash_set<const UOp*> ScoresIn(const std::vector<const UOp*>& values) {
+  const std::vector<const UOp*> steps = ScoreLoops(values);
+  absl::flat_hash_set<const UOp*> scores;
+  for (const UOp* value : values)
+    for (const UOp* node : PostOrder(value)) {
+      if (node->op != Op::kReduceLoop) continue;
+      const auto own = [&](const UOp* step) {
+        return std::find(node->src.begin() + 1, node->src.end(), step) != node->src.end();
+      };
+      const std::vector<const UOp*> inside = PostOrder(node->src[0]);
+      if (std::ranges::any_of(steps, [&](const UOp* step) {
+            return !own(step) && std::ranges::find(inside, step) != inside.end();
+          }))
+        scores.insert(node);
+    }
+  return scores;
+}
+
 }  // namespace
 
 const UOp* WithLoopIds(Graph& graph, const UOp* root, int64_t& next_id) {
@@ -74,6 +93,15 @@ const UOp* WithScoreLoopsOf(Graph& graph, const Draft& host, const UOp* value) {
 bool SharesTwo(const Draft& host, const Draft& guest) {
   return std::count_if(guest.reads.begin(), guest.reads.end(),
                        [&](const UOp* node) { return host.reads.contains(node); }) >= 2;
+}
+
+bool SharesScore(Graph& graph, const Draft& host, const UOp* value) {
+  // Factors are in another order until both are simplified as one kernel is.
+  std::vector<const UOp*> values = ValuesOf(host);
+  for (const UOp*& of_host : values) of_host = Simplify(graph, of_host);
+  const absl::flat_hash_set<const UOp*> theirs = ScoresIn(values);
+  return std::ranges::any_of(ScoresIn({Simplify(graph, value)}),
+                             [&](const UOp* score) { return theirs.contains(score); });
 }
 
 std::optional<Draft> WithOrderOf(Graph& graph, const Draft& host, const Draft& guest) {

@@ -26,6 +26,12 @@ const UOp* WithScoreLoopsOf(Graph& graph, const Draft& host, const UOp* value);
 // of, for example, which are then computed once.
 bool SharesTwo(const Draft& host, const Draft& guest);
 
+// Whether `value`, whose loops are the host's, computes a score that the host computes. Gradients
+// of queries and of keys read the same matrices, but a score of one kernel's row and step is
+// another one in the other: together they would save nothing, and run the steps that either's mask
+// leaves.
+bool SharesScore(Graph& graph, const Draft& host, const UOp* value);
+
 // The guest with its output ranges in the host's order, where both are kernels of scores of the
 // same rows: gradients of values are often stored transposed. nullopt where the order is the same,
 // or the ranges are not.

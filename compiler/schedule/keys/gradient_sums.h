@@ -1,0 +1,30 @@
+// The sum over keys in attention's gradient, by the result that is stored anyway. Of a row with
+// weights p, their gradients dp, values v, the result o and its gradient g:
+//
+//   sum over keys of p dp  =  sum over keys of p (sum over columns of g v)
+//                          =  sum over columns of g (sum over keys of p v)
+//                          =  sum over columns of g o
+//
+// The last is a small kernel over rows of columns. The first computes every score and its gradient,
+// two products of matrices, before the kernels of the gradients can begin (FlashAttention-2,
+// arXiv 2307.08691, section 3.1). Weights may be scaled, hidden and rounded on their way to the
+// product, as by dropout: what dp goes through is the same then. It holds for any numbers, masked
+// or not; rounding is another one (docs/semantics.md, Online sums): dp is not rounded to 16 bits
+// any more, so that the two sides of dp - sum of p dp stay as near to each other as f32 allows.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/uop.h"
+#include "compiler/schedule/attention.h"
+#include "compiler/target.h"
+
+namespace outboard::schedule {
+
+// Returns `sink` with the sums over columns of those attentions of `scores` where that is proved to
+// be the same, takes less time or is asked for (`policy` kRecompute), and on NVIDIA's GPUs; itself
+// where there is none. Requires a prepared graph (prepare.h).
+// Errors: RESOURCE_EXHAUSTED  a limit of the graph
+absl::StatusOr<const UOp*> SumOverColumns(Graph& graph, const UOp* sink, const Scores& scores,
+                                          ScorePolicy policy, const Target& target);
+
+}  // namespace outboard::schedule
