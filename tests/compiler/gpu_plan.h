@@ -21,7 +21,8 @@ class GpuPlan {
  public:
   // `sink` outlives the plan. Errors: those of MakeSchedule and CompileKernel.
   static absl::StatusOr<GpuPlan> Make(const UOp* sink, const Target& target,
-                                      std::span<const int64_t> donated = {});
+                                      std::span<const int64_t> donated,
+                                      const schedule::ScheduleOptions& options);
 
   const schedule::Schedule& schedule() const { return schedule_; }
   // In the order of their launches; kernels of one launch are one.
@@ -35,6 +36,10 @@ class GpuPlan {
   absl::StatusOr<std::vector<HostTensor>> Run(std::span<const HostTensor> params,
                                               std::span<const Binding> bindings, bool apart,
                                               uint64_t seed, uint64_t instructions_max) const;
+
+  // Each kernel on the machine, from what walks of the kernels before it gave: those whose results
+  // are not their walk's, with the difference; for people. Without VARs.
+  std::string WrongKernels(std::span<const HostTensor> params, double tolerance) const;
 
  private:
   const UOp* sink_ = nullptr;

@@ -65,8 +65,15 @@ class Writer {
       RealizeAll();
       return Taken();
     }
-    Begin();
-    for (int64_t steps = 1 + r_.Below(7); steps > 0; --steps) Step();
+    large_ = r_.OneIn(2);
+    if (large_) {
+      products_left_ = 2 * kProductsMax;
+      BeginLarge();
+      for (int64_t steps = 1 + r_.Below(5); steps > 0; --steps) StepOfLarge();
+    } else {
+      Begin();
+      for (int64_t steps = 1 + r_.Below(7); steps > 0; --steps) Step();
+    }
     Finish();
     return Taken();
   }
@@ -137,7 +144,7 @@ class Writer {
 
   int64_t Size(int64_t least, int64_t most) {
     if (r_.OneIn(12)) return least + r_.Below(most - least + 1);
-    const int64_t large = most > 300 && !r_.OneIn(3) ? 63 : least;
+    const int64_t large = most > (large_ ? 63 : 300) && (large_ || !r_.OneIn(3)) ? 63 : least;
     for (int i = 0; i < 40; ++i) {
       const int64_t size = r_.Of(kSizes);
       if (std::max(least, large) <= size && size <= most) return size;
@@ -218,6 +225,60 @@ class Writer {
       weights_.push_back(x.t);
     }
     Keep(x.t, 1, x.name);
+  }
+
+  // Matrices that fill tiles, and what is done beside their products.
+  void BeginLarge() {
+    const int64_t rows = std::vector<int64_t>{128, 255, 256, 256, 257, 300, 384, 511, 512, 512, 513, 768, 1000, 1024}[r_.Below(14)];
+    const int64_t k = std::vector<int64_t>{16, 31, 32, 48, 64, 64, 65, 96, 128, 128, 131, 192, 256}[r_.Below(13)];
+    const int64_t batch = rows % 4 == 0 && r_.OneIn(3) ? 4 : 1;
+    NamedTensor x = Floats(batch == 1 ? Dims{rows, k} : Dims{batch, rows / batch, k});
+    if (with_gradients_ && r_.OneIn(2)) {
+      x.t.requires_grad_();
+      weights_.push_back(x.t);
+    }
+    Keep(x.t, 1, x.name);
+    if (r_.OneIn(3)) return Network(k);
+    Linear();
+  }
+
+  // Layers with biases, whose gradients are sums over the rows of products.
+  void Network(int64_t k) {
+    const int64_t layers = 2 + r_.Below(2), rows = Count(pool_.back().t.shape()) / k;
+    const int64_t activation = r_.Below(narrow_ ? 3 : 4);
+    with_gradients_ = true;
+    Value x = pool_.back();
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      const int64_t n = std::vector<int64_t>{48, 64, 65, 72, 96, 128, 130}[r_.Below(7)];
+      const NamedTensor w = Weight({k, n}, k), b = Weight({n}, 3);
+      Tensor y = x.t.matmul(w.t) + b.t;
+      if (layer + 1 < layers)
+        y = activation == 0 ? y.gelu() : activation == 1 ? y.silu() : activation == 2 ? y.tanh() : y.relu();
+      x = Keep(y, x.size, absl::StrCat("act", layer + 1 < layers ? activation : -1, "(", x.name, " @ ", w.name, " + ", b.name, ")"));
+      Spend(static_cast<double>(3 * rows * k * n));
+      k = n;
+    }
+  }
+
+  void StepOfLarge() {
+    switch (r_.Below(16)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3: return Linear();
+      case 4:
+      case 5: return Fold();
+      case 6:
+      case 7: return Scan();
+      case 8: return Norm();
+      case 9: return Elementwise();
+      case 10: return Move();
+      case 11: return Residual();
+      case 12: return Attention();
+      case 13: return Gated();
+      case 14: return Together();
+      default: return Join();
+    }
   }
 
   void Step() {
@@ -321,6 +382,10 @@ class Writer {
       return;
     const double scale = 1 / std::sqrt(static_cast<double>(depth));
     const Tensor t = x.t.transpose();
+    if (!across && r_.OneIn(3) && Spend(static_cast<double>(batch * side * side * depth))) {
+      Keep((x.t.matmul(t) * scale).softmax().matmul(x.t), x.size, absl::StrCat("softmax(", x.name, " @ ", x.name, ".T * 1/sqrt(k)) @ ", x.name));
+      return;
+    }
     Keep((across ? t.matmul(x.t) : x.t.matmul(t)) * scale, x.size * x.size,
          across ? absl::StrCat(x.name, ".T @ ", x.name, " * 1/sqrt(k)")
                 : absl::StrCat(x.name, " @ ", x.name, ".T * 1/sqrt(k)"));
@@ -434,7 +499,7 @@ class Writer {
     if (own_keys) keys = Size(1, 1027);
     if (r_.OneIn(4)) queries = 1;
     int64_t groups = heads;
-    if (heads % 2 == 0 && r_.OneIn(3)) groups = heads / 2;
+    if (heads % 2 == 0 && r_.OneIn(3)) groups = r_.OneIn(2) ? heads / 2 : 1;
     Tensor q, k, v;
     std::string text;
     // Packed, from a value of three axes; or inputs.
@@ -1034,7 +1099,7 @@ class Writer {
   };
   LossAndUpstream Loss(const Value& last) {
     const Dims dims = last.t.shape();
-    if (!dims.empty() && dims.back() > 1 && last.size < 30 && r_.OneIn(3) && Count(dims) < 40'000) {
+    if (!dims.empty() && dims.back() > 1 && last.size < 30 && r_.OneIn(3)) {
       const Dims rows(dims.begin(), dims.end() - 1);
       const Tensor labels = Input(rows, DType::kI32, {.low = 0, .high = dims.back() - 1});
       const std::string name = Named(labels, "i");
@@ -1056,7 +1121,11 @@ class Writer {
 
   // A step of SGD. Returns whether the program is recorded.
   bool Update(const Tensor& loss) {
-    loss.backward();
+    try {
+      loss.backward();
+    } catch (const Error&) {
+      return false;  // it was computed from no weight
+    }
     std::vector<Tensor> parameters;
     for (Tensor& w : weights_)
       if (!w.grad().empty()) parameters.push_back(w);
@@ -1123,7 +1192,7 @@ class Writer {
   const std::shared_ptr<FakeSession> session_;
   std::string text_;
   DType dtype_ = DType::kF32;
-  bool narrow_ = false, with_gradients_ = false;
+  bool narrow_ = false, with_gradients_ = false, large_ = false;
   int64_t classes_ = 1, inputs_ = 0;
   double products_left_ = 0;
   std::map<uint64_t, Spec> specs_;  // by handle
