@@ -47,9 +47,9 @@ absl::StatusOr<GpuPlan> GpuPlan::Make(const UOp* sink, const Target& target,
   for (size_t k = 0; k < plan.schedule_.kernels.size(); ++k) {
     const schedule::ScheduledKernel& kernel = plan.schedule_.kernels[k];
     if (kernel.together == 0) continue;
-    OB_ASSIGN_OR_RETURN(CompiledKernel compiled,
-                        CompileKernel(WithCopies(*plan.graph_, kernel.ast, kernel.together),
-                                      {.target = target}));
+    OB_ASSIGN_OR_RETURN(
+        CompiledKernel compiled,
+        CompileKernel(WithCopies(*plan.graph_, kernel.ast, kernel.together), {.target = target}));
     for (const std::string& text : compiled.given_up)
       plan.given_up_.push_back(absl::StrCat("kernel ", k, ": ", text));
     compiled.given_up.clear();  // what is there instead runs
@@ -64,9 +64,10 @@ absl::StatusOr<std::vector<HostTensor>> GpuPlan::Run(std::span<const HostTensor>
                                                      uint64_t seed,
                                                      uint64_t instructions_max) const {
   ptx::DeviceMemory memory;
-  ptx::Machine machine(
-      &memory,
-      {.seed = seed, .runs = seed % 4 == 0 ? 2 : 1, .warp_instructions_max = instructions_max, .inexact = 1});
+  ptx::Machine machine(&memory, {.seed = seed,
+                                 .runs = seed % 4 == 0 ? 2 : 1,
+                                 .warp_instructions_max = instructions_max,
+                                 .inexact = 1});
   const auto allocate = [&](std::string_view bytes) {
     if (bytes.empty()) return uint64_t{0};
     const uint64_t address = memory.Allocate(bytes.size());
@@ -100,8 +101,7 @@ absl::StatusOr<std::vector<HostTensor>> GpuPlan::Run(std::span<const HostTensor>
     const absl::Status ran = LaunchOnPtxMachine(compiled_[i], machine, own);
     if (absl::IsDeadlineExceeded(ran)) return absl::ResourceExhaustedError(ran.message());
     if (!ran.ok())
-      return absl::Status(ran.code(),
-                          absl::StrCat("kernel ", first_[i], ": ", ran.message()));
+      return absl::Status(ran.code(), absl::StrCat("kernel ", first_[i], ": ", ran.message()));
   }
   std::vector<HostTensor> results;
   for (const UOp* result : sink_->src) {
@@ -155,10 +155,12 @@ std::string GpuPlan::WrongKernels(std::span<const HostTensor> params, double tol
       for (size_t s = 0; s < walked.size(); ++s, ++slot) {
         const schedule::ScheduledBuffer& buffer =
             schedule_.buffers[static_cast<size_t>(kernel.buffers[s])];
-        std::string& to = memory[static_cast<size_t>(place[static_cast<size_t>(kernel.buffers[s])])];
+        std::string& to =
+            memory[static_cast<size_t>(place[static_cast<size_t>(kernel.buffers[s])])];
         to = walked[s];
         if (!IsFloat(buffer.dtype)) {
-          if (own[slot] != to) absl::StrAppend(&wrong, "kernel ", first_[i] + copy, " slot ", s, "\n");
+          if (own[slot] != to)
+            absl::StrAppend(&wrong, "kernel ", first_[i] + copy, " slot ", s, "\n");
           continue;
         }
         double largest = 0x1p-5, most = 0;
