@@ -255,8 +255,9 @@ TEST(WrittenPrograms, OnThePtxMachine_AreTheInterpreters) {
     std::printf(" %s: %lld;", what.c_str(), static_cast<long long>(programs));
   std::printf("\n");
   EXPECT_LE(10 * Counted().given_up, Counted().programs);
-  if (!one && count >= 32)  // most are not too small for matrix units
+  if (!one && count >= 32) {  // most are not too small for matrix units
     EXPECT_GT(4 * Counted().of["mma"], Counted().programs);
+  }
 }
 
 }  // namespace
