@@ -33,6 +33,7 @@ enum class After {
   kGradientOfRelu,
   kTwoTypes,
   kInPlace,
+  kMomentum,  // slot 0 is renewed in place, and slot 3 is computed from what it was
 };
 
 struct KernelCase {
@@ -89,6 +90,12 @@ const UOp* KernelOf(Graph& g, const KernelCase& p) {
     y = Add(g, y, wide(LoadAt(g, 3, p.dtype, elements, at)));
   std::vector<const UOp*> stores = {
       StoreAt(g, 0, elements, at, p.result == DType::kF32 ? y : Cast(g, y, p.result))};
+  if (p.after == After::kMomentum) {
+    const UOp* const old = Mul(g, LoadAt(g, 0, p.result, elements, at),
+                               ConstFloat(g, DType::kF32, 0.5));
+    stores = {StoreAt(g, 0, elements, at, Add(g, y, old)),
+              StoreAt(g, 3, elements, at, Add(g, y, Mul(g, old, old)))};
+  }
   if (p.after == After::kTwoTypes)
     stores.push_back(StoreAt(g, 3, elements, at, Cast(g, Mul(g, y, y), p.dtype)));
   if (p.after == After::kTwoResults) stores.push_back(StoreAt(g, 3, elements, at, Mul(g, y, y)));
@@ -230,6 +237,19 @@ TEST(HopperKernel, ProductsWithEpilogues_RunAsTheWalk) {
        .n = 136,
        .after = After::kTwoTypes,
        .multiprocessors = 1},
+      // Boxes leave after what is stored pair by pair: over the old momentum.
+      {.name = "a momentum in place, and a result of what it was",
+       .m = 256,
+       .n = 128,
+       .after = After::kMomentum,
+       .multiprocessors = 2,
+       .boxed = 0},
+      {.name = "the same with rows beyond the last tile",
+       .m = 200,
+       .n = 72,
+       .after = After::kMomentum,
+       .multiprocessors = 2,
+       .boxed = 0},
       {.name = "a result that is read, too, pair by pair",
        .m = 200,
        .n = 136,

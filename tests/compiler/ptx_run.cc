@@ -36,23 +36,13 @@ uint32_t SharedBytesOfLaunch(const CompiledKernel& kernel) {
   return at_launch ? static_cast<uint32_t>(kernel.shared_bytes) : 0;
 }
 
-absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
-                             std::span<const int64_t> vars, uint64_t seed,
-                             uint64_t* bank_conflicts, MachineCounts* counts, uint64_t inexact) {
+absl::Status LaunchOnPtxMachine(const CompiledKernel& kernel, ptx::Machine& machine,
+                                std::span<const uint64_t> addresses) {
   if (!kernel.given_up.empty())
     return absl::FailedPreconditionError(
         absl::StrCat("a plan was given up: ", kernel.given_up.front()));
   if (kernel.tasks == 0) return absl::OkStatus();
-  ptx::DeviceMemory memory;
-  ptx::Machine machine(&memory, {.seed = seed, .inexact = inexact});
   OB_ASSIGN_OR_RETURN(const std::unique_ptr<ptx::LoadedModule> module, machine.Load(kernel.object));
-  std::vector<uint64_t> addresses;
-  const auto upload = [&](const void* bytes, size_t count) {
-    addresses.push_back(count == 0 ? 0 : memory.Allocate(count));
-    OB_CHECK(count == 0 || memory.Write(addresses.back(), bytes, count));
-  };
-  for (const std::string& buffer : buffers) upload(buffer.data(), buffer.size());
-  if (kernel.reads_vars) upload(vars.data(), vars.size_bytes());
   ptx::LaunchConfig config;
   for (size_t axis = 0; axis < 3; ++axis) {
     config.grid[axis] = static_cast<uint32_t>(kernel.blocks[axis]);
@@ -80,6 +70,23 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
       absl::StrAppend(&text, "\n", report.ToString());
     return absl::Status(status.ok() ? absl::StatusCode::kFailedPrecondition : status.code(), text);
   }
+  return absl::OkStatus();
+}
+
+absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
+                             std::span<const int64_t> vars, uint64_t seed,
+                             uint64_t* bank_conflicts, MachineCounts* counts, uint64_t inexact) {
+  ptx::DeviceMemory memory;
+  ptx::Machine machine(&memory, {.seed = seed, .inexact = inexact});
+  std::vector<uint64_t> addresses;
+  const auto upload = [&](const void* bytes, size_t count) {
+    addresses.push_back(count == 0 ? 0 : memory.Allocate(count));
+    OB_CHECK(count == 0 || memory.Write(addresses.back(), bytes, count));
+  };
+  for (const std::string& buffer : buffers) upload(buffer.data(), buffer.size());
+  if (kernel.reads_vars) upload(vars.data(), vars.size_bytes());
+  OB_RETURN_IF_ERROR(LaunchOnPtxMachine(kernel, machine, addresses));
+  if (kernel.tasks == 0) return absl::OkStatus();
   for (size_t slot = 0; slot < buffers.size(); ++slot)
     if (!buffers[slot].empty())
       OB_CHECK(memory.Read(addresses[slot], buffers[slot].data(), buffers[slot].size()));

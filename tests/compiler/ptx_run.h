@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "compiler/compiled_kernel.h"
 #include "tests/compiler/kernel_run.h"
+#include "tests/gpu/ptx/machine.h"
 
 namespace outboard::test {
 
@@ -34,6 +35,11 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars = {}, uint64_t seed = 1,
                              uint64_t* bank_conflicts = nullptr, MachineCounts* counts = nullptr,
                              uint64_t inexact = 1);
+
+// The same on a machine that is there, of buffers that lie at these addresses, copy after copy; the
+// last address is that of the VARs where the kernel reads them. Errors as above.
+absl::Status LaunchOnPtxMachine(const CompiledKernel& kernel, ptx::Machine& machine,
+                                std::span<const uint64_t> addresses);
 
 // Launch and text of a kernel, without the lines that say for which GPU it is unless it has maps:
 // where those for several GPUs are equal, one of them is run.

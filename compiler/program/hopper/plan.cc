@@ -230,6 +230,10 @@ class ResultFinder {
     for (const UOp* node : kernel_.nodes)
       if (node->op == Op::kLoad && GlobalOfAccess(node).slot() == slot)
         return NoViewOf("a result is read, too");
+    // Other stores of the tile are done by then, over what this one's value would read.
+    for (const UOp* node : PostOrder(store->src[1]))
+      if (node->op == Op::kLoad && IsStored(GlobalOfAccess(node).slot()))
+        return NoViewOf("a result's value is computed from what another store is over");
     HopperResult result{.dtype = store->src[1]->dtype, .elements = kernel_.slot_elements[slot]};
     if (result.dtype != DType::kF32 && result.dtype != DType::kBF16 && result.dtype != DType::kF16)
       return NoViewOf("results of ", std::string(Name(result.dtype)));
@@ -261,6 +265,12 @@ class ResultFinder {
   }
 
  private:
+  bool IsStored(int64_t slot) const {
+    return std::any_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const UOp* store) {
+      return GlobalOfAccess(store->src[0]).slot() == slot;
+    });
+  }
+
   const LoopNest& kernel_;
   const MmaProduct& product_;
   codegen::AffineForms forms_;

@@ -51,7 +51,8 @@ absl::StatusOr<HopperShape> HopperShapeOf(const codegen::LoopNest& kernel,
 bool OutputsEndEarly(const codegen::LoopNest& kernel, const codegen::MmaProduct& product);
 
 // Returns the stores that boxes can do, up to two of one type: into a view as above, whose buffer
-// the kernel does not read.
+// the kernel does not read, of values that are computed from no buffer that the kernel stores to.
+// All other stores of a tile are done first.
 std::vector<BoxedStore> BoxedStoresOf(const codegen::LoopNest& kernel,
                                       const codegen::MmaProduct& product);
 
