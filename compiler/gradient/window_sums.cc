@@ -20,6 +20,9 @@ constexpr double kPlacesOfWindowMax = 1.5;
 // Of taps that are filled up to a multiple of the stride, so many for each one.
 constexpr double kFilledTapsMax = 1.5;
 
+// Columns of a matrix unit's product; without one the sum takes longer than its terms in memory.
+constexpr int64_t kChannelsMin = 8;
+
 // The scalar of a node that has the same value everywhere, else nullptr.
 const UOp* UniformConst(const UOp* node) {
   while (node->op == Op::kReshape || node->op == Op::kExpand) node = node->src[0];
@@ -62,6 +65,14 @@ std::optional<WindowAxes> AxesOfWindows(const UOp* condition) {
              tap = NumbersOf(sum->src[1]);
   if (!place || !window || !tap || place->factor != 1) return std::nullopt;
   return WindowAxes{place->axis, window->axis, tap->axis, window->factor, tap->factor};
+}
+
+// The length of the second axis, where it is before those of windows: channels, by the client's
+// order of axes.
+int64_t ChannelsOf(const UOp* dy, const WindowAxes& of) {
+  constexpr int64_t kAxis = 1;
+  const bool is_before = std::min({of.place, of.window, of.tap}) > kAxis;
+  return is_before && dy->shape[kAxis].is_const() ? dy->shape[kAxis].value() : 0;
 }
 
 // A float sum, behind movements, that was rounded to a narrower float, behind others, as it was
@@ -136,8 +147,9 @@ Expr SumByRemainders(Graph& g, const Expr& terms, const WindowAxes& of, int64_t 
 const UOp* SumOfStridedWindows(Graph& g, const UOp* dy, const WindowAxes& of) {
   const UOp* const terms = dy->src[1];
   const Dim taps = dy->shape[of.tap];
-  if (of.dilation != 1 || !taps.is_const() || of.stride >= taps.value() ||
-      terms->op != Op::kExpand || terms->src[0]->shape[of.place] != Dim(1))
+  if (of.dilation != 1 || ChannelsOf(dy, of) < kChannelsMin || !taps.is_const() ||
+      of.stride >= taps.value() || terms->op != Op::kExpand ||
+      terms->src[0]->shape[of.place] != Dim(1))
     return nullptr;
   const int64_t filled = DivideUp(taps.value(), of.stride) * of.stride;
   if (static_cast<double>(filled) > kFilledTapsMax * static_cast<double>(taps.value()))

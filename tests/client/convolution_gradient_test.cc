@@ -18,7 +18,7 @@ struct Case {
   bool rounds_windows = false;
 };
 
-constexpr int64_t kBatch = 2, kChannels = 4, kFilters = 6;
+constexpr int64_t kBatch = 2, kChannels = 8, kFilters = 6;
 
 // Drawn, and rounded to the type.
 Tensor Drawn(const Dims& dims, DType dtype, std::mt19937& random) {
