@@ -219,15 +219,15 @@ struct ProductKernel {
 // Inputs of 16 bits on GPUs that a product reads through windows that overlap go, as a copy, with
 // their channels last: each element is read for several windows and by several tiles, and one by
 // one where rows of the image lie together. A copy is a launch and two passes over the input.
-void LayOutImages(const std::vector<ProductKernel>& kernels, int64_t channels_min,
-                  Layouts& layouts) {
+void LayOutImages(const std::vector<ProductKernel>& kernels, Layouts& layouts) {
+  constexpr int64_t kChannelsMin = 8;  // fewer are no 16 bytes, and are read one by one either way
   // About what takes as long as a launch.
   constexpr double kProductsMin = 1 << 29;
   for (const ProductKernel& kernel : kernels)
     for (const auto& [value, index] : kernel.places) {
       if (value->op != Op::kParam || !IsOfHalves(value) || kernel.products < kProductsMin) continue;
       const Axes windowed = WindowedAxes(value->shape, index, WindowNumbers::kQuotients);
-      std::vector<int64_t> order = OrderFor(value->shape, windowed, channels_min);
+      std::vector<int64_t> order = OrderFor(value->shape, windowed, kChannelsMin);
       if (!order.empty()) layouts.emplace(value, std::move(order));
     }
 }
@@ -313,7 +313,7 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
   for (const auto& [value, axes] : windowed)
     if (std::vector<int64_t> order = OrderFor(value->shape, axes, channels_min); !order.empty())
       layouts[value] = std::move(order);
-  LayOutImages(products, channels_min, layouts);
+  LayOutImages(products, layouts);
   for (bool changed = !layouts.empty(); changed;) {
     changed = false;
     const auto follow = [&](const std::vector<Place>& kernel, const auto& order_of) {

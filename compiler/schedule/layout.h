@@ -13,7 +13,7 @@
 // also what convolutions of one place read.
 //
 // On GPUs an input of 16 bits that a large product reads through windows that overlap is copied
-// with its channels last, if they are not last already.
+// with its channels last, if they are 8 and more and not last already.
 //
 // On GPUs the weights of 16 bits that such a value is multiplied by are copied with the same
 // channels last, where the client has them in another order and they are no larger than the value,
