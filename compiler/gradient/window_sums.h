@@ -14,12 +14,17 @@ bool IsNarrowingCast(const UOp* node);
 
 // Returns the sum of `dy` over `axes`, which stay with length 1, of what its terms were before they
 // were rounded to a narrower float, rounded to that once; nullptr where `dy` is not
-//   WHERE(place == window + dilation * tap, x, 0)
+//   WHERE(place == stride * window + dilation * tap, x, 0)
 // with x a sum that was rounded, for each window and tap, and `axes` those of windows and taps.
 //
-// Left as they are: strided windows, most of whose products that condition would make 0 in one sum,
-// and ones with many more places than windows, where the schedule stores x, in as few bytes as it
-// is rounded to.
+// Of windows that move by more than one and overlap, places and taps become quotients and
+// remainders by the stride: a sum of windows that move by one, for each remainder, of taps that are
+// filled up with zeros.
+//
+// Left as they are: strided windows with dilation, of fewer than 8 channels (the second axis,
+// before those of windows), or that do not overlap, so that each place has one term; those whose
+// taps would become over 3 / 2 as many; and ones with many more places than windows, where the
+// schedule stores x, in as few bytes as it is rounded to.
 const UOp* SumOfWindows(Graph& g, const UOp* dy, absl::Span<const int64_t> axes);
 
 }  // namespace outboard::gradient

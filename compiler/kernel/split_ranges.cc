@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/rules/linear.h"
@@ -19,13 +21,31 @@ constexpr int64_t kPeriodMax = 4;
 // By range: the only number that divides a sum in which it occurs; 0 where there are several.
 using Periods = absl::flat_hash_map<const UOp*, int64_t>;
 
+// The numerators of quotients that an index moves by as much as by the loop of a sum: places of
+// windows, whose remainders are others of their elements.
+absl::flat_hash_set<const UOp*> PlacesOfWindows(const std::vector<const UOp*>& nodes) {
+  absl::flat_hash_set<const UOp*> places;
+  for (const UOp* node : nodes) {
+    if (node->op != Op::kIndex) continue;
+    const LinearSum index = LinearOf(node->src[1]);
+    for (const auto& [quotient, stride] : index.terms)
+      for (const auto& [range, step] : index.terms)
+        if (quotient->op == Op::kIDiv && IsRange(range, RangeKind::kReduce) &&
+            std::abs(step) == std::abs(stride))
+          places.insert(quotient->src[0]);
+  }
+  return places;
+}
+
 Periods PeriodsOf(const UOp* sink) {
+  const std::vector<const UOp*> nodes = PostOrder(sink);
+  const absl::flat_hash_set<const UOp*> windows = PlacesOfWindows(nodes);
   Periods periods;
-  for (const UOp* node : PostOrder(sink)) {
+  for (const UOp* node : nodes) {
     if ((node->op != Op::kIDiv && node->op != Op::kMod) || !node->src[1]->is_const()) continue;
     const int64_t divisor = node->src[1]->int_value();
     const LinearSum numerator = LinearOf(node->src[0]);
-    if (divisor < 2 || numerator.terms.size() < 2) continue;
+    if (divisor < 2 || (numerator.terms.size() < 2 && !windows.contains(node->src[0]))) continue;
     for (const auto& [term, coefficient] : numerator.terms) {
       if (term->op != Op::kRange || coefficient % divisor == 0) continue;
       const auto [known, is_new] = periods.emplace(term, divisor);

@@ -37,13 +37,21 @@ bool Slides(ShapeView dims, const UOp* range, int64_t step, int64_t stride) {
          RangeOf(range).extent() * std::abs(step) > std::abs(stride);
 }
 
+// What windows are numbered by: ranges, or quotients as well (the gradient of strided ones).
+enum class WindowNumbers { kRanges, kQuotients };
+
 // The axes along which windows slide.
-Axes WindowedAxes(ShapeView dims, const UOp* place) {
+Axes WindowedAxes(ShapeView dims, const UOp* place,
+                  WindowNumbers numbers = WindowNumbers::kRanges) {
+  const auto is_number = [&](const UOp* term) {
+    return term->op == Op::kRange ||
+           (numbers == WindowNumbers::kQuotients && term->op == Op::kIDiv);
+  };
   Axes windowed = 0;
   const LinearSum sum = LinearOf(place);
   for (const auto& [window, stride] : sum.terms)
     for (const auto& [range, step] : sum.terms)
-      if (window != range && window->op == Op::kRange && Slides(dims, range, step, stride))
+      if (window != range && is_number(window) && Slides(dims, range, step, stride))
         windowed |= Axes{1} << AxisOf(dims, step);
   return windowed;
 }
@@ -90,15 +98,21 @@ std::vector<Place> PlacesIn(const LoweredKernel& kernel,
   return places;
 }
 
-// The range of results, or of a sum, that moves along an axis, alone; nullptr where there is none.
-const UOp* RangeAlong(const Place& place, int64_t axis, RangeKind kind = RangeKind::kOutput) {
+// The range that moves along an axis, alone; nullptr where there is none.
+const UOp* RangeAlong(const Place& place, int64_t axis) {
   const UOp* range = nullptr;
   for (const auto& [term, coefficient] : LinearOf(place.index).terms) {
     if (AxisOf(place.value->shape, coefficient) != axis) continue;
-    if (range != nullptr || !IsRange(term, kind)) return nullptr;
+    if (range != nullptr || term->op != Op::kRange) return nullptr;
     range = term;
   }
   return range;
+}
+
+// As above, of this kind.
+const UOp* RangeAlong(const Place& place, int64_t axis, RangeKind kind) {
+  const UOp* const range = RangeAlong(place, axis);
+  return range != nullptr && IsRange(range, kind) ? range : nullptr;
 }
 
 // The order that lays `to` out as `order` does `from` in one kernel: the same range walks along the
@@ -110,9 +124,27 @@ std::vector<int64_t> SameOrder(const Place& from, const std::vector<int64_t>& or
   const auto last = std::ranges::find(axes, order.back());
   if (axes.size() != others.size() || last == axes.end()) return {};
   const int64_t other = others[last - axes.begin()];
-  const UOp* const range = RangeAlong(from, *last);
+  const UOp* const range = RangeAlong(from, *last, RangeKind::kOutput);
   if (range == nullptr || range != RangeAlong(to, other)) return {};
   return OrderWithLast(to.value->shape.size(), other);
+}
+
+// As SameOrder, in a product of matrices, where the last axis of `from` is one of the other factor:
+// the same ranges walk along all axes but that, which is another one of `to`. Channels that are
+// summed over go last beside the channels of the result, and those beside these.
+std::vector<int64_t> OrderBesideOtherChannels(const Place& from, const std::vector<int64_t>& order,
+                                              const Place& to, int64_t channels_min) {
+  const std::vector<int64_t> axes = LongAxes(from.value->shape), others = LongAxes(to.value->shape);
+  const auto last = std::ranges::find(axes, order.back());
+  if (axes.size() != others.size() || axes.size() < 3 || last == axes.end()) return {};
+  const int64_t channels = others[last - axes.begin()];
+  if (channels == others.back() || PaddedSize(to.value->shape[channels]) < channels_min) return {};
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const UOp* const range = RangeAlong(to, others[i]);
+    if (range == nullptr || (others[i] != channels && range != RangeAlong(from, axes[i])))
+      return {};
+  }
+  return OrderWithLast(to.value->shape.size(), channels);
 }
 
 // The operation that reads a value; nullptr where several do.
@@ -167,25 +199,63 @@ void LayOutAsRead(const UOp* sink, const absl::flat_hash_set<const UOp*>& tempor
   }
 }
 
+bool IsOfHalves(const UOp* value) {
+  constexpr int kHalfBytes = 2;
+  return IsFloat(value->dtype) && ByteWidth(value->dtype) == kHalfBytes && IsStatic(value->shape);
+}
+
+// A product of matrices, which kernels of a GPU compute.
+struct ProductKernel {
+  std::vector<Place> places;
+  double products = 1;  // multiplications
+
+  explicit ProductKernel(const LoweredKernel& kernel, std::vector<Place> of)
+      : places(std::move(of)) {
+    for (const UOp* node : PostOrder(kernel.ast))
+      if (node->op == Op::kRange) products *= static_cast<double>(RangeOf(node).extent());
+  }
+};
+
+// Inputs of 16 bits on GPUs that a product reads through windows that overlap go, as a copy, with
+// their channels last: each element is read for several windows and by several tiles, and one by
+// one where rows of the image lie together. A copy is a launch and two passes over the input.
+void LayOutImages(const std::vector<ProductKernel>& kernels, Layouts& layouts) {
+  constexpr int64_t kChannelsMin = 8;  // fewer are no 16 bytes, and are read one by one either way
+  // About what takes as long as a launch.
+  constexpr double kProductsMin = 1 << 29;
+  for (const ProductKernel& kernel : kernels)
+    for (const auto& [value, index] : kernel.places) {
+      if (value->op != Op::kParam || !IsOfHalves(value) || kernel.products < kProductsMin) continue;
+      const Axes windowed = WindowedAxes(value->shape, index, WindowNumbers::kQuotients);
+      std::vector<int64_t> order = OrderFor(value->shape, windowed, kChannelsMin);
+      if (!order.empty()) layouts.emplace(value, std::move(order));
+    }
+}
+
 // Weights of 16 bits on GPUs, which a sum reads beside a value whose channels lie last: the same
 // channels go last in a copy of them. Matrix units take steps that follow each other in both.
-// Weights that have more elements than the other value are not worth a copy.
-void LayOutWeights(const std::vector<std::vector<Place>>& kernels, Layouts& layouts) {
-  constexpr int kWeightBytes = 2;
+// Weights that have more elements than the other value are not worth a copy, unless many tiles read
+// them one by one: taps, which are summed over, lie together.
+void LayOutWeights(const std::vector<ProductKernel>& kernels, Layouts& layouts) {
+  constexpr double kUsesMin = 1024;  // eight tiles of 128 rows
   Layouts found;
-  for (const std::vector<Place>& kernel : kernels)
-    for (const Place& from : kernel) {
+  for (const ProductKernel& kernel : kernels)
+    for (const Place& from : kernel.places) {
       const auto known = layouts.find(from.value);
-      if (known == layouts.end() || from.value->op == Op::kParam) continue;
+      if (known == layouts.end()) continue;
       const UOp* const channels = RangeAlong(from, known->second.back(), RangeKind::kReduce);
       if (channels == nullptr) continue;
-      for (const Place& to : kernel) {
+      for (const Place& to : kernel.places) {
         const UOp* const weights = to.value;
-        if (weights->op != Op::kParam || ByteWidth(weights->dtype) != kWeightBytes ||
-            !IsFloat(weights->dtype) || !IsStatic(weights->shape) || found.contains(weights) ||
-            PaddedSize(weights->shape) > PaddedSize(from.value->shape))
+        if (weights->op != Op::kParam || !IsOfHalves(weights) || found.contains(weights) ||
+            layouts.contains(weights))
           continue;
         const std::vector<int64_t> axes = LongAxes(weights->shape);
+        const int64_t elements = PaddedSize(weights->shape);
+        const bool is_larger = elements > PaddedSize(from.value->shape);
+        if (is_larger && (kernel.products < kUsesMin * static_cast<double>(elements) ||
+                          RangeAlong(to, axes.back(), RangeKind::kReduce) == nullptr))
+          continue;
         for (const int64_t axis : axes)
           if (axis != axes.back() && RangeAlong(to, axis, RangeKind::kReduce) == channels)
             found[weights] = OrderWithLast(weights->shape.size(), axis);
@@ -224,33 +294,49 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
   for (const UOp* node : PostOrder(sink))
     if (node->op == Op::kParam) read.insert(node);
 
+  const bool gpu = target.kind == TargetKind::kCuda;
+  const int64_t channels_min = optimize::LanesMin(target);
   std::vector<std::vector<Place>> places;
+  std::vector<ProductKernel> products;  // on GPUs
   absl::flat_hash_map<const UOp*, Axes> windowed;
   for (const LoweredKernel& kernel : kernels) {
     places.push_back(PlacesIn(kernel, temporaries));
     for (const auto& [value, index] : places.back())
       windowed[value] |= WindowedAxes(value->shape, index);
+    if (!gpu || !MultipliesMatrices(kernel)) continue;
+    products.emplace_back(kernel, PlacesIn(kernel, read));
+    for (const auto& [value, index] : places.back())
+      if (IsOfHalves(value))
+        windowed[value] |= WindowedAxes(value->shape, index, WindowNumbers::kQuotients);
   }
   Layouts layouts;
   for (const auto& [value, axes] : windowed)
-    if (std::vector<int64_t> order = OrderFor(value->shape, axes, optimize::LanesMin(target));
-        !order.empty())
+    if (std::vector<int64_t> order = OrderFor(value->shape, axes, channels_min); !order.empty())
       layouts[value] = std::move(order);
+  LayOutImages(products, layouts);
   for (bool changed = !layouts.empty(); changed;) {
     changed = false;
-    for (const std::vector<Place>& kernel : places)
+    const auto follow = [&](const std::vector<Place>& kernel, const auto& order_of) {
       for (const Place& from : kernel)
         for (const Place& to : kernel) {
           const auto known = layouts.find(from.value);
-          if (known == layouts.end() || layouts.contains(to.value)) continue;
-          std::vector<int64_t> order = SameOrder(from, known->second, to);
+          if (known == layouts.end() || layouts.contains(to.value) ||
+              !temporaries.contains(to.value))
+            continue;
+          std::vector<int64_t> order = order_of(from, known->second, to);
           if (!order.empty()) changed |= layouts.emplace(to.value, std::move(order)).second;
         }
+    };
+    for (const std::vector<Place>& kernel : places) follow(kernel, SameOrder);
+    for (const ProductKernel& kernel : products)
+      follow(kernel.places,
+             [&](const Place& from, const std::vector<int64_t>& order, const Place& to) {
+               return IsOfHalves(to.value) ? OrderBesideOtherChannels(from, order, to, channels_min)
+                                           : std::vector<int64_t>();
+             });
   }
-  if (target.kind == TargetKind::kCuda) {
-    std::vector<std::vector<Place>> of_products;
-    for (const LoweredKernel& kernel : kernels) of_products.push_back(PlacesIn(kernel, read));
-    LayOutWeights(of_products, layouts);
+  if (gpu) {
+    LayOutWeights(products, layouts);
     LayOutAsRead(sink, temporaries, choice.kept, layouts);
   }
   return layouts;

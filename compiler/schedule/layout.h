@@ -7,10 +7,19 @@
 // are read and written element by element beside it follow. Inputs and results of the program stay
 // row-major.
 //
+// On GPUs, in a product of matrices with a value whose channels lie last, another value of 16 bits
+// has the channels that are summed over where that one has those of the result, or the other way
+// round: its channels go last as well. So a whole network of convolutions lies with channels last,
+// also what convolutions of one place read.
+//
+// On GPUs an input of 16 bits that a large product reads through windows that overlap is copied
+// with its channels last, if they are 8 and more and not last already.
+//
 // On GPUs the weights of 16 bits that such a value is multiplied by are copied with the same
-// channels last, where the client has them in another order and they are no larger than the value:
-// a matrix unit's steps then follow each other in both, and are copied 16 bytes at a time. Products
-// read the copy; an optimiser's update reads the weights, and can be written over them.
+// channels last, where the client has them in another order and they are no larger than the value,
+// or many tiles would read their taps one by one: a matrix unit's steps then follow each other in
+// both, and are copied 16 bytes at a time. Products read the copy; an optimiser's update reads the
+// weights, and can be written over them.
 //
 // On GPUs a sum that is read transposed, and only so, lies as it is read: neighbouring threads then
 // read neighbours, and kernels that differ only in how their results lie become equal, so that one

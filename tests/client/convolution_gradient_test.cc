@@ -18,7 +18,7 @@ struct Case {
   bool rounds_windows = false;
 };
 
-constexpr int64_t kBatch = 2, kChannels = 4, kFilters = 6;
+constexpr int64_t kBatch = 2, kChannels = 8, kFilters = 6;
 
 // Drawn, and rounded to the type.
 Tensor Drawn(const Dims& dims, DType dtype, std::mt19937& random) {
@@ -65,7 +65,7 @@ Sums SumsAt(const Case& c, const std::vector<double>& dy, const std::vector<doub
 
 class ConvolutionGradientTest : public ClientTest, public testing::WithParamInterface<DType> {};
 
-TEST_P(ConvolutionGradientTest, OfTheInputIsRoundedOnceWhereWindowsMoveByOne) {
+TEST_P(ConvolutionGradientTest, OfTheInputIsRoundedOnce) {
   const DType dtype = GetParam();
   const double unit = dtype == DType::kBF16 ? std::ldexp(1, -8) : std::ldexp(1, -11);
   const double least = dtype == DType::kBF16 ? 0 : std::ldexp(1, -25);
@@ -76,11 +76,22 @@ TEST_P(ConvolutionGradientTest, OfTheInputIsRoundedOnceWhereWindowsMoveByOne) {
       {.name = "dilation", .padding = 2, .dilation = 2},
       {.name = "groups", .groups = 2},
       {.name = "1 x 1", .kernel = 1, .padding = 0},
-      {.name = "stride 2", .stride = 2, .rounds_windows = true},
-      {.name = "stride 2, even", .stride = 2, .padding = 0, .side = 8, .rounds_windows = true},
-      {.name = "7 x 7, stride 2", .kernel = 7, .stride = 2, .padding = 3, .rounds_windows = true},
+      {.name = "stride 2", .stride = 2},
+      {.name = "stride 2, even", .stride = 2, .padding = 0, .side = 8},
+      {.name = "stride 2, wide borders", .stride = 2, .padding = 2},
+      {.name = "stride 2, groups", .stride = 2, .groups = 2},
+      {.name = "7 x 7, stride 2", .kernel = 7, .stride = 2, .padding = 3},
+      {.name = "4 x 4, stride 3", .kernel = 4, .stride = 3, .side = 11},
+      {.name = "5 x 5, stride 3", .kernel = 5, .stride = 3, .padding = 2, .side = 12},
       {.name = "1 x 1, stride 2", .kernel = 1, .stride = 2, .padding = 0},
       {.name = "2 x 2, stride 2", .kernel = 2, .stride = 2, .padding = 0},
+      {.name = "2 x 2, stride 3", .kernel = 2, .stride = 3, .padding = 0},
+      {.name = "5 x 5, stride 4", .kernel = 5, .stride = 4, .rounds_windows = true},
+      {.name = "stride 2, dilation",
+       .stride = 2,
+       .padding = 2,
+       .dilation = 2,
+       .rounds_windows = true},
       {.name = "few windows", .kernel = 6, .padding = 0, .rounds_windows = true},
   };
   for (const Case& c : cases) {

@@ -1,11 +1,16 @@
 // Which values lie in memory in another order than that of their axes.
 #include <gtest/gtest.h>
 
+#include <random>
+#include <vector>
+
 #include "base/check.h"
 #include "compiler/ir/build.h"
+#include "compiler/reference/interpret.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
+#include "tests/compiler/harness.h"
 
 namespace outboard::schedule {
 namespace {
@@ -224,6 +229,78 @@ TEST_F(ScheduleLayoutTest, LargeWeightsAreNotCopied) {
   };
   EXPECT_TRUE(copies(6));  // as many as the image has
   EXPECT_FALSE(copies(7));
+}
+
+// Unless eight tiles and more of 128 rows read them.
+TEST_F(ScheduleLayoutTest, LargeWeightsThatManyTilesReadAreCopied) {
+  const auto copies = [&](int64_t places) {
+    const auto input = [&](int64_t slot, const Shape& dims) {
+      return Param(g, slot, DType::kBF16, dims);
+    };
+    const Shape dims = {2, 16, places + 2};
+    const UOp* const x = Kept(Add(g, input(40, dims), input(41, dims)));
+    const UOp* const weights = input(42, {4096, 16, 3});
+    Choose(Convolution(x, weights), CudaTarget("sm_90a", 132));
+    return layouts.contains(weights);
+  };
+  EXPECT_TRUE(copies(512));
+  EXPECT_FALSE(copies(511));
+}
+
+// x, with one place a window, and y, with three: x has channels that are summed over where y has
+// those of the result.
+TEST_F(ScheduleLayoutTest, ChannelsOfTheOtherFactorGoLastOnGpus) {
+  const auto follows = [&](DType dtype, const Target& target) {
+    const auto input = [&](int64_t slot, const Shape& dims) { return Param(g, slot, dtype, dims); };
+    const UOp* const x = Kept(Add(g, input(50, {2, 16, 9}), input(51, {2, 16, 9})));
+    const UOp* const sums = Convolution(x, input(52, {24, 16, 1}));
+    const UOp* const y = Kept(Cast(g, Reshape(g, sums, {2, 24, 9}), dtype));
+    Choose(Convolution(y, input(53, {8, 24, 3})), target);
+    EXPECT_EQ(layouts.at(y), (Order{0, 2, 1}));
+    return layouts.contains(x) && layouts.at(x) == Order{0, 2, 1};
+  };
+  EXPECT_TRUE(follows(DType::kBF16, CudaTarget("sm_90a", 132)));
+  EXPECT_TRUE(follows(DType::kF16, CudaTarget("sm_80", 108)));
+  EXPECT_FALSE(follows(DType::kF32, CudaTarget("sm_90a", 132)));
+  EXPECT_FALSE(follows(DType::kBF16, TestTarget()));
+}
+
+// Of large products, on GPUs, of 16 bits.
+TEST_F(ScheduleLayoutTest, ImagesThatWindowsReadAreCopied) {
+  const Target gpu = CudaTarget("sm_90a", 132);
+  const auto copies = [&](DType dtype, int64_t places, int64_t kernel, const Target& target) {
+    const UOp* const x = Param(g, 60, dtype, {8, 64, places + kernel - 1});
+    const UOp* const weights = Param(g, 61, dtype, {64, 64, kernel});
+    Choose(Convolution(x, weights), target);
+    const bool copied = layouts.contains(x);
+    EXPECT_EQ(layouts.contains(weights), copied);
+    if (!copied) return false;
+    EXPECT_EQ(layouts.at(x), (Order{0, 2, 1}));
+    return true;
+  };
+  EXPECT_TRUE(copies(DType::kBF16, 8192, 3, gpu));
+  EXPECT_FALSE(copies(DType::kBF16, 64, 3, gpu));
+  EXPECT_FALSE(copies(DType::kBF16, 1 << 15, 1, gpu));  // each place once
+  EXPECT_FALSE(copies(DType::kF32, 8192, 3, gpu));
+  EXPECT_FALSE(copies(DType::kBF16, 8192, 3, TestTarget()));
+}
+
+TEST_F(ScheduleLayoutTest, CopiesOfImages_GiveTheSameResults) {
+  const UOp* const x = Param(g, 0, DType::kBF16, {2, 16, 9});
+  const UOp* const weights = Param(g, 1, DType::kBF16, {6, 16, 3});
+  Choose(Convolution(x, weights), CudaTarget("sm_90a", 132));
+  EXPECT_TRUE(layouts.empty());
+  const Layouts copied = {{x, {0, 2, 1}}, {weights, {0, 2, 1}}};
+  const LaidOut laid_out = ApplyLayouts(g, sink, choice, copied);
+  ASSERT_EQ(laid_out.choice.kept.size(), choice.kept.size() + 2);
+  std::mt19937 random(3);
+  const std::vector<HostTensor> params = test::FloatParams(
+      sink, [&] { return static_cast<double>(static_cast<int>(random() % 17) - 8) / 32; });
+  const std::vector<HostTensor> want = ValueOrDie(Interpret(sink, params)),
+                                got = ValueOrDie(Interpret(laid_out.sink, params));
+  ASSERT_EQ(want.size(), 1u);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].bytes, want[0].bytes);
 }
 
 }  // namespace

@@ -82,5 +82,21 @@ TEST_F(SplitRangesTest, NorOneWithTwoPeriods) {
   EXPECT_EQ(Split(both), (Extents{12}));
 }
 
+// Of a gradient by remainders: windows are numbered by r / 2, of which r % 2 reads other elements.
+TEST_F(SplitRangesTest, QuotientsBesideTheLoopOfASumAreSplit) {
+  const auto with_stride = [&](int64_t stride) {
+    const UOp *const r = test::Range(g, 0, 32), *const k = test::ReduceRange(g, 1, 2);
+    const UOp *const two = ConstIndex(g, 2), *const by = ConstIndex(g, stride);
+    const UOp* const window = Add(g, Mul(g, Alu(g, Op::kIDiv, r, two), by), k);
+    const UOp* const element = Add(g, Mul(g, k, two), Alu(g, Op::kMod, r, two));
+    const UOp* const product =
+        Mul(g, test::LoadAt(g, 1, DType::kF32, 15 * stride + 2, window),
+            test::LoadAt(g, 2, DType::kF32, 4, element));
+    return Sink(g, {test::StoreAt(g, 0, 32, r, test::Fold(g, Op::kAdd, product, {k}))});
+  };
+  EXPECT_EQ(Split(with_stride(1)), (Extents{16, 2}));
+  EXPECT_EQ(Split(with_stride(2)), (Extents{32}));  // windows that share nothing
+}
+
 }  // namespace
 }  // namespace outboard::codegen
