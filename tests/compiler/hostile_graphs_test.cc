@@ -263,7 +263,7 @@ TEST(HostileGraphs, TextsOfCollectives_HaveABound) {
   Graph g;
   const UOp* x = Param(g, 0, DType::kF32, Shape(16, Dim(2)));
   const std::vector<shard::Layout> cut = {{.cut = {0}}};
-  constexpr int64_t kSums = 12'000;
+  constexpr int64_t kSums = 18'000;
   for (int64_t i = 0; i < kSums; ++i)
     x = Add(g, x, Expand(g, Reduce(g, Op::kAdd, x, {0}), x->shape));
   const auto sharded = shard::ShardGraph(g, Sink(g, {x}), Mesh{{2}}, cut, {});
