@@ -91,7 +91,7 @@ TEST(OnlineHopper, TilesAndWidths) {
   }
 }
 
-// Several passes over the steps, and matrices that scores and products read.
+// Matrices that scores and products read.
 TEST(OnlineHopper, Gradients) {
   for (const bool causal : {false, true}) {
     CheckAttention({.queries = 130,
@@ -101,7 +101,7 @@ TEST(OnlineHopper, Gradients) {
                     .backward = true,
                     .dtype = DType::kBF16,
                     .batch = 1},
-                   ByGroups(kTwoGroups, /*interpreted=*/causal), 2);
+                   ByGroups(kTwoGroups, /*interpreted=*/causal), 3);
     if (HasFatalFailure()) return;
   }
 }
@@ -117,7 +117,7 @@ TEST(OnlineHopper, GradientsOfWideHeads) {
                     .backward = true,
                     .dtype = causal ? DType::kBF16 : DType::kF16,
                     .batch = 1},
-                   ByGroups(kParts, /*interpreted=*/false), 2);
+                   ByGroups(kParts, /*interpreted=*/false), 3);
     if (HasFatalFailure()) return;
   }
 }

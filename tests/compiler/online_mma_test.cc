@@ -108,8 +108,8 @@ TEST(OnlineMma, CausalMasksSaveHalfOfTheWork) {
     std::printf("instructions of causal attention%s: %.3f of all\n",
                 backward ? " and its gradients" : "", part);
     // Of 16 times 8.5 are run; a mask's comparisons come to what is computed of each score, which
-    // is little.
-    EXPECT_LE(part, backward ? 0.7 : 0.65) << "backward " << backward;
+    // is little, and least in gradients.
+    EXPECT_LE(part, backward ? 0.75 : 0.65) << "backward " << backward;
   }
 }
 
@@ -129,6 +129,8 @@ TEST(OnlineMma, Tiles) {
   }
 }
 
+// Of 16 bits each row's sum over keys is one over columns, of which no kernel with scores has any
+// (docs/decisions/227-sums-over-columns.md): results, gradients of queries, and those of keys.
 TEST(OnlineMma, Gradients) {
   for (const bool causal : {false, true})
     for (const auto& [length, width] : {std::pair{72, 32}, {130, 64}, {140, 128}}) {
@@ -139,7 +141,7 @@ TEST(OnlineMma, Gradients) {
                       .backward = true,
                       .dtype = DType::kBF16,
                       .batch = 1},
-                     {.interpreted = width < 64}, 2);
+                     {.interpreted = width < 64}, 3);
       if (HasFatalFailure()) return;
     }
   // Queries that see no key: their gradients are NaN, and so are those of all keys.
@@ -150,7 +152,7 @@ TEST(OnlineMma, Gradients) {
                   .band = 3,
                   .dtype = DType::kBF16,
                   .batch = 1},
-                 {}, 2);
+                 {}, 3);
 }
 
 // Three products of TF32 for each of f32: within f32's bound. Tiles are those of the heuristic.
@@ -205,7 +207,7 @@ TEST(OnlineMma, PartsOfColumns) {
                     .backward = true,
                     .dtype = DType::kBF16,
                     .batch = 1},
-                   {.tile = &tile}, 2);
+                   {.tile = &tile}, 3);
     if (HasFatalFailure()) return;
   }
   for (const int64_t width : {192, 256}) {
@@ -216,7 +218,7 @@ TEST(OnlineMma, PartsOfColumns) {
                     .backward = true,
                     .dtype = width == 256 ? DType::kBF16 : DType::kF16,
                     .batch = 1},
-                   {.interpreted = false, .assembled = true}, 2);
+                   {.interpreted = false, .assembled = true}, 3);
     if (HasFatalFailure()) return;
   }
 }
@@ -342,7 +344,6 @@ TEST(OnlineMma, StoresBehindThePassThatTheyNeed) {
                              .width = 64,
                              .causal = true,
                              .backward = true,
-                             .dtype = DType::kBF16,
                              .batch = 1};
   int later = 0;
   for (const schedule::ScheduledKernel& kernel : Scheduled(g, AttentionGraph(h, shape)).kernels) {
@@ -352,8 +353,7 @@ TEST(OnlineMma, StoresBehindThePassThatTheyNeed) {
                                  CudaTarget("sm_90", kMultiprocessors), nullptr));
     };
     const auto plan = plan_of(kernel.ast);
-    ASSERT_TRUE(plan.has_value());
-    if (plan->online.phases.size() < 2) continue;
+    if (!plan || plan->online.phases.size() < 2) continue;  // sums over columns have none
     size_t first = plan->online.phases.size();
     for (const UOp* store : plan->kernel.stores) first = std::min(first, plan->PassOf(store));
     EXPECT_EQ(first, 0u) << "the result needs no second pass";
