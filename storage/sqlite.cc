@@ -350,12 +350,12 @@ absl::Status Database::Execute(const char* sql) {
 absl::Status Database::Transaction(Mode mode, const std::function<absl::Status()>& body,
                                    TransactionFailpoints failpoints) {
   OB_CHECK(sqlite3_get_autocommit(handle_) != 0);
+  OB_ASSIGN_OR_RETURN(Statement rollback, Prepare("ROLLBACK"));  // while there is memory for it
   OB_RETURN_IF_ERROR(ExecutePrepared(mode == Mode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
   // Also where something throws. A full disk or an I/O error may have rolled back already. A failed
   // rollback is not reported: SQLite ends the transaction all the same.
-  const absl::Cleanup roll_back = [this] {
-    if (sqlite3_get_autocommit(handle_) == 0)
-      sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
+  const absl::Cleanup roll_back = [&] {
+    if (sqlite3_get_autocommit(handle_) == 0) sqlite3_step(rollback.handle_);
   };
   if (failpoints.has_any()) PassFailpoint(failpoints.begin());
   absl::Status status;

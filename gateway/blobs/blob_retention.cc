@@ -264,7 +264,7 @@ void BlobRetention::KeepSnapshot(TenantId tenant, const SessionId& session,
       if (uses == sessions_.end())
         status = Ended();
       else
-        Replace(uses->second, seq, kept->mine);
+        Replace(uses->second, seq, *kept);
     }
     kept->Free();
     done(std::move(status));
@@ -275,13 +275,15 @@ void BlobRetention::KeepSnapshot(TenantId tenant, const SessionId& session,
   });
 }
 
-void BlobRetention::Replace(Session& uses, uint64_t seq, std::vector<wire::Hash>& snapshot) {
-  std::vector<wire::Hash> free;
+// The row names `kept`, which stays protected also if this throws.
+void BlobRetention::Replace(Session& uses, uint64_t seq, Protected& kept) {
+  std::vector<wire::Hash> snapshot = std::exchange(kept.mine, {}), free;
   free.reserve(uses.snapshot.size() + snapshot.size() + uses.puts.size() + 1);  // BR3
   free.insert(free.end(), uses.snapshot.begin(), uses.snapshot.end());
   Claim(uses, snapshot, free);
   ForgetPuts(uses, seq, free);
-  uses.snapshot = std::exchange(snapshot, std::move(free));
+  uses.snapshot = std::move(snapshot);
+  kept.mine = std::move(free);
 }
 
 // Within room that is there.
@@ -437,23 +439,19 @@ absl::Status BlobRetention::RestoreSnapshot(TenantId tenant, const SessionId& se
 }
 
 void BlobRetention::EndSession(const SessionId& session) {
-  std::vector<wire::Hash> free;
-  TenantId tenant;
-  {
-    std::lock_guard lock(sessions_mutex_);
-    const auto found = sessions_.find(session);
-    if (found == sessions_.end()) return;
-    const Session& uses = found->second;
-    tenant = uses.tenant;
-    free.reserve(CountOf(uses));  // BR3
-    free.insert(free.end(), uses.snapshot.begin(), uses.snapshot.end());
-    for (const auto& [seq, root] : uses.puts) free.push_back(root);
-    for (const auto& [key, part] : uses.parts) free.insert(free.end(), part.begin(), part.end());
-    free.insert(free.end(), uses.forgotten.begin(), uses.forgotten.end());
-    free.insert(free.end(), uses.uploaded.begin(), uses.uploaded.end());
-    sessions_.erase(found);
-  }
-  store_->Unprotect(tenant, free);
+  std::unique_lock lock(sessions_mutex_);
+  const auto ended = sessions_.extract(session);
+  lock.unlock();
+  if (ended.empty()) return;
+  const Session& uses = ended.mapped();
+  const auto free = [&](std::span<const wire::Hash> roots) {
+    store_->Unprotect(uses.tenant, roots);
+  };
+  free(uses.snapshot);
+  for (const auto& [seq, root] : uses.puts) free({&root, 1});
+  for (const auto& [key, part] : uses.parts) free(part);
+  free(uses.forgotten);
+  for (const wire::Hash& root : uses.uploaded) free({&root, 1});
 }
 
 }  // namespace outboard::gateway

@@ -98,7 +98,7 @@ class BlobRetention final : public BlobUses {
                                std::span<const wire::Hash> manifests) override;
   // Call once after all RestoreSnapshot calls: removes blobs of sessions that nothing protects.
   void RestoreDone() { store_->RemoveIdleOfSessions(); }
-  void EndSession(const SessionId& session) override;
+  void EndSession(const SessionId& session) override;  // does not throw
 
  private:
   struct Session {
@@ -124,7 +124,7 @@ class BlobRetention final : public BlobUses {
   static void ForgetPuts(Session& uses, uint64_t seq, std::vector<wire::Hash>& free);
   static size_t CountOf(const Session& uses);
   // Exchanges the new snapshot's roots for those that it makes unnecessary.
-  static void Replace(Session& uses, uint64_t seq, std::vector<wire::Hash>& snapshot);
+  static void Replace(Session& uses, uint64_t seq, Protected& kept);
   static void AddPart(Session& uses, const std::pair<uint64_t, wire::Hash>& key,
                       std::vector<wire::Hash>& roots);
   // Takes what a snapshot names out of `uses.uploaded`, and adds it to `free`.

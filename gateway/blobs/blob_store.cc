@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <optional>
@@ -50,6 +51,19 @@ absl::Status NoChunk(const wire::Hash& chunk) {
 absl::Status NotUploaded(size_t index, const wire::Hash& chunk) {
   return absl::NotFoundError(
       absl::StrCat("chunk ", index, " (", wire::ToHex(chunk), ") was not uploaded"));
+}
+
+// "<folder>/<tenant><part><hex>".
+void PutPath(std::string_view folder, TenantId tenant, std::string_view part,
+             const wire::Hash& hash, std::string& path) {
+  constexpr char kHex[] = "0123456789abcdef";
+  char number[20];  // digits of the largest, and a sign
+  const auto end = std::to_chars(number, number + sizeof number, tenant.value).ptr;
+  path.assign(folder).append("/").append(number, end).append(part);
+  for (const uint8_t byte : hash) {
+    path += kHex[byte >> 4];
+    path += kHex[byte & 15];
+  }
 }
 
 absl::Status CheckSizes(size_t chunks, uint64_t size_bytes) {
@@ -86,8 +100,12 @@ BlobStore::~BlobStore() {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   // Items without a waiter are verified at the next start instead.
-  while (!waiters_.empty() && SyncSome()) continue;
-  WriteLastUses();
+  const absl::Status status = ErrorIfThrown("syncing blobs", [this] {
+    while (!waiters_.empty() && SyncSome()) continue;
+    WriteLastUses();
+    return absl::OkStatus();
+  });
+  TellWaiters(status);  // of those that are left
 }
 
 int64_t BlobStore::Now() const {
@@ -102,13 +120,26 @@ std::string BlobStore::TenantFolder(TenantId tenant) const {
 }
 
 std::string BlobStore::ChunkPath(TenantId tenant, const wire::Hash& chunk, State state) const {
-  return absl::StrCat(TenantFolder(tenant), state == State::kFresh ? "/fresh/" : "/chunks/",
-                      wire::ToHex(chunk));
+  std::string path;
+  PutChunkPath(tenant, chunk, state, path);
+  return path;
 }
 
 std::string BlobStore::RootPath(TenantId tenant, const wire::Hash& root, BlobOrigin origin) const {
-  return absl::StrCat(TenantFolder(tenant), "/roots/", wire::ToHex(root),
-                      origin == BlobOrigin::kSession ? ".session" : "");
+  std::string path;
+  PutRootPath(tenant, root, origin, path);
+  return path;
+}
+
+void BlobStore::PutChunkPath(TenantId tenant, const wire::Hash& chunk, State state,
+                             std::string& path) const {
+  PutPath(folder_, tenant, state == State::kFresh ? "/fresh/" : "/chunks/", chunk, path);
+}
+
+void BlobStore::PutRootPath(TenantId tenant, const wire::Hash& root, BlobOrigin origin,
+                            std::string& path) const {
+  PutPath(folder_, tenant, "/roots/", root, path);
+  if (origin == BlobOrigin::kSession) path += ".session";
 }
 
 std::string BlobStore::TemporaryPath() const {
@@ -169,9 +200,10 @@ BlobStore::Writer::Writer(BlobStore* store, TenantId tenant, std::string tempora
     : store_(store), tenant_(tenant), temporary_(std::move(temporary)), hash_(hash) {}
 
 BlobStore::Writer::~Writer() {
-  if (fd_ >= 0) store_->disk_.Close(fd_).IgnoreError();
+  if (fd_ >= 0)
+    ErrorIfThrown("closing a file", [&] { return store_->disk_.Close(fd_); }).IgnoreError();
   if (temporary_.empty()) return;
-  store_->disk_.Remove(temporary_).IgnoreError();
+  store_->RemoveFile(temporary_);
   if (reserved_ > 0) store_->Unreserve(tenant_, reserved_);
 }
 
@@ -211,8 +243,10 @@ absl::Status BlobStore::Writer::Finish() {
     // one that counts as durable and is not.
     store_->QueueSync({tenant_, hash_, false});
     if (absl::Status status = store_->disk_.Rename(temporary_, path); !status.ok()) return status;
+    absl::Cleanup take_back = [&] { store_->RemoveFile(path); };
     store_->index_.AddChunk(tenant_, hash_, static_cast<uint32_t>(bytes_), State::kFresh,
                             store_->Now());
+    std::move(take_back).Cancel();
   }
   store_->reserved_bytes_[tenant_.value] -= reserved_;
   temporary_.clear();
@@ -250,14 +284,19 @@ absl::StatusOr<std::string> BlobStore::ReadChunk(TenantId tenant, const wire::Ha
     if (found != nullptr) found->verified = true;
     return bytes;
   }
-  if (found != nullptr) Lose(tenant, chunk, found->state);
+  if (found != nullptr) Lose(tenant, chunk, ChunkPath(tenant, chunk, found->state));
   return absl::DataLossError(
       absl::StrCat("chunk ", wire::ToHex(chunk), " was damaged on disk; put it again"));
 }
 
-void BlobStore::Lose(TenantId tenant, const wire::Hash& chunk, State state) {
+// Does not throw. `path`: of its file.
+void BlobStore::Lose(TenantId tenant, const wire::Hash& chunk, const std::string& path) {
   index_.LoseChunk(tenant, chunk, Now());
-  disk_.Remove(ChunkPath(tenant, chunk, state)).IgnoreError();
+  RemoveFile(path);
+}
+
+void BlobStore::RemoveFile(const std::string& path) noexcept {
+  ErrorIfThrown("removing a file", [&] { return disk_.Remove(path); }).IgnoreError();
 }
 
 // ---- blobs --------------------------------------------------------------------------------------
@@ -321,7 +360,9 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
   const std::string temporary = TemporaryPath();
   auto fd = disk_.Create(temporary);
   if (!fd.ok()) return fd.status();
-  absl::Status status = disk_.Write(*fd, 0, text);
+  absl::Cleanup remove = [&] { RemoveFile(temporary); };
+  absl::Status status =
+      ErrorIfThrown("writing a blob's list", [&] { return disk_.Write(*fd, 0, text); });
   if (absl::Status closed = disk_.Close(*fd); status.ok()) status = closed;
   if (status.ok()) {
     std::lock_guard lock(mutex_);
@@ -331,15 +372,17 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
                            .chunks = {chunks.begin(), chunks.end()},
                            .origin = origin,
                            .used_ms = Now()};
+      const std::string path = RootPath(tenant, root, origin);
       QueueSync({tenant, root, true});
-      status = disk_.Rename(temporary, RootPath(tenant, root, origin));
+      status = disk_.Rename(temporary, path);
       if (status.ok()) {
+        std::move(remove).Cancel();
+        absl::Cleanup take_back = [&] { RemoveFile(path); };
         index_.AddBlob(tenant, root, std::move(blob));
-        return absl::OkStatus();
+        std::move(take_back).Cancel();
       }
     }
   }
-  disk_.Remove(temporary).IgnoreError();
   return status;
 }
 
@@ -414,7 +457,10 @@ absl::Status BlobStore::Protect(TenantId tenant, std::span<const wire::Hash> roo
 // let go of after a few of them, and long enough for who waits to have it.
 class BlobStore::Turns {
  public:
-  explicit Turns(std::mutex& mutex) : lock_(mutex) {}
+  explicit Turns(std::mutex& mutex, size_t path_bytes_max = 0) {
+    path.reserve(path_bytes_max);
+    lock_ = std::unique_lock(mutex);
+  }
   // Before a further file, or step of about its time.
   void Next() {
     if (++done_ % kFilesRemovedAtOnce != 0) return;
@@ -422,6 +468,8 @@ class BlobStore::Turns {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
     lock_.lock();
   }
+
+  std::string path;  // of the file that goes: there is no memory to be had once the index lacks it
 
  private:
   std::unique_lock<std::mutex> lock_;
@@ -445,7 +493,7 @@ void BlobStore::Unprotect(TenantId tenant, std::span<const wire::Hash> roots) {
     }
   }
   ErrorIfThrown("removing what a session stored", [&] {
-    Turns turns(mutex_);
+    Turns turns(mutex_, PathBytesMax());
     for (const wire::Hash& root : roots)
       Remove(tenant, root, BlobIndex::Origins::kSession, turns);
     return absl::OkStatus();
@@ -454,14 +502,14 @@ void BlobStore::Unprotect(TenantId tenant, std::span<const wire::Hash> roots) {
 
 uint64_t BlobStore::RemoveIdle(TenantId tenant, std::span<const wire::Hash> roots) {
   uint64_t bytes = 0;
-  Turns turns(mutex_);
+  Turns turns(mutex_, PathBytesMax());
   for (const wire::Hash& root : roots)
     bytes += Remove(tenant, root, BlobIndex::Origins::kAny, turns);
   return bytes;
 }
 
 void BlobStore::RemoveIdleOfSessions() {
-  Turns turns(mutex_);
+  Turns turns(mutex_, PathBytesMax());
   for (const auto& [tenant, root] : index_.IdleOfSessions())
     Remove(tenant, root, BlobIndex::Origins::kSession, turns);
 }
@@ -494,7 +542,7 @@ absl::Status BlobStore::CheckQuota(TenantId tenant, uint64_t reserved_bytes,
 }
 
 absl::Status BlobStore::Reserve(TenantId tenant, uint64_t bytes, size_t list_entries) {
-  Turns turns(mutex_);
+  Turns turns(mutex_, PathBytesMax());
   uint64_t& reserved = reserved_bytes_[tenant.value];
   for (;;) {
     absl::Status status = CheckQuota(tenant, reserved + bytes, list_entries);
@@ -513,7 +561,7 @@ void BlobStore::Unreserve(TenantId tenant, uint64_t bytes) {
 }
 
 bool BlobStore::EvictForDisk() {
-  Turns turns(mutex_);
+  Turns turns(mutex_, PathBytesMax());
   const auto victim = index_.EvictAnywhere(Now());
   if (!victim.has_value()) return false;
   RemoveFiles(victim->first, victim->second, turns);
@@ -534,17 +582,20 @@ absl::Status BlobStore::MakeRoomOnDisk() {
 }
 
 // Lists first, and under the hold that took them from the index: a crash in between leaves chunks
-// that no list names, not the reverse.
+// that no list names, not the reverse. Does not throw.
 void BlobStore::RemoveFiles(TenantId tenant, const BlobIndex::Gone& gone, Turns& turns) {
   for (const auto& [root, origin] : gone.blobs) {
-    disk_.Remove(RootPath(tenant, root, origin)).IgnoreError();
+    PutRootPath(tenant, root, origin, turns.path);
+    RemoveFile(turns.path);
     used_since_.erase({tenant.value, root});
     turns.Next();
   }
   for (const auto& [chunk, state] : gone.chunks) {
     const BlobIndex::Chunk* const again = index_.FindChunk(tenant, chunk);
-    if (again == nullptr || again->state != state)  // BS3
-      disk_.Remove(ChunkPath(tenant, chunk, state)).IgnoreError();
+    if (again == nullptr || again->state != state) {  // BS3
+      PutChunkPath(tenant, chunk, state, turns.path);
+      RemoveFile(turns.path);
+    }
     turns.Next();
   }
 }
@@ -558,6 +609,11 @@ uint64_t BlobStore::SizeOf(TenantId tenant, const wire::Hash& root) const {
 BlobIndex::Usage BlobStore::UsageOf(TenantId tenant) const {
   std::lock_guard lock(mutex_);
   return index_.UsageOf(tenant);
+}
+
+BlobIndex::Usage BlobStore::RecountUsage(TenantId tenant) const {
+  std::lock_guard lock(mutex_);
+  return index_.RecountUsage(tenant);
 }
 
 std::map<int64_t, BlobIndex::Usage> BlobStore::UsageOfAll() const {

@@ -122,8 +122,9 @@ class BlobStore {
   // them is absent.
   absl::Status Protect(TenantId tenant, std::span<const wire::Hash> roots);
   // Removes the blobs of sessions that nothing protects any more, in parts, between which other
-  // calls have their turn. Does not throw: what could not be removed for want of memory stays until
-  // its space is needed, or the store is opened again.
+  // calls have their turn. Does not throw: a blob that could not be removed for want of memory
+  // stays whole, in the index and on the disk, until its space is needed, or the store is opened
+  // again.
   void Unprotect(TenantId tenant, std::span<const wire::Hash> roots);
   // Removes those of `roots` that nothing protects. Returns the bytes freed.
   uint64_t RemoveIdle(TenantId tenant, std::span<const wire::Hash> roots);
@@ -139,13 +140,14 @@ class BlobStore {
 
   BlobIndex::Usage UsageOf(TenantId tenant) const;
   std::map<int64_t, BlobIndex::Usage> UsageOfAll() const;
+  BlobIndex::Usage RecountUsage(TenantId tenant) const;  // as BlobIndex, for tests
   // Of the disk that has the folder. UNAVAILABLE: it does not say.
   absl::StatusOr<Disk::Room> Room() const { return disk_.RoomAt(folder_); }
   uint64_t SizeOf(TenantId tenant, const wire::Hash& root) const;  // 0 if it is absent
   uint64_t quota_bytes() const { return options_.quota_bytes; }
 
-  // Syncs the oldest unsynced items to the disk. False if there were none. Where memory ends it
-  // throws, and the same items are the oldest.
+  // Syncs the oldest unsynced items to the disk. False if there were none. Where there is no memory
+  // for the first of them it throws, and it is the oldest still.
   bool SyncSome();
 
  private:
@@ -168,6 +170,12 @@ class BlobStore {
   std::string ChunkPath(TenantId tenant, const wire::Hash& chunk,
                         BlobIndex::ChunkState state) const;
   std::string RootPath(TenantId tenant, const wire::Hash& root, BlobOrigin origin) const;
+  size_t PathBytesMax() const { return folder_.size() + 128; }
+  // Likewise, in `path`: these take no memory where it has room for PathBytesMax.
+  void PutChunkPath(TenantId tenant, const wire::Hash& chunk, BlobIndex::ChunkState state,
+                    std::string& path) const;
+  void PutRootPath(TenantId tenant, const wire::Hash& root, BlobOrigin origin,
+                   std::string& path) const;
   std::string TemporaryPath() const;
   absl::Status MakeTenant(TenantId tenant);
   // Commits a blob that exists already. mutex_ held.
@@ -183,15 +191,19 @@ class BlobStore {
   bool EvictForDisk();  // false: nothing can be evicted
   absl::Status MakeRoomOnDisk();
   void QueueSync(const Unsynced& item);                            // mutex_ held
-  class Turns;  // a hold of mutex_ that lets others have it after a few files
+  class Turns;  // a hold of mutex_ that lets others have it after a few files, and a path's room
   // The files of what has just left the index. The lock is let go of between them.
   void RemoveFiles(TenantId tenant, const BlobIndex::Gone& gone, Turns& turns);
   // Likewise; returns the bytes freed.
   uint64_t Remove(TenantId tenant, const wire::Hash& root, BlobIndex::Origins origins,
                   Turns& turns);
-  void Lose(TenantId tenant, const wire::Hash& chunk, BlobIndex::ChunkState state);
+  void Lose(TenantId tenant, const wire::Hash& chunk, const std::string& path);
+  void RemoveFile(const std::string& path) noexcept;
+  absl::Status SyncFile(const std::string& path);
   absl::Status SyncOne(const Unsynced& item, std::set<std::string>& folders);
   absl::Status CheckDurable(const Waiter& waiter);  // mutex_ held
+  static void TellWaiter(Waiter& waiter, absl::Status status);
+  void TellWaiters(const absl::Status& status);  // all; without the lock, once the thread has ended
   void SyncThread();
   void WriteLastUses();
 

@@ -2,7 +2,6 @@
 // WhenDurable.
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,45 +29,55 @@ void BlobStore::QueueSync(const Unsynced& item) {
   wake_.notify_all();
 }
 
+// The disk throws only where it has failed and there is no memory to say so. What failed once is
+// not tried again: Linux tells of a write that was lost once.
+absl::Status BlobStore::SyncFile(const std::string& path) {
+  return ErrorIfThrown("syncing a file", [&] { return disk_.Sync(path); });
+}
+
+// Where it throws, nothing has changed.
 absl::Status BlobStore::SyncOne(const Unsynced& item, std::set<std::string>& folders) {
-  std::string path;
+  std::string path, later;  // later: the name that it may have, or gets, meanwhile
   {
     std::lock_guard lock(mutex_);
     if (item.root) {
       const BlobIndex::Blob* blob = index_.FindBlob(item.tenant, item.hash);
       if (blob == nullptr) return absl::OkStatus();
       path = RootPath(item.tenant, item.hash, blob->origin);
+      later = RootPath(item.tenant, item.hash, BlobOrigin::kClient);
     } else {
       const BlobIndex::Chunk* chunk = index_.FindChunk(item.tenant, item.hash);
       if (chunk == nullptr || chunk->state != State::kFresh) return absl::OkStatus();
       path = ChunkPath(item.tenant, item.hash, State::kFresh);
+      later = ChunkPath(item.tenant, item.hash, State::kDurable);
     }
   }
-  absl::Status status = disk_.Sync(path);
+  folders.insert(TenantFolder(item.tenant) + (item.root ? "/roots" : "/chunks"));
+  // Nothing throws from here on: how the disk fares would be forgotten.
+  absl::Status status = SyncFile(path);
   std::lock_guard lock(mutex_);
   if (item.root) {
     BlobIndex::Blob* blob = index_.FindBlob(item.tenant, item.hash);
     if (blob == nullptr) return absl::OkStatus();  // removed meanwhile
     // Renamed meanwhile: a client committed a blob that a session had made.
-    if (const std::string now = RootPath(item.tenant, item.hash, blob->origin); now != path)
-      status = disk_.Sync(now);
+    if (blob->origin == BlobOrigin::kClient && later != path &&
+        (status.ok() || absl::IsNotFound(status)))
+      status = SyncFile(later);
     if (!status.ok()) return status;
     blob->durable = true;
-    folders.insert(TenantFolder(item.tenant) + "/roots");
     return absl::OkStatus();
   }
   BlobIndex::Chunk* chunk = index_.FindChunk(item.tenant, item.hash);
   if (chunk == nullptr || chunk->state != State::kFresh) return absl::OkStatus();
   if (status.ok()) {
-    status = disk_.Rename(path, ChunkPath(item.tenant, item.hash, State::kDurable));  // BS1
+    status = ErrorIfThrown("renaming a file", [&] { return disk_.Rename(path, later); });  // BS1
   }
   if (!status.ok()) {
     // The disk's contents are unknown, and a second try would not reveal them: treated as damaged.
-    Lose(item.tenant, item.hash, State::kFresh);
+    Lose(item.tenant, item.hash, path);
     return status;
   }
   chunk->state = State::kDurable;
-  folders.insert(TenantFolder(item.tenant) + "/chunks");
   return absl::OkStatus();
 }
 
@@ -77,36 +86,50 @@ bool BlobStore::SyncSome() {
   std::vector<Unsynced> batch;
   {
     std::lock_guard lock(mutex_);
-    const auto count = static_cast<int64_t>(std::min(unsynced_.size(), kSyncBatchItems));
-    batch.assign(unsynced_.begin(), unsynced_.begin() + count);
+    const auto some = static_cast<int64_t>(std::min(unsynced_.size(), kSyncBatchItems));
+    batch.assign(unsynced_.begin(), unsynced_.begin() + some);
   }
   if (batch.empty()) return false;
   std::set<std::string> folders;
-  bool failed = false;
-  for (const Unsynced& item : batch) {
+  size_t count = 0;
+  try {
     // An item that failed is removed or not durable; CheckDurable detects that.
-    SyncOne(item, folders).IgnoreError();
+    for (; count < batch.size(); ++count) SyncOne(batch[count], folders).IgnoreError();
+  } catch (...) {
+    if (count == 0) throw;  // else those before it are done, and not once more
   }
-  for (const std::string& folder : folders) failed |= !disk_.Sync(folder).ok();
   // Nothing throws from here on, but for what is caught.
+  bool failed = false;
+  for (const std::string& folder : folders) failed |= !SyncFile(folder).ok();
   std::unique_lock lock(mutex_);
   folders_failed_ |= failed;
-  unsynced_.erase(unsynced_.begin(), unsynced_.begin() + std::ssize(batch));
-  synced_ += batch.size();
+  unsynced_.erase(unsynced_.begin(), unsynced_.begin() + static_cast<int64_t>(count));
+  synced_ += count;
   while (!waiters_.empty() && waiters_.begin()->first <= synced_) {
     const auto ready = waiters_.extract(waiters_.begin());
     for (Waiter& waiter : ready.mapped()) {
       absl::Status status = ErrorIfThrown(kWaiter, [&] { return CheckDurable(waiter); });
       lock.unlock();
-      ErrorIfThrown(kWaiter, [&] {
-        waiter.done(std::move(status));
-        return absl::OkStatus();
-      }).IgnoreError();
-      waiter.done = nullptr;  // with what it protects, which takes the lock to give back
+      TellWaiter(waiter, std::move(status));
       lock.lock();
     }
   }
   return true;
+}
+
+void BlobStore::TellWaiter(Waiter& waiter, absl::Status status) {
+  ErrorIfThrown(kWaiter, [&] {
+    waiter.done(std::move(status));
+    return absl::OkStatus();
+  }).IgnoreError();
+  waiter.done = nullptr;  // with what it protects, which takes the lock to give back
+}
+
+void BlobStore::TellWaiters(const absl::Status& status) {
+  while (!waiters_.empty()) {
+    const auto ready = waiters_.extract(waiters_.begin());
+    for (Waiter& waiter : ready.mapped()) TellWaiter(waiter, status);
+  }
 }
 
 absl::Status BlobStore::CheckDurable(const Waiter& waiter) {

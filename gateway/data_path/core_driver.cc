@@ -276,6 +276,7 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
     telemetry::CountRefused(reason);
     Relay::SendEnd(client->endpoint(), why, {}, 0, 0);
   };
+  if (has_given_up_) return refuse(GivenUp(), telemetry::Refusal::kLedger);
   const auto protocol = wire::AgreeOn(open.protocol(), wire::kProtocolOfClients,
                                       "the client speaks protocol", "this gateway");
   if (!protocol.ok()) return refuse(protocol.status());

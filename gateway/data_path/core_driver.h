@@ -217,6 +217,7 @@ class CoreDriver {
   //   NOT_FOUND  the session has ended
   //   ABORTED    the caller is no longer its executor; the successor may have started from the
   //              previous snapshot
+  //   UNAVAILABLE  the gateway ends (D8), and the row names the previous snapshot
   void KeepSnapshot(SessionId session, Token token, const std::string& root, uint64_t seq,
                     std::function<void(absl::Status)> done, uint32_t rank = 0);
   // The gateway's own disk could not store what the session's executor sent: what it repeats for
@@ -340,6 +341,7 @@ class CoreDriver {
   void Notify(const Client& client, int kind, const std::string& text, uint64_t count,
               std::optional<int64_t> expected_s = {});
   static bool KnowsToken(const Session& session, Token token);
+  static absl::Status GivenUp();      // of what is refused after D8
   absl::Status WriteTrouble() const;  // why no session can be opened; OK: it can
   void RefuseWhatCannotBeWritten();
   void CheckKeys();
@@ -373,6 +375,7 @@ class CoreDriver {
   std::set<TenantId> sharing_;
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
   std::optional<std::pair<SessionId, Bill>> being_stopped_;  // within StopSession
+  std::optional<SessionId> row_queued_of_;                   // within KeepSnapshot: its row is
   std::set<std::pair<SessionId, uint64_t>> holds_asked_;  // each TakeHold without an answer
   DeviceTime device_time_;
   struct Receipts;

@@ -401,9 +401,12 @@ void CoreDriver::Do(TakeHold& action) {
 
 void CoreDriver::Do(gateway::EndHold& action) { writes_->EndHold(action.lease); }
 
+absl::Status CoreDriver::GivenUp() {
+  return absl::UnavailableError("the gateway met a bug of its own, and starts anew");
+}
+
 absl::Status CoreDriver::WriteTrouble() const {
-  if (has_given_up_)
-    return absl::UnavailableError("the gateway met a bug of its own, and starts anew");
+  if (has_given_up_) return GivenUp();
   const absl::Status trouble = writes_->trouble();
   if (trouble.ok()) return trouble;
   if (absl::IsDataLoss(trouble))  // what is wrong is for its operator
@@ -469,6 +472,7 @@ void CoreDriver::Do(WriteSession& action) {
                        /*lost=*/row.state == SessionRowState::kLost);
   }
   writes_->Write(std::move(row));
+  row_queued_of_ = action.session;
 }
 
 }  // namespace outboard::gateway

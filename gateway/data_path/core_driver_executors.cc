@@ -1,9 +1,11 @@
 // How CoreDriver learns of executors: that they attach, what they keep, and how they end (D4 of
 // core_driver.cc). Of a session on several devices the first rank that ends is the cause of what
 // follows.
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/worker_quarantine.h"
@@ -98,8 +100,19 @@ void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root
       refused = KeepPart(id, *session, rank, root, seq);
     } else {
       TellProgress(id, *session);  // it may move now
+      // Queued first, and told behind the row all the same: nothing may throw once the row, which
+      // names the snapshot, is queued.
+      const auto refusal = std::make_shared<absl::Status>(GivenUp());
+      writes_->Cork();
+      const absl::Cleanup uncork = [this] { writes_->Uncork(); };
+      if (!planted_.kept_before_written)
+        writes_->Then([done, refusal](absl::Status written) {
+          done(refusal->ok() ? std::move(written) : *refusal);
+        });
+      row_queued_of_.reset();
       Tell(SnapshotKept{id, root, seq});
-      if (!planted_.kept_before_written) return writes_->Then(std::move(done));
+      if (row_queued_of_ == id) *refusal = absl::OkStatus();  // D8: without a row it is not kept
+      if (!planted_.kept_before_written) return;
     }
   }
   done(std::move(refused));
@@ -128,6 +141,7 @@ absl::Status CoreDriver::KeepPart(SessionId id, Session& session, uint32_t rank,
   }
   TellProgress(id, session);
   Tell(SnapshotKept{id, RootOfParts(parts), seq});
+  if (has_given_up_) return GivenUp();  // whichever the row names is still protected
   writes_->Then([this, id, seq, parts](const absl::Status& written) {
     if (!written.ok()) return;
     std::shared_ptr<Relay> relay;

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "base/thread_slice.h"
@@ -26,15 +25,31 @@ bool IsPassing(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
 }
 
+// Of books that cannot be gone on with. Made while there is memory.
+const absl::Status& BooksMetABug() {
+  static const auto* const status = new absl::Status(AfterThrown("writing the books"));
+  return *status;
+}
+const absl::Status& kBooksMetABug = BooksMetABug();
+
 // Whoever is told of a write, which is done, is not told again: no lack of memory passes here.
 template <typename Tell>
-absl::Status Told(Tell&& tell) {
-  constexpr absl::string_view kWhat = "what waits for the books";
-  const absl::Status status = ErrorIfThrown(kWhat, [&] {
+absl::Status Told(Tell&& tell) noexcept {
+  const absl::Status status = ErrorIfThrown("what waits for the books", [&] {
     tell();
     return absl::OkStatus();
   });
-  return status.ok() ? status : AfterThrown(kWhat);
+  return status.ok() ? status : kBooksMetABug;
+}
+
+// A line of the log for which there is no memory is left out: it must not stop a write, nor let it
+// be made twice.
+template <typename Line>
+void Logged(const Line& line) noexcept {
+  ErrorIfThrown("a line of the log", [&] {
+    line();
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 }  // namespace
 
@@ -64,17 +79,21 @@ absl::Status LedgerWriter::PostEach(const std::vector<Charge>& charges, const Re
     if (IsReplaced(account.status)) return account.status;  // not the account's fault
   for (const AccountPosting& account : *accounts) heads_due_.insert(account.tenant);
   std::set<TenantId> not_posted;
+  for (const AccountPosting& account : *accounts)
+    if (!account.status.ok()) not_posted.insert(account.tenant);
+  CountPosted(charges, not_posted);
+  // Nothing throws from here on: it would all be told again.
   absl::Status told;
   for (const AccountPosting& account : *accounts) {
     if (account.status.ok()) continue;
-    not_posted.insert(account.tenant);
     telemetry::Count(telemetry::Metric::kPostingsRefused);
-    telemetry::LogError("posting_refused", {{"account", account.tenant.value},
-                                            {"message", account.status.ToString()},
-                                            {"effect", "its leases stop"}});
+    Logged([&] {
+      telemetry::LogError("posting_refused", {{"account", account.tenant.value},
+                                              {"message", account.status.ToString()},
+                                              {"effect", "its leases stop"}});
+    });
     told.Update(Told([&] { refused(account.tenant, account.status); }));
   }
-  CountPosted(charges, not_posted);
   return told;
 }
 
@@ -83,17 +102,21 @@ void LedgerWriter::SignHead(TenantId tenant) {
   if (heads_ == nullptr) return;
   const absl::Status status =
       ErrorIfThrown("signing a head", [&] { return heads_->RefreshSome(tenant); });
-  if (!status.ok())
+  if (status.ok()) return;
+  Logged([&] {
     telemetry::LogWarning("head_not_signed",
                           {{"account", tenant.value}, {"message", status.ToString()}});
+  });
 }
 
 // Before anybody is told of what was written.
 void LedgerWriter::Sync() {
   if (std::exchange(is_unsynced_, false) && sync_ != nullptr)
     if (const absl::Status status = ErrorIfThrown("syncing the books", sync_); !status.ok()) {
-      telemetry::LogError("ledger_sync_failed", {{"message", status.ToString()},
-                                                 {"effect", "this gateway ends"}});
+      Logged([&] {
+        telemetry::LogError("ledger_sync_failed", {{"message", status.ToString()},
+                                                   {"effect", "this gateway ends"}});
+      });
       std::unique_lock lock(mutex_);
       return GiveUp(lock, status);
     }
@@ -186,6 +209,8 @@ bool LedgerWriter::stopping() const {
 
 void LedgerWriter::CountPosted(const std::vector<Charge>& charges, const std::set<TenantId>& but) {
   std::lock_guard lock(mutex_);
+  for (const Charge& charge : charges)  // all that takes memory, or a retry would count some twice
+    if (!but.contains(charge.tenant)) charged_.try_emplace(charge.tenant.value);
   for (const Charge& charge : charges) {
     if (but.contains(charge.tenant)) continue;
     Usage& charged = charged_[charge.tenant.value];
@@ -291,22 +316,22 @@ void LedgerWriter::WriteJobs() {
     const bool is_bug = !told.ok() || (IsThrown(status) && !IsPassing(status));
     const bool passing = IsPassing(status) && !is_over_;
     if (!status.ok() && !passing)
-      telemetry::LogError("ledger_write_failed", {{"message", status.ToString()}});
+      Logged([&] {
+        telemetry::LogError("ledger_write_failed", {{"message", status.ToString()}});
+      });
     lock.lock();
     if (IsReplaced(status)) GiveUp(lock, status);
-    if (is_bug && !is_over_) {
-      telemetry::LogError("gateway_gives_up", {{"message", "the books cannot be gone on with"},
-                                               {"effect", "this gateway ends"}});
-      GiveUp(lock, AfterThrown("writing the books"));
-    }
+    if (is_bug && !is_over_) GiveUp(lock, kBooksMetABug);
     if (job.write != nullptr && !is_over_)
       SetTrouble(passing ? status : absl::OkStatus());
     if (!passing || stopping_) {
       if (passing) given_up_ = status;
-      jobs_.pop_front();
-      if (!jobs_.empty()) continue;
+      std::list<Job> done;
+      done.splice(done.end(), jobs_, jobs_.begin());
+      const bool is_last = jobs_.empty();
       lock.unlock();
-      Sync();
+      done.clear();  // what it holds may wait for a disk, or for who calls this
+      if (is_last) Sync();
       lock.lock();
       continue;
     }
@@ -327,17 +352,22 @@ void LedgerWriter::SayGoodbyes(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   absl::Status told;
   for (const Job& job : goodbyes) told.Update(Told(job.goodbye));
+  goodbyes.clear();
   lock.lock();
-  if (!told.ok()) GiveUp(lock, AfterThrown("writing the books"));
+  if (!told.ok()) GiveUp(lock, kBooksMetABug);
 }
 
 void LedgerWriter::GiveUp(std::unique_lock<std::mutex>& lock, const absl::Status& why) {
-  is_over_ = true;
+  const bool is_first = !std::exchange(is_over_, true);
   given_up_ = trouble_ = why;
   const auto on_given_up = std::exchange(on_given_up_, nullptr);
-  if (on_given_up == nullptr) return;
   lock.unlock();
-  on_given_up(why);
+  if (is_first && IsThrown(why))
+    Logged([] {
+      telemetry::LogError("gateway_gives_up", {{"message", "the books cannot be gone on with"},
+                                               {"effect", "this gateway ends"}});
+    });
+  if (on_given_up != nullptr) Told([&] { on_given_up(why); }).IgnoreError();
   lock.lock();
 }
 
@@ -347,14 +377,16 @@ void LedgerWriter::OnGivenUp(std::function<void(const absl::Status&)> given_up) 
 }
 
 void LedgerWriter::SetTrouble(absl::Status status) {
-  if (status.ok() != trouble_.ok()) {
-    if (status.ok())
+  const bool is_new = status.ok() != trouble_.ok();
+  trouble_ = std::move(status);
+  if (!is_new) return;
+  Logged([this] {
+    if (trouble_.ok())
       telemetry::LogInfo("ledger_written_again");
     else
-      telemetry::LogError("ledger_blocked", {{"message", status.ToString()},
+      telemetry::LogError("ledger_blocked", {{"message", trouble_.ToString()},
                                              {"retry_seconds", kTryAgainAfter.count()}});
-  }
-  trouble_ = std::move(status);
+  });
 }
 
 }  // namespace outboard::gateway

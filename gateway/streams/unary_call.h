@@ -5,7 +5,8 @@
 // headers come first, and of its request no more than HTTP/2's window is taken until StartRead.
 //
 // Errors: those of whoever lets in and works
-//         INVALID_ARGUMENT  no request came that could be read
+//         INVALID_ARGUMENT    no request came that could be read
+//         RESOURCE_EXHAUSTED  who had to answer has let go of `then` or `done`, as something threw
 // Threads: gRPC's, and those that let in and work.
 #pragma once
 
@@ -13,12 +14,14 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gateway/base/thrown.h"
 #include "gateway/data_path/admitted.h"
 #include "gateway/observe/call_record.h"
 #include "gateway/streams/stall_watch.h"
@@ -45,37 +48,77 @@ class UnaryCall final : public grpc::ServerBidiReactor<Request, Reply> {
       : record_(method, *context),
         request_comes_(requests->Watch([context] { context->TryCancel(); })),
         work_(std::move(work)) {
-    let_in(record_, [this](absl::StatusOr<Admitted> admitted) {
-      if (!admitted.ok()) return End(admitted.status());
-      admitted_ = *std::move(admitted);
-      if (admitted_.identity.tenant.value != 0) record_.SetAccount(admitted_.identity.tenant);
-      request_comes_->Waits();
-      this->StartRead(&request_);
+    const auto owed = std::make_shared<Owed>(this);
+    Caught([&] {
+      let_in(record_, [owed](absl::StatusOr<Admitted> admitted) {
+        if (UnaryCall* const call = owed->Take()) call->Begin(std::move(admitted));
+      });
     });
   }
 
  private:
+  // An answer that somebody owes the caller. If nobody gives it, as what would have threw, the last
+  // who could have does: else the caller waits for ever, and the server's end for the caller.
+  class Owed {
+   public:
+    explicit Owed(UnaryCall* call) : call_(call) {}
+    ~Owed() {
+      if (UnaryCall* const call = Take()) call->End(kNoMemoryAtAll);
+    }
+    Owed(const Owed&) = delete;
+    Owed& operator=(const Owed&) = delete;
+    // Null once it is given.
+    UnaryCall* Take() { return call_.exchange(nullptr); }
+    void Owe(UnaryCall* call) { call_ = call; }
+
+   private:
+    std::atomic<UnaryCall*> call_;
+  };
+  template <typename Step>
+  static void Caught(const Step& work) noexcept {
+    ErrorIfThrown("a call", [&] {
+      work();
+      return absl::OkStatus();
+    }).IgnoreError();
+  }
+
+  void Begin(absl::StatusOr<Admitted> admitted) {
+    if (!admitted.ok()) return End(admitted.status());
+    admitted_ = *std::move(admitted);
+    if (admitted_.identity.tenant.value != 0) record_.SetAccount(admitted_.identity.tenant);
+    request_comes_->Waits();
+    this->StartRead(&request_);
+  }
+
   void OnReadDone(bool ok) override {
     request_comes_->Goes();
     // gRPC does not tell the end from a message that it cannot read.
     if (!ok) return End(absl::InvalidArgumentError("no request came that could be read"));
     const Work work = std::move(work_);  // may end the call, and this object, before it returns
-    work(admitted_, &request_, &reply_, [this](const absl::Status& status) { End(status); });
+    auto owed = std::move(owed_by_work_);
+    owed->Owe(this);
+    Caught([&] {
+      work(admitted_, &request_, &reply_, [owed = std::move(owed)](const absl::Status& status) {
+        if (UnaryCall* const call = owed->Take()) call->End(status);
+      });
+    });
   }
   void OnDone() override { delete this; }
 
   void End(const absl::Status& status) {
-    record_.End(status);
-    if (status.ok()) {
-      this->StartWriteAndFinish(&reply_, grpc::WriteOptions(), grpc::Status::OK);
-    } else {
-      this->Finish(wire::ToGrpc(status));
-    }
+    Caught([&] { record_.End(status); });
+    if (status.ok())
+      return this->StartWriteAndFinish(&reply_, grpc::WriteOptions(), grpc::Status::OK);
+    // A text that takes no memory.
+    grpc::Status answer(grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory");
+    Caught([&] { answer = wire::ToGrpc(status); });
+    this->Finish(answer);
   }
 
   CallRecord record_;
   const std::unique_ptr<StallWatch::Watched> request_comes_;
   Work work_;
+  std::shared_ptr<Owed> owed_by_work_ = std::make_shared<Owed>(nullptr);  // while there is memory
   Admitted admitted_;
   Request request_;
   Reply reply_;

@@ -2,19 +2,28 @@
 // failing, then with its second, and so on until it succeeds. What was counted must be taken back.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <new>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
+#include "gateway/accounts/session_rows.h"
 #include "gateway/admission/graph_admission.h"
 #include "gateway/base/limits.h"
 #include "gateway/blobs/blob_retention.h"
+#include "gateway/blobs/disk.h"
 #include "gateway/groups/graph_sharder.h"
+#include "gateway/ledger/ledger.h"
+#include "gateway/server/ledger_writer.h"
 #include "gateway/streams/stream.h"
 #include "proto/cloud.pb.h"
 #include "storage/sqlite.h"
@@ -24,9 +33,11 @@
 namespace {
 // Allocations of this thread until one fails; negative: none does.
 thread_local int allocations_left = -1;
+thread_local bool has_no_memory = false;  // this thread
 }  // namespace
 
 void* operator new(size_t bytes) {
+  if (has_no_memory) throw std::bad_alloc();
   if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
   void* const at = std::malloc(bytes);
   if (at == nullptr) throw std::bad_alloc();
@@ -145,7 +156,7 @@ TEST(AllocationFailures, OfAPutByBlob_ProtectNothing) {
             }),
             0);
   EXPECT_GT(store->UsageOf(kTenant).protected_bytes, 0u);
-  EXPECT_GT(TimesThrown([&](int) { retention->EndSession(kSession); }), 0);
+  EXPECT_EQ(TimesThrown([&](int) { retention->EndSession(kSession); }), 0);
   EXPECT_EQ(store->UsageOf(kTenant).protected_bytes, 0u);
 }
 
@@ -177,13 +188,108 @@ TEST(AllocationFailures, OfBlobsThatComeAndGo_CountNothingTwice) {
   store->RemoveIdleOfSessions();
   // What had no memory on its way in may be there as chunks of no blob.
   while (store->SyncSome()) continue;
-  const auto bytes_of_files = [&] {
-    uint64_t bytes = 0;
-    for (const auto& file : std::filesystem::recursive_directory_iterator(temp.File("blobs")))
-      if (file.is_regular_file()) bytes += file.file_size();
-    return bytes;
-  };
-  EXPECT_LE(store->UsageOf(kTenant).used_bytes, bytes_of_files());
+  const BlobIndex::Usage usage = store->UsageOf(kTenant);
+  EXPECT_EQ(usage, store->RecountUsage(kTenant));
+  uint64_t files = 0, bytes = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(temp.File("blobs"))) {
+    if (!file.is_regular_file()) continue;
+    ++files;
+    if (file.path().parent_path().filename() != "roots") bytes += file.file_size();
+  }
+  EXPECT_EQ(files, usage.objects) << "no file but those that the index has";
+  EXPECT_EQ(bytes, usage.used_bytes);
+}
+
+// A disk that knows which folders have names that a power cut would take.
+class FoldersDisk final : public Disk {
+ public:
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    const int left = std::exchange(allocations_left, -1);
+    unsynced.insert(std::filesystem::path(to).parent_path().filename().string());
+    absl::Status status = Disk::Rename(from, to);
+    allocations_left = left;
+    return status;
+  }
+  absl::Status Sync(const std::string& path) override {
+    const int left = std::exchange(allocations_left, -1);
+    unsynced.erase(std::filesystem::path(path).filename().string());
+    absl::Status status = Disk::Sync(path);
+    allocations_left = left;
+    return status;
+  }
+  std::set<std::string> unsynced;
+};
+
+TEST(AllocationFailures, OfASync_ForgetNoFolder) {
+  test::TempDir temp;
+  FoldersDisk disk;
+  const auto store =
+      ValueOrDie(BlobStore::Open(temp.File("blobs"), {.disk = &disk, .sync_thread = false}));
+  for (int failing = 0;; ++failing) {
+    ASSERT_LT(failing, kAllocationsMax);
+    const wire::Hash root = ValueOrDie(
+        store->Write(kTenant, "value " + std::to_string(failing), BlobOrigin::kClient));
+    std::optional<absl::Status> told;
+    store->WhenDurable(kTenant, std::span(&root, 1), [&](absl::Status status) {
+      told = std::move(status);
+      for (const char* const folder : {"chunks", "roots"})
+        EXPECT_FALSE(disk.unsynced.contains(folder)) << folder << ", " << failing;
+    });
+    allocations_left = failing;
+    try {
+      store->SyncSome();
+    } catch (const std::bad_alloc&) {
+    }
+    const bool failed = allocations_left < 0;
+    allocations_left = -1;
+    while (store->SyncSome()) continue;
+    ASSERT_TRUE(told.has_value()) << failing;
+    EXPECT_TRUE(told->ok()) << *told;
+    if (!failed) break;
+  }
+}
+
+TEST(AllocationFailures, OfTheEndOfAStore_LeaveNobodyWaiting) {
+  test::TempDir temp;
+  auto store = ValueOrDie(BlobStore::Open(temp.File("blobs"), {.sync_thread = false}));
+  const wire::Hash root = ValueOrDie(store->Write(kTenant, "value", BlobOrigin::kClient));
+  std::optional<absl::Status> told;
+  store->WhenDurable(kTenant, std::span(&root, 1),
+                     [&](absl::Status status) { told = std::move(status); });
+  has_no_memory = true;
+  store.reset();
+  has_no_memory = false;
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->code(), absl::StatusCode::kResourceExhausted) << *told;
+}
+
+// A hold is on the disk, and whoever asked for it was told, when there is no memory left, not even
+// to say so.
+TEST(AllocationFailures, OfWhoIsToldOfAWrite_TellNobodyTwice) {
+  test::TempDir temp;
+  const std::string path = temp.File("books.db");
+  const auto ledger = ValueOrDie(Ledger::Open(path));
+  const auto rows = ValueOrDie(SessionRows::Open(path));
+  LedgerWriter writer(ledger.get(), rows.get());
+  std::promise<absl::StatusCode> given_up;
+  writer.OnGivenUp([&](const absl::Status& why) {
+    has_no_memory = false;
+    given_up.set_value(why.code());
+  });
+  std::atomic<int> told = 0;
+  writer.Hold({.lease = test::DeviceOf(1).lease,
+               .tenant = kTenant,
+               .key_id = "0123456789abcdef",
+               .prices_per_hour = {kDefaultPricePerHour},
+               .to_ms = 60'000},
+              [&](const HoldAnswer&) {
+                ++told;
+                has_no_memory = true;
+                throw std::bad_alloc();
+              });
+  EXPECT_EQ(given_up.get_future().get(), absl::StatusCode::kInternal);
+  writer.Stop();
+  EXPECT_EQ(told, 1);
 }
 
 // The next write would find a transaction that nobody ends.

@@ -506,15 +506,18 @@ TEST_F(BlobStoreTest, ABlobOfManyChunks_LetsOthersCallWhileItGoes_AndUploadThemA
   ASSERT_TRUE(store_->Commit(kA, root, chunks, size_bytes, BlobOrigin::kSession).ok());
   ASSERT_TRUE(store_->Protect(kA, std::span(&root, 1)).ok());
   const int before = disk_.removed;
+  std::promise<void> begins;
   std::future<int> other;  // how many had gone when the chunk was there again
   disk_.on_remove = [&] {
     if (other.valid()) return;
     other = std::async(std::launch::async, [&] {
+      begins.set_value();
       EXPECT_FALSE(store_->Has(kA, chunks.back())) << "it is gone, but for its file";
       const absl::Status written = Write(kA, chunks.back(), last);
       EXPECT_TRUE(written.ok()) << written;
       return disk_.removed.load() - before;
     });
+    begins.get_future().wait();
   };
   store_->Unprotect(kA, std::span(&root, 1));
   EXPECT_LT(other.get(), static_cast<int>(kChunks));

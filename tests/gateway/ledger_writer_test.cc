@@ -22,6 +22,7 @@
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
 #include "storage/sqlite.h"
+#include "telemetry/log.h"
 #include "tests/gateway/core_driver_world.h"
 #include "tests/gateway/support.h"
 #include "tests/support/temp_folder.h"
@@ -159,22 +160,52 @@ TEST_F(LedgerWriterTest, AWriteThatMeetsABug_EndsTheGateway) {
 
 // Who waits for the books would wait for ever.
 TEST_F(LedgerWriterTest, WhoIsToldAndThrows_EndsTheGateway) {
-  for (const bool is_write : {true, false}) {
+  enum Kind { kWrite, kThen, kGoodbye };
+  std::atomic<int> lines = 0;
+  telemetry::StartLogging({.sink = [&](const std::string& line) {
+    lines += line.find("event=gateway_gives_up") != std::string::npos;
+  }});
+  ASSERT_TRUE(AwaitWritten().ok());
+  std::atomic<bool> is_full = false;
+  ledger_->GuardWrites([&](storage::Database&) {
+    return is_full ? absl::ResourceExhaustedError("a full disk") : absl::OkStatus();
+  });
+  for (const Kind kind : {kWrite, kThen, kGoodbye}) {
     LedgerWriter writer(ledger_.get(), rows_.get());
     std::promise<absl::Status> given_up;
     writer.OnGivenUp([&](const absl::Status& why) { given_up.set_value(why); });
-    if (is_write)
+    is_full = kind == kGoodbye;
+    if (is_full) {
+      writer.EndHold(DeviceOf(1).lease);
+      ASSERT_TRUE(outboard::test::Eventually([&] { return !writer.trouble().ok(); }));
+    }
+    if (kind == kWrite)
       writer.Hold({.lease = DeviceOf(1).lease,
                    .tenant = kAnna,
                    .key_id = "0123456789abcdef",
                    .prices_per_hour = {kDefaultPricePerHour},
                    .to_ms = 60'000},
                   [](const HoldAnswer&) { throw std::bad_alloc(); });
-    else
+    else if (kind == kThen)
       writer.Then([](const absl::Status&) { throw std::bad_alloc(); });
+    else
+      writer.ThenOrAtOnce([] { throw std::bad_alloc(); });
     EXPECT_EQ(given_up.get_future().get().code(), absl::StatusCode::kInternal);
     writer.Stop();
   }
+  telemetry::StopLogging();
+  EXPECT_EQ(lines, 3);
+}
+
+// What it protects is given back with it, which waits for a disk, and for whoever calls the writer.
+TEST_F(LedgerWriterTest, WhatAJobHolds_GoesWithoutTheLock) {
+  struct Held {
+    explicit Held(LedgerWriter* writer) : writer(writer) {}
+    ~Held() { writer->trouble().IgnoreError(); }
+    LedgerWriter* const writer;
+  };
+  writer_.Then([held = std::make_shared<Held>(&writer_)](const absl::Status&) {});
+  EXPECT_TRUE(AwaitWritten().ok());
 }
 
 // A gateway's driver on this writer, with a worker of one device and a client.

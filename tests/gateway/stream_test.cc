@@ -1,12 +1,22 @@
-// How a stream ends whose peer hangs up as soon as it has what it waited for.
+// How a stream ends whose peer hangs up as soon as it has what it waited for, and a call whose
+// answer nobody gives.
 #include "gateway/streams/stream.h"
 
+#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "gateway/streams/stall_watch.h"
+#include "gateway/streams/unary_call.h"
 #include "proto/cloud.pb.h"
+#include "proto/fleet.grpc.pb.h"
 
 namespace outboard::gateway {
 namespace {
@@ -22,7 +32,7 @@ class HangsUp {
   void Finish(const grpc::Status&) {}
 };
 
-class Ends final
+class EndsAtOnce final
     : public SendingStream<HangsUp, proto::ServerFrame, PlainQueue<proto::ServerFrame>> {
  public:
   void WriteEnds() { static_cast<HangsUp&>(*this).OnWriteDone(false); }
@@ -34,7 +44,7 @@ class Ends final
 };
 
 TEST(Stream, ItsLastMessageAndItsEndAreOne) {
-  Ends stream;
+  EndsAtOnce stream;
   stream.SendLast(proto::ServerFrame(), absl::UnauthenticatedError("a wrong key"));
   EXPECT_TRUE(stream.ends.empty()) << "a write is pending";
   stream.WriteEnds();
@@ -43,7 +53,7 @@ TEST(Stream, ItsLastMessageAndItsEndAreOne) {
 }
 
 TEST(Stream, NothingIsSentAfterItsLastMessage) {
-  Ends stream;
+  EndsAtOnce stream;
   stream.SendLast(proto::ServerFrame(), absl::OkStatus());
   stream.Send(proto::ServerFrame());
   stream.SendLast(proto::ServerFrame(), absl::InternalError("a second end"));
@@ -51,6 +61,61 @@ TEST(Stream, NothingIsSentAfterItsLastMessage) {
   stream.WriteEnds();
   ASSERT_EQ(stream.ends.size(), 1u);
   EXPECT_TRUE(stream.ends[0].ok()) << stream.ends[0];
+}
+
+// A call whose answer somebody else owes, who goes away without it in one of these ways.
+enum class Ends { kAnswers, kLetInThrows, kLetInForgets, kWorkThrows, kWorkForgets, kThrowsLater };
+
+class CallsThatEnd final : public StreamedService<proto::Fleet::Service> {
+ public:
+  CallsThatEnd() { Serve(0, &CallsThatEnd::ServeEnrol); }
+  grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* ServeEnrol(
+      grpc::CallbackServerContext* context) {
+    using Call = UnaryCall<proto::EnrolRequest, proto::EnrolReply>;
+    return new Call(
+        telemetry::CallMethod::kEnrol, context, &requests_,
+        [this](CallRecord&, const Call::Then& then) {
+          if (ends == Ends::kLetInThrows) throw std::bad_alloc();
+          if (ends != Ends::kLetInForgets) then(Admitted{});
+        },
+        [this](const Admitted&, const proto::EnrolRequest*, proto::EnrolReply*,
+               const Call::Done& done) {
+          if (ends == Ends::kWorkThrows) throw std::bad_alloc();
+          if (ends == Ends::kWorkForgets) return;
+          if (ends == Ends::kAnswers) return done(absl::OkStatus());
+          later_.push_back(std::async(std::launch::async, [owed = Call::Done(done)]() mutable {
+            const Call::Done mine = std::move(owed);
+            throw std::bad_alloc();
+          }));
+        });
+  }
+  std::atomic<Ends> ends = Ends::kAnswers;
+
+ private:
+  StallWatch requests_{std::chrono::minutes(10)};
+  std::vector<std::future<void>> later_;
+};
+
+// Its caller would wait for ever, and the end of the server for its caller.
+TEST(UnaryCall, WhoseAnswerIsForgotten_EndsAllTheSame) {
+  CallsThatEnd calls;
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&calls);
+  const auto server = builder.BuildAndStart();
+  const auto stub = proto::Fleet::NewStub(server->InProcessChannel({}));
+  for (const Ends ends : {Ends::kAnswers, Ends::kLetInThrows, Ends::kLetInForgets,
+                          Ends::kWorkThrows, Ends::kWorkForgets, Ends::kThrowsLater}) {
+    calls.ends = ends;
+    grpc::ClientContext context;
+    proto::EnrolReply reply;
+    const grpc::Status status = stub->Enrol(&context, proto::EnrolRequest(), &reply);
+    EXPECT_EQ(status.error_code(), ends == Ends::kAnswers
+                                       ? grpc::StatusCode::OK
+                                       : grpc::StatusCode::RESOURCE_EXHAUSTED)
+        << static_cast<int>(ends) << ": " << status.error_message();
+  }
+  server->Shutdown();
+  server->Wait();
 }
 
 }  // namespace

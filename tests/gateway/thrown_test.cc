@@ -5,15 +5,20 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "gateway/base/thrown.h"
+#include "gateway/base/token.h"
+#include "gateway/blobs/blob_retention.h"
+#include "gateway/blobs/blob_store.h"
 #include "gateway/groups/graph_sharder.h"
 #include "gateway/groups/group_runs.h"
 #include "telemetry/log.h"
 #include "tests/gateway/core_driver_world.h"
+#include "tests/gateway/support.h"
 #include "wire/merkle.h"
 
 namespace outboard::gateway {
@@ -242,15 +247,138 @@ TEST_P(ThrownTest, WithinATick_EndsTheGatewayInOrder) {
   Session later(driver_, host_, auth_);
   Open(later.port, OpenFrame());
   EXPECT_EQ(later.end.ends.size(), 1u) << "it is refused, and may come back";
+  Session resumes(driver_, host_, auth_), attaches(driver_, host_, auth_);
+  proto::ClientFrame frame = OpenFrame();
+  frame.mutable_items(0)->mutable_open()->set_resume_token(std::string(16, 't'));
+  Open(resumes.port, std::move(frame));
+  frame = OpenFrame();
+  frame.mutable_items(0)->mutable_open()->set_attach("a name");
+  Open(attaches.port, std::move(frame));
+  for (const Session* const one : {&resumes, &attaches}) {
+    ASSERT_EQ(one->end.ends.size(), 1u);
+    EXPECT_EQ(one->end.ends[0].code(), absl::StatusCode::kUnavailable) << one->end.ends[0];
+  }
   EXPECT_EQ(driver_.StopSession(kTenant, "any").status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(writes_.rows.size(), rows);
   EXPECT_EQ(writes_.leases.size(), leases);
-  for (Session* one : {&session, &later}) {
+  for (Session* one : {&session, &later, &resumes, &attaches}) {
     one->port.OnGone();
     one->executor_port.Leave();
   }
 }
 
+// Else the snapshot before it would be let go of, which the row goes on to name.
+class KeepThrownTest : public ThrownTest {
+ protected:
+  KeepThrownTest() {
+    Join(port_, 'b');
+    Begin(one_, worker_of_one_);
+    Join(port_of_other_, 'c');
+    Begin(other_, worker_of_other_);
+  }
+  ~KeepThrownTest() override {
+    for (Session* each : {&one_, &other_}) {
+      each->port.OnGone();
+      each->executor_port.Leave();
+    }
+  }
+  const proto::Assign& assign() const { return *worker_of_other_.assign(); }
+  SessionId id() const { return *SessionId::FromBytes(assign().session_id()); }
+  // Of the second session, with one array.
+  wire::Hash Snapshot(const std::string& bytes) {
+    const auto stored = [this](const std::string& text) {
+      const wire::Hash root = ValueOrDie(store_->Write(kTenant, text, BlobOrigin::kSession));
+      EXPECT_TRUE(retention_->UploadedBy(kTenant, id(), root).ok());
+      return root;
+    };
+    proto::SessionSnapshot snapshot;
+    snapshot.add_held()->set_blob_root(std::string(wire::AsBytes(stored(bytes))));
+    return stored(snapshot.SerializeAsString());
+  }
+  absl::Status Keep(const wire::Hash& manifest, uint64_t seq) {
+    std::optional<absl::Status> told;
+    retention_->KeepSnapshot(
+        kTenant, id(), manifest, seq,
+        [&](const BlobRetention::Done& written) {
+          driver_of_all_.KeepSnapshot(id(), *TokenFromBytes(assign().attach_token()),
+                                      std::string(wire::AsBytes(manifest)), seq, written);
+        },
+        [&](absl::Status status) { told = std::move(status); });
+    while (store_->SyncSome()) continue;
+    RunAll(writes_.jobs);
+    return told.value_or(absl::UnknownError("it was never told"));
+  }
+  void ThrowAt(int write) {  // counted from 0
+    writes_.before_write = [no_memory = GetParam(), left = write]() mutable {
+      if (left-- > 0) return;
+      if (no_memory) throw std::bad_alloc();
+      throw std::out_of_range("no such key");
+    };
+  }
+  bool IsThere(const wire::Hash& root) { return store_->Find(kTenant, root).ok(); }
+  std::string RootOfRow() const {
+    std::string root;
+    for (const SessionRow& row : writes_.rows)
+      if (row.session == id()) root = row.snapshot_root;
+    return root;
+  }
+
+  test::TempDir temp_;
+  std::unique_ptr<BlobStore> store_ =
+      ValueOrDie(BlobStore::Open(temp_.File("blobs"), {.sync_thread = false}));
+  std::unique_ptr<BlobRetention> retention_ = ValueOrDie(BlobRetention::Open(
+      store_.get(), temp_.File("names.db"), [] { return WallTime{1}; }));
+  CoreDriver driver_of_all_{Options(), &host_, &writes_, retention_.get(), &auth_};
+  WorkerEnd worker_of_one_, worker_of_other_;
+  WorkerPort port_{&driver_of_all_, &worker_of_one_},
+      port_of_other_{&driver_of_all_, &worker_of_other_};
+  Session one_{driver_of_all_, host_, auth_}, other_{driver_of_all_, host_, auth_};
+};
+
+TEST_P(KeepThrownTest, ASnapshotBehindAnEventThatThrew_IsNotKept) {
+  const wire::Hash first = Snapshot("first");
+  ASSERT_TRUE(Keep(first, 1).ok());
+  ThrowAt(0);
+  driver_of_all_.FailSession(*SessionId::FromBytes(worker_of_one_.assign()->session_id()),
+                             absl::InternalError("it ends"));
+  ASSERT_EQ(host_.given_up.size(), 1u);
+  writes_.before_write = nullptr;
+  EXPECT_EQ(Keep(Snapshot("second"), 2).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(RootOfRow(), wire::AsBytes(first));
+  EXPECT_TRUE(IsThere(first));
+  EXPECT_TRUE(IsThere(wire::NameBlob("first").root));
+}
+
+TEST_P(KeepThrownTest, ASnapshotWhoseRowThrows_IsNotKept) {
+  const wire::Hash first = Snapshot("first");
+  ASSERT_TRUE(Keep(first, 1).ok());
+  ThrowAt(0);
+  EXPECT_EQ(Keep(Snapshot("second"), 2).code(), absl::StatusCode::kUnavailable);
+  ASSERT_EQ(host_.given_up.size(), 1u);
+  EXPECT_EQ(RootOfRow(), wire::AsBytes(first));
+  EXPECT_TRUE(IsThere(first));
+  EXPECT_TRUE(IsThere(wire::NameBlob("first").root));
+}
+
+// Its worker drains: with the row the session moves.
+TEST_P(KeepThrownTest, ASnapshotBehindWhoseRowSomethingThrows_IsKept) {
+  const wire::Hash first = Snapshot("first"), second = Snapshot("second");
+  ASSERT_TRUE(Keep(first, 1).ok());
+  proto::WorkerEvent drains;
+  drains.mutable_draining();
+  port_of_other_.OnEvent(drains);
+  RunAll(writes_.jobs);
+  ASSERT_EQ(RootOfRow(), wire::AsBytes(first));
+  ThrowAt(1);
+  EXPECT_TRUE(Keep(second, 2).ok());
+  ASSERT_EQ(host_.given_up.size(), 1u);
+  EXPECT_EQ(RootOfRow(), wire::AsBytes(second));
+  EXPECT_TRUE(IsThere(second));
+  EXPECT_TRUE(IsThere(wire::NameBlob("second").root));
+}
+
+INSTANTIATE_TEST_SUITE_P(Exceptions, KeepThrownTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "NoMemory" : "ABug"; });
 INSTANTIATE_TEST_SUITE_P(Exceptions, ThrownTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "NoMemory" : "ABug"; });
 
