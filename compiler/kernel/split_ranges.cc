@@ -16,15 +16,15 @@
 namespace outboard::codegen {
 namespace {
 
-constexpr int64_t kPeriodMax = 4;
+constexpr int64_t kPeriodMax = 4;  // kStrideMax of compiler/gradient/window_sums.cc, too
 
 // By range: the only number that divides a sum in which it occurs; 0 where there are several.
 using Periods = absl::flat_hash_map<const UOp*, int64_t>;
 
-// The numerators of quotients that an index moves by as much as by the loop of a sum: places of
-// windows, whose remainders are others of their elements.
-absl::flat_hash_set<const UOp*> PlacesOfWindows(const std::vector<const UOp*>& nodes) {
-  absl::flat_hash_set<const UOp*> places;
+// The numerators of quotients that an index moves by as much as by the loop of a sum: the quotient
+// is the place of a window, and the numerator's remainder chooses other elements.
+absl::flat_hash_set<const UOp*> NumeratorsOfWindows(const std::vector<const UOp*>& nodes) {
+  absl::flat_hash_set<const UOp*> numerators;
   for (const UOp* node : nodes) {
     if (node->op != Op::kIndex) continue;
     const LinearSum index = LinearOf(node->src[1]);
@@ -32,14 +32,14 @@ absl::flat_hash_set<const UOp*> PlacesOfWindows(const std::vector<const UOp*>& n
       for (const auto& [range, step] : index.terms)
         if (quotient->op == Op::kIDiv && IsRange(range, RangeKind::kReduce) &&
             std::abs(step) == std::abs(stride))
-          places.insert(quotient->src[0]);
+          numerators.insert(quotient->src[0]);
   }
-  return places;
+  return numerators;
 }
 
 Periods PeriodsOf(const UOp* sink) {
   const std::vector<const UOp*> nodes = PostOrder(sink);
-  const absl::flat_hash_set<const UOp*> windows = PlacesOfWindows(nodes);
+  const absl::flat_hash_set<const UOp*> windows = NumeratorsOfWindows(nodes);
   Periods periods;
   for (const UOp* node : nodes) {
     if ((node->op != Op::kIDiv && node->op != Op::kMod) || !node->src[1]->is_const()) continue;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "client/ops/window/window.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -76,13 +77,15 @@ TEST_P(ConvolutionGradientTest, OfTheInputIsRoundedOnce) {
       {.name = "dilation", .padding = 2, .dilation = 2},
       {.name = "groups", .groups = 2},
       {.name = "1 x 1", .kernel = 1, .padding = 0},
-      {.name = "stride 2", .stride = 2},
-      {.name = "stride 2, even", .stride = 2, .padding = 0, .side = 8},
-      {.name = "stride 2, wide borders", .stride = 2, .padding = 2},
-      {.name = "stride 2, groups", .stride = 2, .groups = 2},
-      {.name = "7 x 7, stride 2", .kernel = 7, .stride = 2, .padding = 3},
-      {.name = "4 x 4, stride 3", .kernel = 4, .stride = 3, .side = 11},
-      {.name = "5 x 5, stride 3", .kernel = 5, .stride = 3, .padding = 2, .side = 12},
+      {.name = "stride 2", .stride = 2, .side = 10},
+      {.name = "stride 2, no padding", .stride = 2, .padding = 0, .side = 8},
+      {.name = "stride 2, wide borders", .stride = 2, .padding = 2, .side = 10},
+      {.name = "stride 2, groups", .stride = 2, .groups = 2, .side = 10},
+      {.name = "7 x 7, stride 2", .kernel = 7, .stride = 2, .padding = 3, .side = 14},
+      {.name = "7 x 7, stride 3", .kernel = 7, .stride = 3, .padding = 3, .side = 15},
+      {.name = "6 x 6, stride 4", .kernel = 6, .stride = 4, .padding = 2, .side = 12},
+      {.name = "stride 2, odd", .stride = 2, .rounds_windows = true},
+      {.name = "4 x 4, stride 3", .kernel = 4, .stride = 3, .side = 11, .rounds_windows = true},
       {.name = "1 x 1, stride 2", .kernel = 1, .stride = 2, .padding = 0},
       {.name = "2 x 2, stride 2", .kernel = 2, .stride = 2, .padding = 0},
       {.name = "2 x 2, stride 3", .kernel = 2, .stride = 3, .padding = 0},
@@ -119,6 +122,52 @@ TEST_P(ConvolutionGradientTest, OfTheInputIsRoundedOnce) {
                   unit * std::abs(sums.products) + added + windows + least)
           << "element " << i;
     }
+  }
+}
+
+// Multiples of 1 / 4 up to 1: products and their sums have no rounding but that of the result.
+Tensor DrawnQuarters(const Dims& dims, DType dtype, std::mt19937& random) {
+  std::vector<double> values;
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(static_cast<double>(static_cast<int>(random() % 9) - 4) / 4);
+  return Tensor::from<double>(values).reshape(dims).cast(dtype);
+}
+
+// One axis and three, and two that differ: as the gradient in f64.
+TEST_P(ConvolutionGradientTest, OfStridedWindowsAlongOtherAxesIsRoundedOnce) {
+  struct Shaped {
+    const char* name;
+    Dims x, w;
+    ConvolutionOptions options;
+  };
+  const Shaped cases[] = {
+      {"one axis", {2, 8, 12}, {6, 8, 3}, {.stride = 2, .padding = 1}},
+      {"5 x 3", {2, 8, 10, 12}, {6, 8, 5, 3}, {.stride = 2, .padding = {2, 1}}},
+      {"strides 1 and 2", {2, 8, 9, 12}, {6, 8, 3, 3}, {.stride = {1, 2}, .padding = 1}},
+      {"borders on one side",
+       {2, 8, 11, 11},
+       {6, 8, 3, 3},
+       {.stride = 2, .padding = {{0, 1}, {1, 0}}}},
+      {"three axes", {1, 8, 8, 8, 8}, {4, 8, 3, 3, 3}, {.stride = 2, .padding = 1}},
+  };
+  const DType dtype = GetParam();
+  const double unit = dtype == DType::kBF16 ? std::ldexp(1, -8) : std::ldexp(1, -11);
+  for (const Shaped& c : cases) {
+    SCOPED_TRACE(c.name);
+    std::mt19937 random(3);
+    const Tensor x = DrawnQuarters(c.x, dtype, random), w = DrawnQuarters(c.w, dtype, random);
+    const Tensor y = convolution(x, w, {}, c.options);
+    const Tensor dy = DrawnQuarters(y.shape(), dtype, random);
+    const std::vector<double> got = y.gradient({x}, dy)[0].to_vector<double>();
+    const Tensor exact_x = x.cast(DType::kF64);
+    const Tensor exact_y = convolution(exact_x, w.cast(DType::kF64), {}, c.options);
+    const std::vector<double> want =
+        exact_y.gradient({exact_x}, dy.cast(DType::kF64))[0].to_vector<double>();
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], unit * std::abs(want[i])) << "element " << i;
   }
 }
 

@@ -41,6 +41,7 @@ struct Net {
   int64_t stride = 1, padding = 1, kernel = 3;
   size_t by_warpgroups = 1;  // kernels, at least
   int64_t dilation = 1, groups = 1;
+  int64_t first_stride = 1;
 };
 
 // Two convolutions with a ReLU between, their result and all gradients.
@@ -52,7 +53,7 @@ void Record(const Net& net) {
   const Tensor x = weight({net.batch, net.channels, net.height, net.width});
   const Tensor w1 = weight({net.filters, net.channels, 3, 3}),
                w2 = weight({net.filters, net.filters / net.groups, net.kernel, net.kernel});
-  const Tensor y = x.conv2d(w1, {}, {.padding = 1}).relu();
+  const Tensor y = x.conv2d(w1, {}, {.stride = net.first_stride, .padding = 1}).relu();
   const Tensor z = y.conv2d(w2, {},
                             {.groups = net.groups,
                              .stride = net.stride,
@@ -133,6 +134,8 @@ TEST(HopperConvPrograms, RunAsTheReference) {
       {"stride 3, 2 x 2", DType::kBF16, 2, 16, 9, 8, 64, 3, 0, 2, 3},
       {"stride 2, dilation", DType::kF16, 2, 16, 9, 10, 64, 2, 2, 3, 3, 2},
       {"stride 2, groups", DType::kBF16, 2, 16, 7, 8, 64, 2, 1, 3, 2, 1, 2},
+      {"stride 2, odd sizes, one image", DType::kBF16, 1, 16, 13, 11, 64, 2, 1, 3, 4},
+      {.name = "stride 2 first", .height = 12, .width = 16, .by_warpgroups = 4, .first_stride = 2},
   };
   const Target target = CudaTarget("sm_90a", 132);
   for (const Net& net : nets) {
@@ -164,12 +167,12 @@ TEST(HopperConvPrograms, RunAsTheReference) {
 // One kernel computes it, and no temporary has a number for each tap of each window. The products
 // are too small for copies of inputs.
 TEST(HopperConvPrograms, TheInputsGradientStoresNoWindows) {
-  constexpr int64_t kSide = 28, kChannels = 64;
+  constexpr int64_t kChannels = 64;
   for (const char* arch : {"sm_90", "sm_90a"})
     for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32})
-      for (const auto& [kernel, dilation, groups, stride] :
-           {std::tuple{3, 1, 1, 1}, {5, 1, 1, 1}, {3, 2, 1, 1}, {3, 1, 2, 1}, {3, 1, 1, 2},
-            {7, 1, 1, 2}, {4, 1, 1, 3}, {3, 1, 2, 2}}) {
+      for (const auto& [kernel, dilation, groups, stride, side] :
+           {std::tuple{3, 1, 1, 1, 28}, {5, 1, 1, 1, 28}, {3, 2, 1, 1, 28}, {3, 1, 2, 1, 28},
+            {3, 1, 1, 2, 28}, {7, 1, 1, 2, 28}, {7, 1, 1, 3, 30}, {3, 1, 2, 2, 28}}) {
         if (stride > 1 && dtype == DType::kF32) continue;  // no rounding between the sums
         SCOPED_TRACE(absl::StrCat(arch, " ", kernel, " ", dilation, " ", groups, " ", stride));
         Graph recorded, g;
@@ -180,7 +183,7 @@ TEST(HopperConvPrograms, TheInputsGradientStoresNoWindows) {
                const auto held = [&](const Dims& dims) {
                  return Tensor::zeros(dims, dtype).state_();
                };
-               const Tensor x = held({4, kChannels, kSide, kSide});
+               const Tensor x = held({4, kChannels, side, side});
                const Tensor w = held({kChannels, kChannels / groups, kernel, kernel});
                const Tensor y = x.conv2d(w, {},
                                          {.groups = groups,
@@ -193,6 +196,46 @@ TEST(HopperConvPrograms, TheInputsGradientStoresNoWindows) {
         const schedule::Schedule schedule =
             ValueOrDie(schedule::MakeSchedule(g, sink, CudaTarget(arch, 132)));
         EXPECT_EQ(schedule.kernels.size(), 1) << ScheduleToString(schedule);
+      }
+}
+
+// Also where the sides of the input are no multiples of the stride, and of one image.
+TEST(HopperConvPrograms, TheInputsGradientOfStridedWindowsIsMultipliedByAUnit) {
+  struct Sides {
+    int64_t kernel, stride, padding, height, width;
+  };
+  constexpr Sides kSides[] = {{3, 2, 1, 28, 28}, {3, 2, 1, 35, 35}, {3, 2, 0, 35, 35},
+                              {3, 2, 1, 34, 35}, {3, 2, 1, 35, 34}, {7, 2, 3, 35, 35},
+                              {7, 3, 3, 30, 30}, {4, 3, 1, 32, 32}, {6, 4, 2, 28, 28},
+                              {7, 5, 3, 35, 35}};
+  constexpr int64_t kChannels = 64;
+  for (const char* arch : {"sm_90", "sm_90a"})
+    for (const int64_t batch : {1, 8})
+      for (const Sides& s : kSides) {
+        SCOPED_TRACE(absl::StrCat(arch, " batch ", batch, " kernel ", s.kernel, " stride ",
+                                  s.stride, " sides ", s.height, " ", s.width));
+        Graph recorded, g;
+        const UOp* const sink = RecordProgram(
+            recorded,
+            {"gradient",
+             [&](Size) {
+               const auto held = [&](const Dims& dims) {
+                 return Tensor::zeros(dims, DType::kBF16).state_();
+               };
+               const Tensor x = held({batch, kChannels, s.height, s.width});
+               const Tensor w = held({kChannels, kChannels, s.kernel, s.kernel});
+               const Tensor y = x.conv2d(w, {}, {.stride = s.stride, .padding = s.padding});
+               realize(y.gradient({x}, held(y.shape())));
+             }},
+            Size::kSmall);
+        const Target target = CudaTarget(arch, 132);
+        const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(g, sink, target));
+        int by_units = 0;
+        for (const schedule::ScheduledKernel& kernel : schedule.kernels)
+          for (const auto& opts : ValueOrDie(StartingOpts(kernel.ast, target)))
+            by_units += !opts.empty() && (opts[0].kind == codegen::OptKind::kMma ||
+                                          opts[0].kind == codegen::OptKind::kWgmma);
+        EXPECT_GE(by_units, 1) << ScheduleToString(schedule);
       }
 }
 
