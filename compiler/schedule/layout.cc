@@ -223,9 +223,14 @@ void LayOutImages(const std::vector<ProductKernel>& kernels, Layouts& layouts) {
   constexpr int64_t kChannelsMin = 8;  // fewer are no 16 bytes, and are read one by one either way
   // About what takes as long as a launch.
   constexpr double kProductsMin = 1 << 29;
+  // Products for each element of the whole input, of which the kernel may read a slice.
+  constexpr double kUsesMin = 128;
   for (const ProductKernel& kernel : kernels)
     for (const auto& [value, index] : kernel.places) {
-      if (value->op != Op::kParam || !IsOfHalves(value) || kernel.products < kProductsMin) continue;
+      if (value->op != Op::kParam || !IsOfHalves(value) ||
+          kernel.products <
+              std::max(kProductsMin, kUsesMin * static_cast<double>(PaddedSize(value->shape))))
+        continue;
       const Axes windowed = WindowedAxes(value->shape, index, WindowNumbers::kQuotients);
       std::vector<int64_t> order = OrderFor(value->shape, windowed, kChannelsMin);
       if (!order.empty()) layouts.emplace(value, std::move(order));

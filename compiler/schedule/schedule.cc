@@ -471,9 +471,13 @@ class Maker {
                                                       const Scores& scores) {
     if (!prepared.divided.empty()) return std::nullopt;  // its maxima are nodes of this graph
     CutGraph cut = prepared.cut;
-    OB_ASSIGN_OR_RETURN(cut.sink, SumOverColumns(graph_, cut.sink, scores, request_.options.scores,
-                                                 request_.target));
-    if (cut.sink == prepared.cut.sink) return std::nullopt;
+    const auto over = SumOverColumns(graph_, cut.sink, scores, request_.options.scores,
+                                     request_.target);
+    // Without room for it the graph stays as it was.
+    if (absl::IsResourceExhausted(over.status())) return std::nullopt;
+    OB_RETURN_IF_ERROR(over.status());
+    if (*over == prepared.cut.sink) return std::nullopt;
+    cut.sink = WithDistinctResults(graph_, *over);  // two sums may be one now
     Scores over_columns = FindScores(cut.sink, request_.options.scores, request_.target);
     absl::flat_hash_set<int> refused;
     for (const auto& [node, attention] : over_columns.attention_of)

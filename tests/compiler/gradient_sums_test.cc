@@ -126,7 +126,8 @@ Both Rewritten(Graph& graph, const UOp* sink, ScorePolicy policy = ScorePolicy::
   Both both;
   both.before = Simplify(graph, ValueOrDie(schedule::Prepare(graph, sink)));
   both.after = ValueOrDie(schedule::SumOverColumns(
-      graph, both.before, schedule::FindScores(both.before, policy, target), policy, target));
+      graph, both.before, schedule::FindScores(both.before, policy, target), policy, target,
+      /*of_f32=*/policy == ScorePolicy::kRecompute));
   return both;
 }
 
@@ -323,7 +324,7 @@ TEST(GradientSums, NotWhereScoresAreStoredOrSmall) {
   const auto scores = schedule::FindScores(prepared, ScorePolicy::kRecompute, TestTarget());
   EXPECT_FALSE(scores.attention_of.empty());
   EXPECT_EQ(ValueOrDie(schedule::SumOverColumns(graph, prepared, scores, ScorePolicy::kRecompute,
-                                                TestTarget())),
+                                                TestTarget(), /*of_f32=*/true)),
             prepared);
 }
 
@@ -392,7 +393,6 @@ TEST(GradientSums, KernelsHaveSevenProductsOfNine) {
 
 TEST(GradientSums, KernelsOfOtherTypesAndMasks) {
   CheckKernels({.dtype = DType::kF16, .causal = true}, "sm_90a");
-  CheckKernels({.dtype = DType::kF32, .causal = true}, "sm_90a");
   CheckKernels({.causal = true, .packed = true}, "sm_90a", /*rows=*/256);
   for (const Between between : {Between::kCap, Between::kBand, Between::kHiddenRows})
     CheckKernels({.between = between}, "sm_90a");

@@ -253,11 +253,15 @@ class Finder {
   absl::flat_hash_map<const UOp*, std::vector<const UOp*>> sums_of_;  // by a factor of their terms
 };
 
-// Products of 16 bits; of f32 the pass for queries' gradients alone, in larger tiles then, spills.
-bool IsWorthIt(const UOp* sum, const GradientSum& found, const Target& target) {
+// Whether the results' gradient is of 16 bits. Of f32 the pass for queries' gradients alone, in
+// larger tiles then, spills.
+bool IsOf16Bits(const GradientSum& found) {
   const UOp* gradient = found.repeated_of_results;
   while (IsMovement(gradient->op)) gradient = gradient->src[0];
-  if (gradient->op != Op::kCast || !IsFloatOf16(gradient->src[0]->dtype)) return false;
+  return gradient->op == Op::kCast && IsFloatOf16(gradient->src[0]->dtype);
+}
+
+bool IsWorthIt(const UOp* sum, const GradientSum& found, const Target& target) {
   const auto scores = static_cast<double>(PaddedSize(sum->src[0]->shape)),
              columns = static_cast<double>(PaddedSize(found.results->shape));
   return kVisiblePart * scores >=
@@ -362,7 +366,7 @@ class Rebuilder {
 }  // namespace
 
 absl::StatusOr<const UOp*> SumOverColumns(Graph& graph, const UOp* sink, const Scores& scores,
-                                          ScorePolicy policy, const Target& target) {
+                                          ScorePolicy policy, const Target& target, bool of_f32) {
   if (target.kind != TargetKind::kCuda || scores.attention_of.empty()) return sink;
   const std::vector<const UOp*> order = PostOrder(sink);
   const Finder finder(order);
@@ -370,7 +374,9 @@ absl::StatusOr<const UOp*> SumOverColumns(Graph& graph, const UOp* sink, const S
   for (const UOp* node : order) {
     if (node->op != Op::kReduce || !scores.attention_of.contains(node->src[0])) continue;
     std::optional<GradientSum> found = finder.Find(node);
-    if (!found || (policy == ScorePolicy::kByCost && !IsWorthIt(node, *found, target))) continue;
+    if (!found || !(of_f32 || IsOf16Bits(*found)) ||
+        (policy == ScorePolicy::kByCost && !IsWorthIt(node, *found, target)))
+      continue;
     sums.emplace(node, *std::move(found));
   }
   if (sums.empty()) return sink;

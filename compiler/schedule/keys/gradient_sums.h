@@ -22,9 +22,11 @@ namespace outboard::schedule {
 
 // Returns `sink` with the sums over columns of those attentions of `scores` where that is proved to
 // be the same, takes less time or is asked for (`policy` kRecompute), and on NVIDIA's GPUs; itself
-// where there is none. Requires a prepared graph (prepare.h).
+// where there is none. Requires a prepared graph (prepare.h). Gradients of f32 are left out, since
+// their kernels spill registers, but with `of_f32`, for tests.
 // Errors: RESOURCE_EXHAUSTED  a limit of the graph
 absl::StatusOr<const UOp*> SumOverColumns(Graph& graph, const UOp* sink, const Scores& scores,
-                                          ScorePolicy policy, const Target& target);
+                                          ScorePolicy policy, const Target& target,
+                                          bool of_f32 = false);
 
 }  // namespace outboard::schedule
