@@ -255,7 +255,7 @@ TEST_F(GpuFailures, WithoutSnapshots_AnErrorForGoodEndsTheSession) {
   EXPECT_TRUE(Contains(status.message(), "the session's values are gone")) << status;
   EXPECT_TRUE(Contains(status.message(), "CUDA_ERROR_ILLEGAL_ADDRESS")) << status;
   test::ExpectAsDocumented(kAGpuFails, status);
-  EXPECT_TRUE(Contains(Log(), "event=device_failed")) << Log();
+  EXPECT_TRUE(Eventually([&] { return Contains(Log(), "event=device_failed"); })) << Log();
   EXPECT_TRUE(test::Step(*other).ok()) << other->status() << Log();
 }
 
