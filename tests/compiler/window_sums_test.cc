@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kPlace = 2, kWindow = 3, kTap = 4;  // axes
 constexpr int64_t kBatch = 2, kSummed = 5;            // lengths
 
-// WHERE(place == stride * window + dilation * tap, x, 0), with axes [batch, channels, place, window,
+// WHERE(place == stride * window + dilation * tap, x, 0), of axes [batch, channels, place, window,
 // tap] and x a sum that was rounded to bf16.
 struct Case {
   const char* name;

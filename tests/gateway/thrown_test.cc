@@ -252,7 +252,7 @@ TEST_P(ThrownTest, WithinATick_EndsTheGatewayInOrder) {
   frame.mutable_items(0)->mutable_open()->set_resume_token(std::string(16, 't'));
   Open(resumes.port, std::move(frame));
   frame = OpenFrame();
-  frame.mutable_items(0)->mutable_open()->set_attach("a name");
+  frame.mutable_items(0)->mutable_open()->set_attach("name");
   Open(attaches.port, std::move(frame));
   for (const Session* const one : {&resumes, &attaches}) {
     ASSERT_EQ(one->end.ends.size(), 1u);
@@ -358,23 +358,6 @@ TEST_P(KeepThrownTest, ASnapshotWhoseRowThrows_IsNotKept) {
   EXPECT_EQ(RootOfRow(), wire::AsBytes(first));
   EXPECT_TRUE(IsThere(first));
   EXPECT_TRUE(IsThere(wire::NameBlob("first").root));
-}
-
-// Its worker drains: with the row the session moves.
-TEST_P(KeepThrownTest, ASnapshotBehindWhoseRowSomethingThrows_IsKept) {
-  const wire::Hash first = Snapshot("first"), second = Snapshot("second");
-  ASSERT_TRUE(Keep(first, 1).ok());
-  proto::WorkerEvent drains;
-  drains.mutable_draining();
-  port_of_other_.OnEvent(drains);
-  RunAll(writes_.jobs);
-  ASSERT_EQ(RootOfRow(), wire::AsBytes(first));
-  ThrowAt(1);
-  EXPECT_TRUE(Keep(second, 2).ok());
-  ASSERT_EQ(host_.given_up.size(), 1u);
-  EXPECT_EQ(RootOfRow(), wire::AsBytes(second));
-  EXPECT_TRUE(IsThere(second));
-  EXPECT_TRUE(IsThere(wire::NameBlob("second").root));
 }
 
 INSTANTIATE_TEST_SUITE_P(Exceptions, KeepThrownTest, testing::Bool(),

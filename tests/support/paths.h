@@ -1,6 +1,6 @@
-// Where the programs and libraries of this build are, and the files of this tree. The paths are in one object
-// (tests/CMakeLists.txt makes its source): a path in a test's own object would make it another one in each folder
-// that the tree is built in, and the compiler's cache would have none of them.
+// Where this build's programs and libraries and the tree's files are. The paths are in one object
+// (its source: tests/CMakeLists.txt): a test's own object that named a path would be another one in
+// each folder that the tree is built in, and the compiler's cache would have none of them.
 #pragma once
 
 #include <string>
