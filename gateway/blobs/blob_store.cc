@@ -533,11 +533,10 @@ absl::Status BlobStore::CheckQuota(TenantId tenant, uint64_t reserved_bytes,
                                                      " chunks and blobs are stored", kWhatToDo));
   }
   if (options_.list_entries_max > 0 &&
-      usage.list_entries + list_entries > options_.list_entries_max) {
+      usage.list_entries + list_entries > options_.list_entries_max)
     return absl::ResourceExhaustedError(absl::StrCat(
         "the quota of ", options_.list_entries_max, " entries in lists of chunks is used up: ",
         usage.list_entries, " stored, ", list_entries, " more wanted", kWhatToDo));
-  }
   return absl::OkStatus();
 }
 
