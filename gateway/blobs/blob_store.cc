@@ -153,9 +153,8 @@ absl::Status BlobStore::MakeTenant(TenantId tenant) {
     if (tenants_.contains(tenant.value)) return absl::OkStatus();
   }
   const std::string home = TenantFolder(tenant);
-  for (const char* part : {"", "/fresh", "/chunks", "/roots"}) {
+  for (const char* part : {"", "/fresh", "/chunks", "/roots"})
     if (auto made = disk_.MakeFolder(home + part); !made.ok()) return made.status();
-  }
   for (const std::string& folder : {home, folder_}) {
     if (absl::Status status = disk_.Sync(folder); !status.ok()) return status;
   }
