@@ -296,7 +296,10 @@ void PtxPrinter::Print(ValueId n) {
     case Code::kCopy: return Copy(n);
     case Code::kBarrier: return text_.Line("bar.sync 0");
     default:
-      if (program::IsHopper(i.code) && !program::HasValue(i.code)) return PrintHopper(n);
+      if (program::IsHopper(i.code) && !program::HasValue(i.code)) {
+        PrintHopper(n);
+        return PrintMoved(n);
+      }
       if (!IsUsed(n) || is_moved_[static_cast<size_t>(n)] || IsPrinted(n)) return;
       if (!IsQuotient(n)) return PrintValue(n);
       const std::vector<ValueId> quotients = QuotientsWith(n);

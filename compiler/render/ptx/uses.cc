@@ -80,8 +80,8 @@ class ScopeTree {
   std::vector<ValueId> parents_;
 };
 
-// Where a value is printed: at its own instruction, at the begin of a branch, or behind the end of
-// a loop; and the scope of that.
+// Where a value is printed: at its own instruction, at the begin of a branch, or behind a loop; and
+// the scope of that.
 struct Place {
   ValueId at = 0, scope = kOutside;
 };
@@ -94,7 +94,7 @@ class Places {
   explicit Places(size_t count)
       : used_in_(count, kNowhere), first_uses_(count, static_cast<ValueId>(count)) {}
 
-  void AddLoop(ValueId scope, ValueId end) { loops_in_[scope].push_back(end); }
+  void AddLoop(ValueId scope, ValueId behind) { loops_in_[scope].push_back(behind); }
   void AddUse(ValueId value, const Place& place, const ScopeTree& tree) {
     const auto v = static_cast<size_t>(value);
     first_uses_[v] = std::min(first_uses_[v], place.at);
@@ -104,8 +104,8 @@ class Places {
   Place Of(ValueId n, ValueId scope, const ScopeTree& tree, const program::Program& program) {
     const ValueId branch = tree.OutsideOfLoops(used_in_[static_cast<size_t>(n)], scope, program);
     if (branch != scope) return {branch, branch};
-    for (const ValueId end : loops_in_[scope])
-      if (end <= first_uses_[static_cast<size_t>(n)]) return {end, scope};
+    for (const ValueId behind : loops_in_[scope])
+      if (behind <= first_uses_[static_cast<size_t>(n)]) return {behind, scope};
     return {n, scope};
   }
 
@@ -113,9 +113,18 @@ class Places {
   static constexpr ValueId kNowhere = -2;
   std::vector<ValueId> used_in_;     // the innermost scope around all uses
   std::vector<ValueId> first_uses_;  // where they are printed
-  // Ends of loops, by the scope that they stand in; the last one first.
+  // Where values are printed behind loops, by the scope that these stand in; the last one first.
   absl::flat_hash_map<ValueId, std::vector<ValueId>> loops_in_;
 };
+
+// Where values are printed that are used behind a loop alone: at its end, or, where the last products
+// of warpgroups are awaited there, behind them. The assembler may run products one by one (C7514)
+// where there is arithmetic between the loop and that wait.
+ValueId BehindLoop(const program::Program& program, ValueId end) {
+  const auto next = static_cast<size_t>(end) + 1;
+  const bool awaits = next < program.code.size() && program.code[next].code == Code::kWgWait;
+  return awaits ? end + 1 : end;
+}
 
 }  // namespace
 
@@ -203,7 +212,7 @@ void PtxPrinter::FindUses() {
     if (i.code == Code::kEnd || i.code == Code::kEndIf) scopes.push_back(i.src[0]);
     if (i.code == Code::kLoop || i.code == Code::kIf) scopes.pop_back();
     if (i.code == Code::kEnd) {
-      if (at(i.src[0]).imm[0] != 1) places.AddLoop(tree.Parent(i.src[0]), n);
+      if (at(i.src[0]).imm[0] != 1) places.AddLoop(tree.Parent(i.src[0]), BehindLoop(program_, n));
       open.push_back(i.src[0]);
       ends.push_back(n);
     } else if (i.code == Code::kLoop) {
