@@ -1,5 +1,6 @@
 #include "compiler/render/llvm/alu.h"
 
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/Intrinsics.h>
 
 #include <bit>
@@ -22,6 +23,15 @@ bool IsNotNegativeZero(Value* value) {
     constant = constant->getSplatValue();
   const auto* const number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
   return number != nullptr && !number->isNaN() && !number->isExactlyValue(-0.0);
+}
+
+// Whether LLVM may find that some lanes of the vector are zero: not where one number, not 0, is in
+// all of them, nor where that number is known at run time alone.
+bool MayHaveZeroLanes(Value* vector) {
+  const Value* const splat = llvm::getSplatValue(vector);
+  if (splat == nullptr) return true;
+  const auto* const number = llvm::dyn_cast<llvm::ConstantFP>(splat);
+  return number != nullptr && number->isZero();
 }
 
 Type* WithLanes(Type* scalar, Type* like) {
@@ -172,7 +182,7 @@ Value* AluEmitter::Alu(Op op, DType type, std::span<Value* const> args,
     case Op::kTrunc: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, a);
     case Op::kAdd: return is_float ? rounded(ExactSum(a, b)) : b_.CreateAdd(a, b);
     case Op::kMul: return is_float ? rounded(b_.CreateFMul(a, b)) : b_.CreateMul(a, b);
-    case Op::kFDiv: return rounded(b_.CreateFDiv(a, b));
+    case Op::kFDiv: return rounded(Quotient(a, b));
     case Op::kIDiv:
     case Op::kMod: return Divide(op, a, b, type, known);
     case Op::kMax: return Max(a, b, type);
@@ -198,6 +208,15 @@ Value* AluEmitter::ExactSum(Value* a, Value* b) {
   llvm::IRBuilder<>::FastMathFlagGuard guard(b_);
   b_.clearFastMathFlags();
   return b_.CreateFAdd(a, b);
+}
+
+// LLVM 19 takes 0/0 for 0 in a vector's lanes that it knows to be zero in both operands, as those
+// that a load leaves out (TargetLowering::SimplifyDemandedVectorElts). A mask that makes zeros of
+// these lanes is dropped then, and they are NaN. Behind a fence it knows nothing of the divisor.
+Value* AluEmitter::Quotient(Value* a, Value* b) {
+  if (a->getType()->isVectorTy() && MayHaveZeroLanes(b))
+    b = b_.CreateArithmeticFence(b, b->getType());
+  return b_.CreateFDiv(a, b);
 }
 
 Value* AluEmitter::Combine(Op op, DType dtype, Value* a, Value* b) {

@@ -60,6 +60,7 @@ class AluEmitter {
   llvm::Value* Shift(Op op, llvm::Value* a, llvm::Value* b, DType type);
   llvm::Value* Max(llvm::Value* a, llvm::Value* b, DType type);
   llvm::Value* ExactSum(llvm::Value* a, llvm::Value* b);
+  llvm::Value* Quotient(llvm::Value* a, llvm::Value* b);
   llvm::Value* Threefry(llvm::Value* counter, llvm::Value* key);
   llvm::Value* RoundBFloat(llvm::Value* value);
   llvm::Value* NarrowToOdd(llvm::Value* value);
