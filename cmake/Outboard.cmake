@@ -36,6 +36,14 @@ function(ob_test_on_opencl name test)
     ENVIRONMENT_MODIFICATION "OUTBOARD_KERNEL_STORE=set:;OUTBOARD_IDLE_SEARCH=set:0")
 endfunction()
 
+# ob_test_on_processor(NAME TEST PROCESSOR): the same with kernels for another x86-64 processor, by LLVM's name of it
+# (tests/compiler/harness.cc).
+function(ob_test_on_processor name test processor)
+  add_test(NAME ${name} COMMAND ${test})
+  set_tests_properties(${name} PROPERTIES LABELS compiler TIMEOUT 300
+    ENVIRONMENT_MODIFICATION "OUTBOARD_KERNEL_STORE=set:;OUTBOARD_IDLE_SEARCH=set:0;OUTBOARD_PROCESSOR=set:${processor}")
+endfunction()
+
 # ob_weigh_tests(): at the end of the folder each of its tests counts as what it uses of a core, in quarters: 4, but 1 for
 # those that are said to wait (WAITS) and what the list below says. scripts/test gives ctest four for each core, so that
 # tests which mostly wait run beside others (docs/decisions/135-tests-by-what-they-use.md).

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/compile.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
@@ -122,9 +124,40 @@ class KeepingCompiler final : public worker::KernelCompiler {
   std::map<std::pair<std::string, std::optional<std::string>>, CompiledKernel> kept_;
 };
 
+// The processor that OUTBOARD_PROCESSOR names, an x86-64 level or another of LLVM's names, in place
+// of this one, so that code without AVX-512 is run here, too; "" where it names none.
+std::string NamedProcessor() {
+  const char* const name = std::getenv("OUTBOARD_PROCESSOR");
+  return name != nullptr ? name : "";
+}
+
+// What the compiled engine's kernels are for.
+Target TestedTarget() {
+  Target target = DeviceTarget();
+  if (NamedProcessor().empty()) return target;
+  Target named = ValueOrDie(TargetOf({.cpu = NamedProcessor()}));
+  named.threads = target.threads;
+  return named;
+}
+
+// Skips all tests where this processor cannot run the code of the named one.
+class NamedProcessorRuns final : public testing::Environment {
+ public:
+  void SetUp() override {
+    if (NamedProcessor().empty()) return;
+    const Target& here = HostTarget();
+    const int wanted = TestedTarget().vector_bytes;
+    const bool has_avx2 = here.Has("avx2") && here.Has("fma") && here.Has("bmi2");
+    if (wanted > here.vector_bytes || (wanted >= 32 && !has_avx2))
+      GTEST_SKIP() << "this processor cannot run code for " << NamedProcessor();
+  }
+};
+[[maybe_unused]] const testing::Environment* const named_processor_runs =
+    testing::AddGlobalTestEnvironment(new NamedProcessorRuns);
+
 absl::StatusOr<Results> RunOnEngine(const UOp* sink, std::span<const HostTensor> params,
                                     std::span<const Binding> bindings, bool donate) {
-  static auto* const compiler = new KeepingCompiler(DeviceTarget());
+  static auto* const compiler = new KeepingCompiler(TestedTarget());
   // In place: results over inputs, and every temporary that can be over another one.
   const auto make_engine = [](schedule::OverwritePolicy overwrites) {
     return worker::MakeCompiledEngine(compiler, test::MakeDevice(int64_t{1} << 30, 2),
