@@ -258,13 +258,14 @@ std::unique_ptr<optim::Optimizer> ProgramWriter::SomeOptimizer(
       break;
     case 1:
       Say("a step of LAMB");
-      optimizer =
-          std::make_unique<optim::LAMB>(parameters, kRate, 0.9, 0.999, kAdded, 0.1);
+      optimizer = std::make_unique<optim::LAMB>(parameters, kRate, 0.9, 0.999, kAdded, 0.1);
       break;
-    default:
-      Say("a step of SGD");
-      optimizer = std::make_unique<optim::SGD>(parameters, kRate, r_.OneIn(2) ? 0.9 : 0,
-                                               r_.OneIn(2) ? 0.1 : 0, r_.OneIn(2));
+    default: {
+      const double momentum = r_.OneIn(2) ? 0.9 : 0, decay = r_.OneIn(2) ? 0.1 : 0;
+      const bool nesterov = momentum > 0 && r_.OneIn(2);
+      Say("a step of SGD, momentum ", momentum, ", decay ", decay, nesterov ? ", Nesterov's" : "");
+      optimizer = std::make_unique<optim::SGD>(parameters, kRate, momentum, decay, nesterov);
+    }
   }
   // Its state: means of squares, and powers of what is less than 1.
   for (const uint64_t handle : session_->last.outputs) specs_[handle].positive = true;
