@@ -36,10 +36,10 @@ function(ob_test_on_opencl name test)
     ENVIRONMENT_MODIFICATION "OUTBOARD_KERNEL_STORE=set:;OUTBOARD_IDLE_SEARCH=set:0")
 endfunction()
 
-# ob_test_on_processor(NAME TEST PROCESSOR): the same with kernels for another x86-64 processor, by LLVM's name of it
+# ob_test_on_processor(NAME TEST PROCESSOR ARGS...): the same with kernels for another x86-64 processor, by LLVM's name of it
 # (tests/compiler/harness.cc).
 function(ob_test_on_processor name test processor)
-  add_test(NAME ${name} COMMAND ${test})
+  add_test(NAME ${name} COMMAND ${test} ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS compiler TIMEOUT 300
     ENVIRONMENT_MODIFICATION "OUTBOARD_KERNEL_STORE=set:;OUTBOARD_IDLE_SEARCH=set:0;OUTBOARD_PROCESSOR=set:${processor}")
 endfunction()

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/nn/optim.h"
 #include "client/tensor/tensor.h"
 #include "tests/client/fake_session.h"
 #include "tests/compiler/random_values.h"
@@ -75,6 +76,7 @@ class ProgramWriter {
   struct Spec {
     double scale = 1;           // of floats: uniform in -scale ... scale
     int64_t low = 0, high = 1;  // of integers, both included
+    bool positive = false;      // of floats: uniform in 0 ... scale
   };
 
   Tensor Input(const Dims& dims, DType dtype, const Spec& spec) {
@@ -224,6 +226,9 @@ class ProgramWriter {
   void Gather();
   void Scatter();
 
+  // Sorted, or the largest ones.
+  void Ranked();
+
   // ---- movements and elements
 
   void Move();
@@ -244,8 +249,9 @@ class ProgramWriter {
   };
   LossAndUpstream Loss(const Value& last);
 
-  // A step of SGD. Returns whether the program is recorded.
+  // A step of an optimiser. Returns whether the program is recorded.
   bool Update(const Tensor& loss);
+  std::unique_ptr<optim::Optimizer> SomeOptimizer(const std::vector<Tensor>& parameters);
 
   // A state that is renewed from a value.
   void Overwrite(const Value& v);

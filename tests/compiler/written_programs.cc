@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "client/nn/optim.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/spec.h"
 #include "tests/compiler/program_writer.h"
@@ -140,7 +139,7 @@ void ProgramWriter::StepOfLarge() {
 }
 
 void ProgramWriter::Step() {
-  switch (r_.Below(30)) {
+  switch (r_.Below(31)) {
     case 0:
     case 1:
     case 2:
@@ -170,6 +169,7 @@ void ProgramWriter::Step() {
     case 26: return Quantized();
     case 27: return Integers();
     case 28: return Added();
+    case 29: return Ranked();
     default: return Residual();
   }
 }
@@ -237,13 +237,39 @@ bool ProgramWriter::Update(const Tensor& loss) {
   for (Tensor& w : weights_)
     if (!w.grad().empty()) parameters.push_back(w);
   if (parameters.empty()) return false;
-  optim::SGD sgd(parameters, 0.01, r_.OneIn(2) ? 0.9 : 0, r_.OneIn(2) ? 0.1 : 0);
   std::vector<Tensor> compute;
   for (const Result& result : results_) compute.push_back(result.t);
   for (const Result& result : results_) Say("result ", result.text);
-  Say("a step of SGD");
-  sgd.step({}, compute);
+  SomeOptimizer(parameters)->step({}, compute);
   return true;
+}
+
+// Numbers that are added to square roots are large enough that a small gradient's rounding does not
+// decide the direction of its step.
+std::unique_ptr<optim::Optimizer> ProgramWriter::SomeOptimizer(
+    const std::vector<Tensor>& parameters) {
+  constexpr double kRate = 0.01, kAdded = 0.1;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  switch (r_.Below(4)) {
+    case 0:
+      Say("a step of AdamW");
+      optimizer = std::make_unique<optim::AdamW>(parameters, kRate, 0.9, 0.999, kAdded,
+                                                 r_.OneIn(2) ? 0.1 : 0);
+      break;
+    case 1:
+      Say("a step of LAMB");
+      optimizer = std::make_unique<optim::LAMB>(parameters, kRate, 0.9, 0.999, kAdded, 0.1);
+      break;
+    default: {
+      const double momentum = r_.OneIn(2) ? 0.9 : 0, decay = r_.OneIn(2) ? 0.1 : 0;
+      const bool nesterov = momentum > 0 && r_.OneIn(2);
+      Say("a step of SGD, momentum ", momentum, ", decay ", decay, nesterov ? ", Nesterov's" : "");
+      optimizer = std::make_unique<optim::SGD>(parameters, kRate, momentum, decay, nesterov);
+    }
+  }
+  // Its state: means of squares, and powers of what is less than 1.
+  for (const uint64_t handle : session_->last.outputs) specs_[handle].positive = true;
+  return optimizer;
 }
 
 void ProgramWriter::Overwrite(const Value& v) {
@@ -282,7 +308,10 @@ HostTensor ProgramWriter::Filled(const UOp* param, const Spec& spec) {
   for (int64_t i = 0; i < tensor.ElementCount(); ++i) {
     char* const to = tensor.bytes.data() + i * width;
     if (IsFloat(param->dtype))
-      StoreFloat(param->dtype, RoundTo(param->dtype, spec.scale * (2 * r_.Unit() - 1)), to);
+      StoreFloat(param->dtype,
+                 RoundTo(param->dtype,
+                         spec.scale * (spec.positive ? r_.Unit() : 2 * r_.Unit() - 1)),
+                 to);
     else
       StoreInt(param->dtype, spec.low + r_.Below(spec.high - spec.low + 1), to);
   }

@@ -1,8 +1,10 @@
 // Programs as people write them (written_programs.h), scheduled and compiled for NVIDIA's GPUs and
-// run on the PTX machine as a worker runs them, against the reference interpreter.
+// run on the PTX machine as a worker runs them, and on this processor, against the reference
+// interpreter.
 //
-//   OUTBOARD_PROGRAMS  how many      OUTBOARD_FROM  the first one's seed
-//   OUTBOARD_SEED      one alone, which is printed, and made smaller with OUTBOARD_SHRINK
+//   OUTBOARD_PROGRAMS   how many      OUTBOARD_FROM  the first one's seed
+//   OUTBOARD_SEED       one alone, which is printed, and made smaller with OUTBOARD_SHRINK
+//   OUTBOARD_PROCESSOR  another processor (harness.cc)
 #include "tests/compiler/written_programs.h"
 
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -158,11 +161,10 @@ const UOp* VarOfSlot(const UOp* sink, int64_t slot) {
   OB_CHECK(false && "a binding has its VAR");
 }
 
-std::string Defect(const RandomCase& c, const std::vector<int64_t>& donated, bool narrow,
-                   uint64_t seed, bool count) {
-  const auto plan = PlanOf(c.sink, donated, seed);
-  if (!plan.ok()) return absl::StrCat("plan ", plan.status().ToString());
-  if (count) Count(*plan);
+using RunWith = std::function<absl::StatusOr<Results>(const std::vector<Binding>&)>;
+
+// The first result that is not the interpreter's, "" if all are. RESOURCE_EXHAUSTED: `run` gave up.
+absl::StatusOr<std::string> DefectOf(const RandomCase& c, bool narrow, const RunWith& run) {
   std::vector<std::vector<Binding>> all = {c.bindings};
   for (const int64_t bound : {1, 64, 129}) {  // of a variable other values, too
     std::vector<Binding> others = c.bindings;
@@ -173,11 +175,8 @@ std::string Defect(const RandomCase& c, const std::vector<int64_t>& donated, boo
     if (!others.empty()) all.push_back(others);
   }
   for (const std::vector<Binding>& bindings : all) {
-    const auto got = plan->Run(c.params, bindings, seed % 3 == 0, seed, kInstructionsMax);
-    if (absl::IsResourceExhausted(got.status())) {
-      ++Counted().given_up;
-      return "";
-    }
+    const auto got = run(bindings);
+    if (absl::IsResourceExhausted(got.status())) return got.status();
     if (!got.ok()) return absl::StrCat("run ", got.status().ToString());
     const auto want = Interpret(c.sink, c.params, bindings);
     if (!want.ok()) return absl::StrCat("interpreter ", want.status().ToString());
@@ -186,10 +185,36 @@ std::string Defect(const RandomCase& c, const std::vector<int64_t>& donated, boo
         return absl::StrCat("result ", i, ": ", text,
                             bindings.empty() ? "" : absl::StrCat("; bound ", bindings[0].value));
   }
+  return "";
+}
+
+std::string Defect(const RandomCase& c, const std::vector<int64_t>& donated, bool narrow,
+                   uint64_t seed, bool count) {
+  const auto plan = PlanOf(c.sink, donated, seed);
+  if (!plan.ok()) return absl::StrCat("plan ", plan.status().ToString());
+  if (count) Count(*plan);
+  const auto defect = DefectOf(c, narrow, [&](const std::vector<Binding>& bindings) {
+    return plan->Run(c.params, bindings, seed % 3 == 0, seed, kInstructionsMax);
+  });
+  if (!defect.ok()) {
+    ++Counted().given_up;
+    return "";
+  }
+  if (!defect->empty()) return *defect;
   // A kernel that is said to compute sums of rows may have no plan that does.
   for (const std::string& text : plan->given_up())
     if (!absl::StrContains(text, "sums of rows")) return absl::StrCat("given-up ", text);
   return "";
+}
+
+// As a worker computes it on this processor, with results over inputs and without.
+std::string DefectOnProcessor(const RandomCase& c, bool narrow) {
+  const auto compiled = std::ranges::find(Engines(), "compiled-in-place", &Engine::name);
+  OB_CHECK(compiled != Engines().end());
+  const auto defect = DefectOf(c, narrow, [&](const std::vector<Binding>& bindings) {
+    return compiled->run(c.sink, c.params, bindings);
+  });
+  return defect.ok() ? *defect : defect.status().ToString();
 }
 
 uint64_t seed_now = 0;
@@ -257,6 +282,28 @@ TEST(WrittenPrograms, OnThePtxMachine_AreTheInterpreters) {
   EXPECT_LE(10 * Counted().given_up, Counted().programs);
   if (!one && count >= 32) {  // most are not too small for matrix units
     EXPECT_GT(4 * Counted().of["mma"], Counted().programs);
+  }
+}
+
+TEST(WrittenPrograms, OnTheProcessor_AreTheInterpreters) {
+  const bool one = std::getenv("OUTBOARD_SEED") != nullptr;
+  const uint64_t first =
+      one ? FromEnvironment("OUTBOARD_SEED", 0) : FromEnvironment("OUTBOARD_FROM", 1);
+  const uint64_t count = one ? 1 : FromEnvironment("OUTBOARD_PROGRAMS", kPrograms);
+  std::signal(SIGABRT, OnAbort);
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    seed_now = seed;
+    const WrittenProgram written = WriteProgram(seed);
+    const std::string defect = DefectOnProcessor(written.program, written.narrow);
+    if (defect.empty()) continue;
+    ADD_FAILURE() << "OUTBOARD_SEED=" << seed << " " << defect << "\n" << written.text;
+    if (!one || std::getenv("OUTBOARD_SHRINK") == nullptr) continue;
+    WrittenProgram again = WriteProgram(seed);
+    const RandomCase small = Shrink(std::move(again.program), [&](const RandomCase& c) {
+      return DefectOnProcessor(c, written.narrow);
+    });
+    std::printf("%s\n%s\n", DefectOnProcessor(small, written.narrow).c_str(),
+                GraphToString(small.sink).c_str());
   }
 }
 

@@ -289,6 +289,26 @@ void ProgramWriter::Scatter() {
   }
 }
 
+// Of inputs, which equal elements hardly have: which of two nearly equal values is the larger one
+// is a matter of rounding.
+void ProgramWriter::Ranked() {
+  const int64_t rows = Size(1, 40), length = Size(1, 300);
+  if (rows * length * length > 1'500'000) return;
+  const NamedTensor x = Floats({rows, length}, 1, DType::kF32);
+  const int64_t axis = r_.Below(2), most = axis == 0 ? rows : length;
+  const bool descending = r_.OneIn(2);
+  if (r_.OneIn(2)) {
+    const int64_t k = 1 + r_.Below(std::min<int64_t>(most, 8));
+    const Sorted top = topk(x.t, k, axis, descending);
+    results_.push_back({top.indices, "its indices"});
+    Keep(top.values, 1, absl::StrCat(x.name, ".topk(", k, ", ", axis, ", ", descending, ")"));
+    return;
+  }
+  const Sorted sorted = sort(x.t, axis, descending);
+  results_.push_back({sorted.indices, "its indices"});
+  Keep(sorted.values, 1, absl::StrCat(x.name, ".sort(", axis, ", ", descending, ")"));
+}
+
 void ProgramWriter::Move() {
   const Value x = Pick();
   const int64_t rank = x.t.rank();
@@ -356,7 +376,7 @@ void ProgramWriter::Elementwise() {
   const auto keep = [&](const Tensor& t, double size, const std::string& text) {
     Keep(t, size, absl::StrCat(text, " of ", x.name));
   };
-  switch (r_.Below(10)) {
+  switch (r_.Below(11)) {
     case 0: return keep(x.t * 0.3 + 1.5, x.size + 1.5, "* 0.3 + 1.5");
     case 1: return keep(x.t.tanh(), 1, "tanh");
     case 2: return keep((x.t * x.t + 1).log(), 5, "log(1 + square)");
@@ -378,6 +398,10 @@ void ProgramWriter::Elementwise() {
       const Tensor m = Input(x.t.shape(), DType::kBool, {});
       const std::string name = Named(m, "m");
       return keep(m.where(x.t, 0) * 1.25, x.size, absl::StrCat("where ", name, " * 1.25"));
+    }
+    case 9: {
+      const TrainingMode training(true);
+      return keep(x.t.dropout(0.25), x.size * 1.4, "dropout(0.25)");
     }
     case 8: {
       const DType to = r_.OneIn(2) ? DType::kF32 : DType::kBF16;
