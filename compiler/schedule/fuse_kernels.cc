@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/copies.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
@@ -468,6 +469,19 @@ absl::StatusOr<std::vector<FusedKernel>> FuseKernels(Graph& graph,
                                                      const Target& target, const SentBefore& sent,
                                                      const ComputesSums& computes_sums) {
   return Merger(graph, results, target, sent, computes_sums).Run(kernels);
+}
+
+static bool SumsProductsOfF32(const UOp* ast) {
+  for (const UOp* node : PostOrder(ast))
+    if (const UOp* const product = ProductSummed(node);
+        product != nullptr && product->dtype == DType::kF32 && node->dtype == DType::kF32)
+      return true;
+  return false;
+}
+
+void AllowTf32(Graph& graph, std::vector<FusedKernel>& kernels) {
+  for (FusedKernel& kernel : kernels)
+    if (SumsProductsOfF32(kernel.ast)) kernel.ast = WithTf32(graph, kernel.ast);
 }
 
 }  // namespace outboard::schedule

@@ -53,4 +53,8 @@ absl::StatusOr<std::vector<FusedKernel>> FuseKernels(Graph& graph,
                                                      const SentBefore& sent = {},
                                                      const ComputesSums& computes_sums = {});
 
+// What the graph allows (docs/semantics.md, Matrix units of GPUs), its kernels say: those that sum
+// products of f32. Others are the same with and without, so that they are compiled once.
+void AllowTf32(Graph& graph, std::vector<FusedKernel>& kernels);
+
 }  // namespace outboard::schedule

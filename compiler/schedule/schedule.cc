@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
-#include "compiler/copies.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
@@ -25,6 +24,7 @@
 #include "compiler/schedule/in_place.h"
 #include "compiler/schedule/keys/gradient_sums.h"
 #include "compiler/schedule/keys/key_parts.h"
+#include "compiler/schedule/keys/rounded_gradients.h"
 #include "compiler/schedule/keys/score_kernels.h"
 #include "compiler/schedule/launches/group.h"
 #include "compiler/schedule/launches/slots.h"
@@ -274,21 +274,32 @@ absl::StatusOr<CutGraph> GraphBeforeSplits(Graph& graph, const UOp* sink) {
   return whole;
 }
 
+// What a schedule is made for.
+struct Request {
+  const Target& target;
+  std::span<const int64_t> donated;
+  const ScheduleOptions& options;
+  bool allows_tf32 = false;
+};
+
 // A graph that kernels are lowered from.
 struct Prepared {
   CutGraph cut;
   std::vector<DividedKeys> divided;  // attention of few queries; the maxima are those of `cut`
+  std::vector<RoundedGradient> rounded;  // of `cut` those that products have
 };
 
-// Sums of few results in parts, and what else kernels are not lowered from. `divides_keys`: those
-// of attention of few queries (keys/key_parts.h), but for the sums of `undivided`.
-absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const Target& target,
-                                      const PartsOfSum& parts_of_sum, bool divides_keys,
-                                      const absl::flat_hash_set<const UOp*>& undivided) {
+// Sums of few results in parts, and what else kernels are not lowered from. With `asks` attention
+// of few queries has its keys divided (keys/key_parts.h), and gradients of scores are rounded
+// (keys/rounded_gradients.h), but for sums and gradients of `as_written`.
+absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const Request& request,
+                                      const PartsOfSum& parts_of_sum, bool asks,
+                                      const absl::flat_hash_set<const UOp*>& as_written) {
+  const Target& target = request.target;
   Prepared out{.cut = whole};
   const UOp* sink = whole.sink;
-  if (divides_keys) {
-    OB_ASSIGN_OR_RETURN(KeysInParts keys, DivideKeys(graph, sink, target, undivided));
+  if (asks) {
+    OB_ASSIGN_OR_RETURN(KeysInParts keys, DivideKeys(graph, sink, target, as_written));
     // The maxima are results for a while, so that what becomes of them is known.
     std::vector<const UOp*> results(keys.sink->src.begin(), keys.sink->src.end());
     for (const DividedKeys& divided : keys.divided) results.push_back(divided.maxima);
@@ -312,6 +323,16 @@ absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const
   }
   out.cut.sink = sink;
   OB_ASSIGN_OR_RETURN(out.cut, WithoutCopies(graph, std::move(out.cut)));
+  if (asks && out.divided.empty()) {  // maxima of parts would be nodes of another graph
+    auto rounded =
+        RoundGradients(graph, out.cut.sink, request.options.scores, target, as_written);
+    // Without room for it the graph stays as it was.
+    if (!absl::IsResourceExhausted(rounded.status())) {
+      OB_RETURN_IF_ERROR(rounded.status());
+      out.cut.sink = rounded->sink;
+      out.rounded = std::move(rounded->all);
+    }
+  }
   out.cut.sink = WithDistinctResults(graph, out.cut.sink);
   return out;
 }
@@ -335,30 +356,6 @@ absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choi
   }
   return kernels;
 }
-
-bool SumsProductsOfF32(const UOp* ast) {
-  for (const UOp* node : PostOrder(ast))
-    if (const UOp* const product = ProductSummed(node);
-        product != nullptr && product->dtype == DType::kF32 && node->dtype == DType::kF32)
-      return true;
-  return false;
-}
-
-// What the graph allows, its kernels say; those that it does not concern are the same with and
-// without, so that they are compiled once.
-void AllowTf32(Graph& graph, std::vector<FusedKernel>& kernels) {
-  for (FusedKernel& kernel : kernels)
-    if (SumsProductsOfF32(kernel.ast))
-      kernel.ast = WithTf32(graph, kernel.ast);
-}
-
-// What a schedule is made for.
-struct Request {
-  const Target& target;
-  std::span<const int64_t> donated;
-  const ScheduleOptions& options;
-  bool allows_tf32 = false;
-};
 
 // Without values of `scores` in memory. Returns nothing where the target does not compute kernels
 // of some attentions, which are added to `refused`.
@@ -419,38 +416,41 @@ class Maker {
   absl::StatusOr<Schedule> Run(const UOp* sink) {
     std::optional<RecordedPass> pass(std::in_place, "prepare", Sources(), sink);
     OB_ASSIGN_OR_RETURN(const CutGraph whole, GraphBeforeSplits(graph_, sink));
-    const bool divides = score_kernels_.AreAsked() && request_.options.scores != ScorePolicy::kKeep;
-    absl::flat_hash_set<const UOp*> undivided;
-    // Each time another sum stays whole, at least.
+    const bool asks = score_kernels_.AreAsked() && request_.options.scores != ScorePolicy::kKeep;
+    absl::flat_hash_set<const UOp*> as_written;
+    // Each time another sum stays whole, at least, or another gradient is not rounded.
     for (;;) {
       if (!pass) pass.emplace("prepare", Sources(), whole.sink);
-      OB_ASSIGN_OR_RETURN(const Prepared prepared, PreparedFrom(graph_, whole, request_.target,
-                                                                parts_of_sum_, divides, undivided));
+      OB_ASSIGN_OR_RETURN(const Prepared prepared, PreparedFrom(graph_, whole, request_,
+                                                                parts_of_sum_, asks, as_written));
       pass->Made(prepared.cut.sink);
       pass.reset();
-      OB_ASSIGN_OR_RETURN(std::optional<Schedule> schedule, FromPrepared(prepared, undivided));
+      OB_ASSIGN_OR_RETURN(std::optional<Schedule> schedule, FromPrepared(prepared, as_written));
       if (schedule) return *std::move(schedule);
     }
   }
 
  private:
-  // Returns nothing where sums that were divided are better whole, which are added to `undivided`.
-  absl::StatusOr<std::optional<Schedule>> FromPrepared(const Prepared& prepared,
-                                                       absl::flat_hash_set<const UOp*>& undivided) {
+  // Returns nothing where sums that were divided are better whole, or gradients better not rounded;
+  // these are added to `as_written`.
+  absl::StatusOr<std::optional<Schedule>> FromPrepared(
+      const Prepared& prepared, absl::flat_hash_set<const UOp*>& as_written) {
     Scores scores = FindScores(prepared.cut.sink, request_.options.scores, request_.target,
                                ScoresOfParts(prepared.divided));
-    // Parts that kept their scores would save nothing.
-    const size_t before = undivided.size();
-    absl::flat_hash_map<const UOp*, int> attention_of_sum;
-    for (const DividedKeys& divided : prepared.divided) {
-      const auto attention = scores.attention_of.find(ScoresOf(divided));
+    // What was changed for attentions without scores would save nothing where they are kept.
+    const size_t before = as_written.size();
+    std::vector<std::pair<const UOp*, int>> changed;  // as it was written, and its attention
+    const auto add = [&](const UOp* written, const UOp* score) {
+      const auto attention = scores.attention_of.find(score);
       if (attention == scores.attention_of.end())
-        undivided.insert(divided.sum);
+        as_written.insert(written);
       else
-        attention_of_sum[divided.sum] = attention->second;
-    }
+        changed.emplace_back(written, attention->second);
+    };
+    for (const DividedKeys& divided : prepared.divided) add(divided.sum, ScoresOf(divided));
+    for (const RoundedGradient& gradient : prepared.rounded) add(gradient.exact, gradient.rounded);
     // Each time an attention keeps its scores, at least; all of them where that takes too long.
-    while (undivided.size() == before) {
+    while (as_written.size() == before) {
       OB_ASSIGN_OR_RETURN(std::optional<Schedule> schedule, OverColumns(prepared, scores));
       if (schedule) return schedule;
       absl::flat_hash_set<int> refused;
@@ -458,8 +458,8 @@ class Maker {
                                                     score_kernels_, refused));
       if (schedule) return schedule;
       if (++rounds_ >= kRoundsMax) refused = scores.Attentions();
-      for (const auto& [sum, attention] : attention_of_sum)
-        if (refused.contains(attention)) undivided.insert(sum);
+      for (const auto& [written, attention] : changed)
+        if (refused.contains(attention)) as_written.insert(written);
       scores.Keep(refused);
     }
     return std::nullopt;

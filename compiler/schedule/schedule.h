@@ -1,7 +1,8 @@
 // From a tensor graph to kernels: what is computed together, which results are materialised, and in
 // which order kernels run. One function per pass, in this order; from DivideKeys on they are
 // repeated, eight times at most, as long as the target does not compute kernels of some attention
-// well (ScheduleOptions): that attention then keeps its scores in memory, or its keys stay whole.
+// well (ScheduleOptions): that attention then keeps its scores in memory, or its keys stay whole,
+// or its gradients are not rounded.
 //
 //   Prepare              inlines calls (prepare.h)
 //   LowerCollectives     a device-level graph's collectives become transfers and folds
@@ -12,6 +13,8 @@
 //                        (keys/key_parts.h)
 //   SplitReductions      large sums with few results become two steps (split.h)
 //   WithoutCopies        what is in memory anyway is sent from there (collective/cut.h)
+//   RoundGradients       gradients of scores of f32 are rounded before they are multiplied with
+//                        matrices of 16 bits, on NVIDIA's GPUs (keys/rounded_gradients.h)
 //   FindScores           values never to materialise, an attention's scores (attention.h)
 //   SumOverColumns       sums over keys in attention's gradients become sums over columns, on
 //                        NVIDIA's GPUs (keys/gradient_sums.h)

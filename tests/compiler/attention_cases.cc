@@ -10,6 +10,9 @@
 
 #include "base/check.h"
 #include "compiler/ir/encoding.h"
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/optimize/operands/panel.h"
+#include "compiler/program/online/plan.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/client/fake_session.h"
 #include "tests/compiler/harness.h"
@@ -147,6 +150,41 @@ bool Stores(const GpuSchedule& gpu, int64_t elements) {
                        return buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary &&
                               buffer.elements == elements;
                      });
+}
+
+std::vector<size_t> ProductsOfScores(const GpuSchedule& gpu, const std::string& arch) {
+  std::vector<size_t> products;
+  for (const schedule::ScheduledKernel& kernel : gpu.schedule().kernels) {
+    const codegen::LoopNest nest = ValueOrDie(codegen::AnalyzeKernel(kernel.ast));
+    if (codegen::PanelsOf(nest, /*ends=*/true).empty()) continue;
+    const auto plan =
+        ValueOrDie(program::PlanOnline(nest, CudaTarget(arch, 132), /*opts=*/nullptr));
+    products.push_back(0);
+    if (!plan) continue;
+    for (size_t pass = 0; pass < plan->passes.size(); ++pass)
+      products.back() += plan->passes[pass].scores.size() + plan->ProductsOf(pass).size();
+  }
+  std::sort(products.begin(), products.end());
+  return products;
+}
+
+std::vector<HostTensor> Widened(const std::vector<HostTensor>& inputs) {
+  std::vector<HostTensor> wide;
+  for (const HostTensor& input : inputs)
+    wide.push_back(IsFloat(input.dtype) ? Floats(DType::kF64, input.dims, FloatsOf(input)) : input);
+  return wide;
+}
+
+double LargestDifference(const HostTensor& a, const HostTensor& exact) {
+  const std::vector<double> x = FloatsOf(a), y = FloatsOf(exact);
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(std::isnan(x[i]), std::isnan(y[i])) << i;
+    if (std::isnan(x[i]) || std::isnan(y[i])) continue;
+    most = std::max(most, std::abs(x[i] - y[i]));
+    largest = std::max(largest, std::abs(y[i]));
+  }
+  return largest == 0 ? most : most / largest;
 }
 
 }  // namespace outboard::test

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <string>
 #include <vector>
 
 #include "client/tensor/tensor.h"
 #include "compiler/ir/binding.h"
 #include "compiler/ir/dtype.h"
+#include "compiler/ir/host_tensor.h"
 #include "compiler/ir/uop.h"
 #include "tests/compiler/gpu_schedule.h"
 
@@ -69,5 +71,15 @@ void ExpectNoSpills(const GpuSchedule& gpu, const char* arch);
 
 // Whether a temporary has so many elements.
 bool Stores(const GpuSchedule& gpu, int64_t elements);
+
+// How many products of matrices each kernel with scores computes, fewest first; 0: it has no plan.
+std::vector<size_t> ProductsOfScores(const GpuSchedule& gpu, const std::string& arch);
+
+// The same numbers, floats in f64.
+std::vector<HostTensor> Widened(const std::vector<HostTensor>& inputs);
+
+// Returns the largest difference, in parts of the largest number. Checks by EXPECT that the same
+// places have no number.
+double LargestDifference(const HostTensor& a, const HostTensor& exact);
 
 }  // namespace outboard::test

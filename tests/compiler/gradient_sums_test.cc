@@ -18,9 +18,6 @@
 #include "client/ops/product/product.h"
 #include "client/tensor/tensor.h"
 #include "compiler/ir/accessors.h"
-#include "compiler/kernel/loop_nest.h"
-#include "compiler/optimize/operands/panel.h"
-#include "compiler/program/online/plan.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/attention.h"
@@ -142,26 +139,6 @@ int64_t SumsOverKeys(const UOp* sink) {
   });
 }
 
-std::vector<double> NumbersOf(const HostTensor& tensor) {
-  std::vector<double> numbers;
-  for (int64_t i = 0; i < tensor.ElementCount(); ++i)
-    numbers.push_back(LoadFloat(tensor.dtype, tensor.bytes.data() + i * ByteWidth(tensor.dtype)));
-  return numbers;
-}
-
-// The largest difference, in parts of the largest number; places without a number must be the same.
-double Difference(const HostTensor& a, const HostTensor& exact) {
-  const std::vector<double> x = NumbersOf(a), y = NumbersOf(exact);
-  double most = 0, largest = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    EXPECT_EQ(std::isnan(x[i]), std::isnan(y[i])) << i;
-    if (std::isnan(x[i]) || std::isnan(y[i])) continue;
-    most = std::max(most, std::abs(x[i] - y[i]));
-    largest = std::max(largest, std::abs(y[i]));
-  }
-  return largest == 0 ? most : most / largest;
-}
-
 std::vector<HostTensor> InputsOf(const Trained& t, const UOp* sink) {
   std::vector<HostTensor> inputs = SmallInputs(sink);
   if (t.between != Between::kHiddenRows) return inputs;
@@ -171,21 +148,6 @@ std::vector<HostTensor> InputsOf(const Trained& t, const UOp* sink) {
       StoreInt(DType::kI8, row == 3 || row == 70 ? 101 : 0, input.bytes.data() + row);
   }
   return inputs;
-}
-
-// The same numbers in f64.
-std::vector<HostTensor> Widened(const std::vector<HostTensor>& inputs) {
-  std::vector<HostTensor> wide;
-  for (const HostTensor& input : inputs) {
-    wide.push_back(input);
-    if (!IsFloat(input.dtype)) continue;
-    wide.back().dtype = DType::kF64;
-    wide.back().bytes.resize(static_cast<size_t>(8 * input.ElementCount()));
-    const std::vector<double> numbers = NumbersOf(input);
-    for (size_t i = 0; i < numbers.size(); ++i)
-      StoreFloat(DType::kF64, numbers[i], wide.back().bytes.data() + 8 * i);
-  }
-  return wide;
 }
 
 std::string NameOf(const Trained& t) {
@@ -211,7 +173,8 @@ void CheckExact(const Trained& t) {
              exact = ValueOrDie(Interpret(Record(of_exact, wide).sink, Widened(inputs)));
   std::printf("%s:", NameOf(t).c_str());
   for (size_t i = 0; i < exact.size(); ++i) {
-    const double was = Difference(before[i], exact[i]), is = Difference(after[i], exact[i]);
+    const double was = LargestDifference(before[i], exact[i]),
+                 is = LargestDifference(after[i], exact[i]);
     std::printf(" %.1e %.1e;", was, is);
     const double roundings = t.dtype == DType::kF32   ? 0x1p-18
                              : t.dtype == DType::kF16 ? 0x1p-10
@@ -306,7 +269,7 @@ TEST(GradientSums, OnlyWhereTheyAreTheSame) {
     const auto before = ValueOrDie(Interpret(both.before, inputs)),
                after = ValueOrDie(Interpret(both.after, inputs));
     for (size_t i = 0; i < before.size(); ++i)
-      EXPECT_LE(Difference(after[i], before[i]), 0x1p-18) << "result " << i;
+      EXPECT_LE(LargestDifference(after[i], before[i]), 0x1p-18) << "result " << i;
   }
 }
 
@@ -349,23 +312,6 @@ TEST(GradientSums, OfDropout) {
 
 // ---- kernels
 
-// How many products of matrices each kernel with scores computes, fewest first.
-std::vector<size_t> Products(const GpuSchedule& gpu, const std::string& arch) {
-  std::vector<size_t> products;
-  for (const schedule::ScheduledKernel& kernel : gpu.schedule().kernels) {
-    const codegen::LoopNest nest = ValueOrDie(codegen::AnalyzeKernel(kernel.ast));
-    if (codegen::PanelsOf(nest, /*ends=*/true).empty()) continue;
-    const auto plan =
-        ValueOrDie(program::PlanOnline(nest, CudaTarget(arch, 132), /*opts=*/nullptr));
-    products.push_back(0);
-    if (!plan) continue;
-    for (size_t pass = 0; pass < plan->passes.size(); ++pass)
-      products.back() += plan->passes[pass].scores.size() + plan->ProductsOf(pass).size();
-  }
-  std::sort(products.begin(), products.end());
-  return products;
-}
-
 void CheckKernels(Trained t, const std::string& arch, int64_t rows = 128, int64_t width = 64) {
   SCOPED_TRACE(testing::Message() << NameOf(t) << ", width " << width << " " << arch);
   t.queries = t.keys = rows;
@@ -373,7 +319,7 @@ void CheckKernels(Trained t, const std::string& arch, int64_t rows = 128, int64_
   Graph graph;
   const RecordedResults recorded = Record(graph, t);
   const GpuSchedule gpu(recorded.sink, arch, ScorePolicy::kRecompute);
-  EXPECT_EQ(Products(gpu, arch), (std::vector<size_t>{2, 3, 4})) << gpu.ToString();
+  EXPECT_EQ(ProductsOfScores(gpu, arch), (std::vector<size_t>{2, 3, 4})) << gpu.ToString();
   EXPECT_TRUE(gpu.ScoresAreByUnits()) << gpu.ToString();
   EXPECT_FALSE(Stores(gpu, 2 * t.queries * t.keys)) << gpu.ToString();
   // With heads of 128, and in f32, blocks of one warp, which so few rows have, use every register.
@@ -406,12 +352,12 @@ TEST(GradientSums, WhereTheyTakeLessTime) {
           .sink,
       "sm_90a");
   // Queries' gradients are computed beside the result.
-  EXPECT_EQ(Products(without, "sm_90a"), (std::vector<size_t>{4, 6})) << without.ToString();
+  EXPECT_EQ(ProductsOfScores(without, "sm_90a"), (std::vector<size_t>{4, 6})) << without.ToString();
   const GpuSchedule with(
       Record(large, {.causal = true, .queries = 4096, .keys = 4096, .width = 64, .of_values = 64})
           .sink,
       "sm_90a");
-  EXPECT_EQ(Products(with, "sm_90a"), (std::vector<size_t>{2, 3, 4})) << with.ToString();
+  EXPECT_EQ(ProductsOfScores(with, "sm_90a"), (std::vector<size_t>{2, 3, 4})) << with.ToString();
 }
 
 }  // namespace

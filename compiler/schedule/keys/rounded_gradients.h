@@ -1,0 +1,44 @@
+// Gradients of scores, rounded before they are multiplied with matrices of 16 bits. Of an attention
+// whose scores are of f32, made of queries and keys of bf16 or f16, so are the gradients of scores:
+//
+//   dS = p (dp - sum of p dp)             f32
+//   dq = 16 bits of the sum of dS k       k a cast from 16 bits; keys' gradients likewise
+//
+// No matrix unit multiplies f32 by bf16, so these two kernels would have no plan, and the attention
+// would keep all its scores. Here dS is rounded to the type of k first, where FlashAttention rounds
+// it, too (FlashAttention-2, arXiv 2307.08691). What that adds to the error is bounded in
+// docs/semantics.md (Online sums): half a unit in the last place of each term of a sum that is
+// rounded to that type itself.
+#pragma once
+
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "compiler/ir/uop.h"
+#include "compiler/schedule/attention.h"
+#include "compiler/target.h"
+
+namespace outboard::schedule {
+
+// Scores' gradients as they were, of f32, and what products have in their place.
+struct RoundedGradient {
+  const UOp* exact = nullptr;
+  const UOp* rounded = nullptr;  // CAST to f32 of CAST to 16 bits; of the new graph
+};
+
+// A graph, and which gradients of it were rounded.
+struct RoundedGradients {
+  const UOp* sink = nullptr;
+  std::vector<RoundedGradient> all;
+};
+
+// Returns `sink` with gradients of scores rounded where the attention then keeps no scores
+// (FindScores with `policy`), but for those of `exact`; itself where there is none, and for targets
+// other than NVIDIA's GPUs. Requires a prepared graph (prepare.h).
+// Errors: RESOURCE_EXHAUSTED  a limit of the graph
+absl::StatusOr<RoundedGradients> RoundGradients(Graph& graph, const UOp* sink, ScorePolicy policy,
+                                                const Target& target,
+                                                const absl::flat_hash_set<const UOp*>& exact = {});
+
+}  // namespace outboard::schedule
