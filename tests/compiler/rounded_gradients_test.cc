@@ -1,4 +1,4 @@
-// Gradients of scores of f32 that are rounded before they are multiplied with matrices of 16 bits
+// Gradients of scores of f32 that are rounded before they are multiplied with matrices of bf16
 // (compiler/schedule/keys/rounded_gradients.h): training with scaled_dot_product_attention keeps no
 // scores on GPUs, what the rounding does to its gradients, and which graphs stay as they were.
 #include "compiler/schedule/keys/rounded_gradients.h"
@@ -104,7 +104,7 @@ std::vector<HostTensor> Exact(const Trained& t, const std::vector<HostTensor>& i
   return ValueOrDie(Interpret(Record(graph, wide).sink, Widened(inputs)));
 }
 
-double UnitOf(DType dtype) { return dtype == DType::kF16 ? 0x1p-11 : 0x1p-8; }
+constexpr double kUnit = 0x1p-8;  // of bf16
 
 // Checks by EXPECT that one gradient of scores is rounded, and prints and bounds how far all
 // results are from exact ones, before and after.
@@ -121,14 +121,13 @@ void CheckExact(const Trained& t) {
     const double was = LargestDifference(before[i], exact[i]),
                  is = LargestDifference(after[i], exact[i]);
     std::printf(" %.1e %.1e;", was, is);
-    EXPECT_LE(is, std::max(2 * UnitOf(t.dtype), 1.25 * was)) << "result " << i;
+    EXPECT_LE(is, std::max(2 * kUnit, 1.25 * was)) << "result " << i;
   }
   std::printf("\n");
 }
 
 TEST(RoundedGradients, AreWithinARoundingOfExactOnes) {
-  for (const DType dtype : {DType::kBF16, DType::kF16})
-    for (const bool causal : {false, true}) CheckExact({.dtype = dtype, .causal = causal});
+  for (const bool causal : {false, true}) CheckExact({.causal = causal});
   CheckExact(
       {.causal = true, .packed = true, .heads = 2, .queries = 224, .keys = 224, .width = 32});
   CheckExact({.grouped = true, .heads = 4, .queries = 72, .keys = 130});
@@ -161,7 +160,7 @@ void CheckKernels(const Trained& t, const std::string& arch, ScorePolicy policy,
   const std::vector<HostTensor> exact = Exact(t, inputs);
   for (size_t i = 0; i < exact.size(); ++i) {
     const DType dtype = recorded.sink->src[i]->dtype;
-    EXPECT_LE(LargestDifference({dtype, exact[i].dims, rooms[i]}, exact[i]), 2 * UnitOf(t.dtype))
+    EXPECT_LE(LargestDifference({dtype, exact[i].dims, rooms[i]}, exact[i]), 2 * kUnit)
         << "result " << i;
   }
 }
@@ -172,7 +171,6 @@ TEST(RoundedGradients, KernelsHaveSevenProducts) {
   for (const char* arch : {"sm_90a", "sm_80"})
     for (const bool causal : {false, true})
       CheckKernels({.causal = causal}, arch, ScorePolicy::kRecompute, {2, 3, 4});
-  CheckKernels({.dtype = DType::kF16}, "sm_90a", ScorePolicy::kRecompute, {2, 3, 4});
 }
 
 TEST(RoundedGradients, KernelsOfOtherForms) {
@@ -215,8 +213,9 @@ TEST(RoundedGradients, KernelsOfALayer) {
 
 // Gradients of attention that a program writes by hand, and what is much like them.
 enum class Hand {
-  kPlain,
+  kPlain,  // this and the next two are rounded
   kWeightsForExponentials,  // p (dp - sum of p dp), as it stands in papers
+  kDivided,                 // -p (dp - sum of p dp) / -sqrt(d)
   kOfF32,                   // results are of f32
   kF32Keys,                 // keys are of f32: they are multiplied as they are
   kOtherType,               // results are of f16
@@ -224,6 +223,8 @@ enum class Hand {
   kNoSum,                   // p dp
   kSumOfOthers,             // p (dp - sum of dp)
   kOtherSum,                // p (dp - sum of p g)
+  kOtherWeights,            // p (dp - sum of r dp), r of other scores
+  kOtherAxis,               // p (dp - sum of p dp over the queries)
   kNoSoftmax,               // exp(x) without a maximum
   kScoresRead,              // weights are a result
 };
@@ -244,7 +245,10 @@ RecordedResults RecordByHand(Graph& graph, Hand hand) {
     if (hand == Hand::kNoSum) ds = p * dp;
     if (hand == Hand::kSumOfOthers) ds = p * (dp - over_keys(dp));
     if (hand == Hand::kOtherSum) ds = p * (dp - over_keys(p * g.matmul(k.transpose(), f32)));
-    ds = ds * 0.125;
+    const Tensor by = dp / s, y = k.matmul(q.transpose(), f32) * 0.125;
+    if (hand == Hand::kOtherWeights) ds = e * (by - over_keys(y.softmax() * by));
+    if (hand == Hand::kOtherAxis) ds = e * (by - (p * by).sum(-2, true));
+    ds = hand == Hand::kDivided ? -ds / -11.3137 : ds * 0.125;
     const DType dtype = hand == Hand::kOfF32 ? f32 : hand == Hand::kOtherType ? DType::kF16 : bf16;
     const Tensor dq = ds.matmul(k), dk = ds.transpose().matmul(q);
     std::vector<Tensor> results = {p.cast(bf16).matmul(v), dq.cast(dtype), dk.cast(dtype)};
@@ -256,13 +260,14 @@ RecordedResults RecordByHand(Graph& graph, Hand hand) {
 }
 
 TEST(RoundedGradients, OnlyOfScores) {
-  for (const Hand hand : {Hand::kPlain, Hand::kWeightsForExponentials, Hand::kOfF32, Hand::kF32Keys,
-                          Hand::kOtherType, Hand::kReadTwice, Hand::kNoSum, Hand::kSumOfOthers,
-                          Hand::kOtherSum, Hand::kNoSoftmax, Hand::kScoresRead}) {
+  for (const Hand hand :
+       {Hand::kPlain, Hand::kWeightsForExponentials, Hand::kDivided, Hand::kOfF32, Hand::kF32Keys,
+        Hand::kOtherType, Hand::kReadTwice, Hand::kNoSum, Hand::kSumOfOthers, Hand::kOtherSum,
+        Hand::kOtherWeights, Hand::kOtherAxis, Hand::kNoSoftmax, Hand::kScoresRead}) {
     SCOPED_TRACE(static_cast<int>(hand));
     Graph graph;
     const Both both = Rounded(graph, RecordByHand(graph, hand).sink, ScorePolicy::kRecompute);
-    const bool rounds = hand == Hand::kPlain || hand == Hand::kWeightsForExponentials;
+    const bool rounds = hand <= Hand::kDivided;
     EXPECT_EQ(both.after.all.size(), rounds ? 1u : 0u);
     EXPECT_EQ(both.after.sink != both.before, rounds);
   }
@@ -271,7 +276,7 @@ TEST(RoundedGradients, OnlyOfScores) {
 // Matrices of this width have no room in registers.
 constexpr Trained kWide{.queries = 288, .keys = 288, .width = 272};
 
-TEST(RoundedGradients, OnlyOf16BitsOnGpusWithoutScores) {
+TEST(RoundedGradients, OnlyOfBf16OnGpusWithoutScores) {
   const auto is_rounded = [](const Trained& t, ScorePolicy policy, const Target& target) {
     Graph graph;
     return !Rounded(graph, Record(graph, t).sink, policy, target).after.all.empty();
@@ -282,6 +287,7 @@ TEST(RoundedGradients, OnlyOf16BitsOnGpusWithoutScores) {
   EXPECT_FALSE(is_rounded({}, ScorePolicy::kKeep, gpu));
   EXPECT_FALSE(is_rounded({}, ScorePolicy::kRecompute, TestTarget()));
   EXPECT_FALSE(is_rounded({.dtype = DType::kF32}, ScorePolicy::kRecompute, gpu));
+  EXPECT_FALSE(is_rounded({.dtype = DType::kF16}, ScorePolicy::kRecompute, gpu));
   // The mask's gradient is that of scores, for all to see.
   EXPECT_FALSE(is_rounded({.biased = true}, ScorePolicy::kRecompute, gpu));
   // Too few rows, or too wide: such scores are stored.

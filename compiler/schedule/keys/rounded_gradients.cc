@@ -18,59 +18,85 @@ namespace {
 constexpr size_t kWalkNodesMax = 64;
 constexpr int kStepsMax = 16;
 constexpr int64_t kNodesOfAProduct = 32;
-
-bool IsFloatOf16(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
+// What is left is for the passes that come behind this one.
+constexpr int64_t kNodesMax = limits::kGraphNodesMax / 2;
 
 bool IsReduceOfOneAxis(const UOp* node, Op op) {
   return node->op == Op::kReduce && ReduceOf(node).op() == op && node->dtype == DType::kF32 &&
          ReduceOf(node).axes().size() == 1;
 }
 
+int64_t AxisOf(const UOp* reduce) { return ReduceOf(reduce).axes()[0]; }
+
+// Whether `expand` repeats what was reduced along the axis of the reduction, to the shape that this
+// had before.
+bool RepeatsAlongAxis(const UOp* expand, const UOp* reduce) {
+  const ShapeView from = expand->src[0]->shape, to = expand->shape;
+  if (to != reduce->src[0]->shape || from.size() != to.size()) return false;
+  for (size_t axis = 0; axis < to.size(); ++axis) {
+    const bool is_reduced = static_cast<int64_t>(axis) == AxisOf(reduce);
+    if (is_reduced ? from[axis] != Dim(1) : from[axis] != to[axis]) return false;
+  }
+  return true;
+}
+
 // What is subtracted from `x`, for each of its rows: `difference` is x + -m, and m a reduction by
 // `op` of one axis that is repeated along it. nullptr: it is none.
 const UOp* RowSubtracted(const UOp* difference, const UOp* x, Op op) {
   const UOp* minus = difference->src[difference->src[0] == x ? 1 : 0];
+  const UOp* expand = nullptr;
   bool negated = false;
   for (int i = 0; i < kStepsMax; ++i) {
-    if (IsReduceOfOneAxis(minus, op)) return negated ? minus : nullptr;
-    if (minus->op != Op::kNeg && minus->op != Op::kExpand && minus->op != Op::kReshape) break;
+    if (IsReduceOfOneAxis(minus, op))
+      return negated && expand != nullptr && RepeatsAlongAxis(expand, minus) ? minus : nullptr;
+    if (minus->op == Op::kExpand && expand == nullptr)
+      expand = minus;
+    else if (minus->op != Op::kNeg && minus->op != Op::kReshape)
+      break;
     negated = negated != (minus->op == Op::kNeg);
     minus = minus->src[0];
   }
   return nullptr;
 }
 
-// exp(x - max x), or that by what does not vary in a row.
-bool AreWeights(const UOp* node) {
+// exp(x - max x), and the axis of the maximum.
+struct Weights {
+  const UOp* exponentials = nullptr;  // nullptr: it is none
+  int64_t axis = 0;
+  bool operator==(const Weights&) const = default;
+};
+
+// Of exp(x - max x), or that by what is repeated.
+Weights WeightsOf(const UOp* node) {
   if (node->op == Op::kFDiv && node->src[1]->op == Op::kExpand) node = node->src[0];
-  if (node->op != Op::kExp || node->dtype != DType::kF32 || node->src[0]->op != Op::kAdd)
-    return false;
+  if (node->op != Op::kExp || node->dtype != DType::kF32 || node->src[0]->op != Op::kAdd) return {};
   for (const UOp* x : node->src[0]->src)
     if (const UOp* const max = RowSubtracted(node->src[0], x, Op::kMax);
         max != nullptr && max->src[0] == x)
-      return true;
-  return false;
+      return {node, AxisOf(max)};
+  return {};
 }
 
-// Weights times (d - the sum over a row of weights times d).
+// Weights times (d - the sum over a row of the same weights times d).
 bool IsGradientOfSoftmax(const UOp* product) {
   for (const int side : {0, 1}) {
     const UOp* const difference = product->src[1 - side];
-    if (difference->op != Op::kAdd || !AreWeights(product->src[side])) continue;
+    const Weights weights = WeightsOf(product->src[side]);
+    if (difference->op != Op::kAdd || weights.exponentials == nullptr) continue;
     for (const UOp* d : difference->src) {
       const UOp* const sum = RowSubtracted(difference, d, Op::kAdd);
-      if (sum == nullptr || sum->src[0]->op != Op::kMul) continue;
+      if (sum == nullptr || AxisOf(sum) != weights.axis || sum->src[0]->op != Op::kMul) continue;
       const auto factors = sum->src[0]->src;
-      if ((factors[0] == d && AreWeights(factors[1])) ||
-          (factors[1] == d && AreWeights(factors[0])))
+      if ((factors[0] == d && WeightsOf(factors[1]) == weights) ||
+          (factors[1] == d && WeightsOf(factors[0]) == weights))
         return true;
     }
   }
   return false;
 }
 
-// What becomes of that on its way to the product that scores are: factors, conditions where it is 0
-// otherwise, other places.
+// What becomes of that on its way to the product that scores are: factors, divisors, conditions
+// where it is 0 otherwise, other places.
 bool IsGradientOfScores(const UOp* node) {
   if (node->dtype != DType::kF32) return false;
   std::vector<const UOp*> open = {node};
@@ -91,7 +117,8 @@ bool IsGradientOfScores(const UOp* node) {
     } else if (next->op == Op::kWhere) {
       if (is_zero(next->src[2])) add(next->src[1]);
       if (is_zero(next->src[1])) add(next->src[2]);
-    } else if (next->op == Op::kReshape || next->op == Op::kPermute) {
+    } else if (next->op == Op::kReshape || next->op == Op::kPermute || next->op == Op::kFDiv ||
+               next->op == Op::kNeg) {
       add(next->src[0]);
     }
   }
@@ -104,19 +131,17 @@ const UOp* BelowMovements(const UOp* factor) {
   return factor;
 }
 
-// The type of 16 bits that a factor is cast from; kVoid: none.
-DType TypeCastFrom(const UOp* factor) {
+// Whether a factor is cast from bf16.
+bool IsCastFromBf16(const UOp* factor) {
   factor = BelowMovements(factor);
-  const bool is_cast =
-      factor->op == Op::kCast && factor->dtype == DType::kF32 && IsFloatOf16(factor->src[0]->dtype);
-  return is_cast ? factor->src[0]->dtype : DType::kVoid;
+  return factor->op == Op::kCast && factor->dtype == DType::kF32 &&
+         factor->src[0]->dtype == DType::kBF16;
 }
 
 // A sum of products one factor of which is a gradient of scores.
 struct Product {
   int side = 0;  // of that factor
   const UOp* gradient = nullptr;
-  DType dtype = DType::kVoid;
 };
 
 class Rounder {
@@ -128,13 +153,11 @@ class Rounder {
     for (const UOp* node : order_) {
       if (!IsReduceOfOneAxis(node, Op::kAdd) || node->src[0]->op != Op::kMul) continue;
       for (const int side : {0, 1}) {
-        const DType dtype = TypeCastFrom(node->src[0]->src[1 - side]);
-        if (dtype == DType::kVoid) continue;
+        if (!IsCastFromBf16(node->src[0]->src[1 - side])) continue;
         const UOp* const gradient = BelowMovements(node->src[0]->src[side]);
         const auto [entry, fresh] = known.emplace(gradient, false);
         if (fresh) entry->second = IsGradientOfScores(gradient);
-        if (entry->second && IsRoundedTo(node, dtype))
-          products_.emplace(node, Product{side, gradient, dtype});
+        if (entry->second && IsRounded(node)) products_.emplace(node, Product{side, gradient});
       }
     }
   }
@@ -146,17 +169,17 @@ class Rounder {
     rounded_.clear();
     all_.clear();
     for (const UOp* node : order_) {
-      if (g_.node_count() + kNodesOfAProduct > limits::kGraphNodesMax)
+      if (g_.node_count() + kNodesOfAProduct > kNodesMax)
         return absl::ResourceExhaustedError(
-            absl::StrCat("the graph needs over ", limits::kGraphNodesMax, " nodes"));
+            absl::StrCat("the graph has over ", kNodesMax, " nodes"));
       const auto product = products_.find(node);
       if (product == products_.end() || exact.contains(product->second.gradient)) {
         made_[node] = WithSourcesBecome(g_, node, made_);
         continue;
       }
-      const auto [side, gradient, dtype] = product->second;
+      const auto [side, gradient] = product->second;
       const UOp* factors[2] = {made_.at(node->src[0]->src[0]), made_.at(node->src[0]->src[1])};
-      factors[side] = Rounded(node->src[0]->src[side], gradient, dtype);
+      factors[side] = Rounded(node->src[0]->src[side], gradient);
       made_[node] =
           Reduce(g_, Op::kAdd, Mul(g_, factors[0], factors[1]), {ReduceOf(node).axes()[0]});
     }
@@ -164,14 +187,14 @@ class Rounder {
   }
 
  private:
-  // Whether nothing reads a sum but what rounds it to this type, in other places.
-  bool IsRoundedTo(const UOp* sum, DType dtype) const {
+  // Whether nothing reads a sum but what rounds it to bf16, in other places.
+  bool IsRounded(const UOp* sum) const {
     std::vector<const UOp*> open = {sum};
     for (size_t i = 0; i < open.size(); ++i) {
       const auto users = users_.find(open[i]);
       if (users == users_.end() || open.size() > kWalkNodesMax) return false;
       for (const UOp* user : users->second) {
-        if (user->op == Op::kCast && user->dtype == dtype) continue;
+        if (user->op == Op::kCast && user->dtype == DType::kBF16) continue;
         if (!IsMovement(user->op)) return false;
         open.push_back(user);
       }
@@ -181,10 +204,10 @@ class Rounder {
 
   // A factor, the gradient that it is made of rounded below its movements: one node for both
   // products.
-  const UOp* Rounded(const UOp* factor, const UOp* gradient, DType dtype) {
-    const UOp*& base = rounded_[{gradient, dtype}];
+  const UOp* Rounded(const UOp* factor, const UOp* gradient) {
+    const UOp*& base = rounded_[gradient];
     if (base == nullptr) {
-      base = Cast(g_, Cast(g_, made_.at(gradient), dtype), DType::kF32);
+      base = Cast(g_, Cast(g_, made_.at(gradient), DType::kBF16), DType::kF32);
       all_.push_back({gradient, base});
     }
     std::vector<const UOp*> movements;
@@ -203,7 +226,7 @@ class Rounder {
   absl::flat_hash_map<const UOp*, std::vector<const UOp*>> users_;
   absl::flat_hash_map<const UOp*, Product> products_;  // by their sum
   absl::flat_hash_map<const UOp*, const UOp*> made_;
-  absl::flat_hash_map<std::pair<const UOp*, DType>, const UOp*> rounded_;
+  absl::flat_hash_map<const UOp*, const UOp*> rounded_;
   std::vector<RoundedGradient> all_;
 };
 

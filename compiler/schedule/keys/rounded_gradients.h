@@ -1,14 +1,14 @@
-// Gradients of scores, rounded before they are multiplied with matrices of 16 bits. Of an attention
-// whose scores are of f32, made of queries and keys of bf16 or f16, so are the gradients of scores:
+// Gradients of scores, rounded before they are multiplied with matrices of bf16. Of an attention
+// whose scores are of f32, made of queries and keys of bf16, so are the gradients of scores:
 //
 //   dS = p (dp - sum of p dp)             f32
-//   dq = 16 bits of the sum of dS k       k a cast from 16 bits; keys' gradients likewise
+//   dq = bf16 of the sum of dS k          k a cast from bf16; keys' gradients likewise
 //
 // No matrix unit multiplies f32 by bf16, so these two kernels would have no plan, and the attention
-// would keep all its scores. Here dS is rounded to the type of k first, where FlashAttention rounds
-// it, too (FlashAttention-2, arXiv 2307.08691). What that adds to the error is bounded in
-// docs/semantics.md (Online sums): half a unit in the last place of each term of a sum that is
-// rounded to that type itself.
+// would keep all its scores. Here dS is rounded to bf16 first, as FlashAttention does
+// (FlashAttention-2, arXiv 2307.08691). What that adds to the error is bounded in docs/semantics.md
+// (Online sums): half a unit in the last place of each term of a sum that is rounded to bf16 itself.
+// Not with f16: it has no number below 2^-24, and gradients of scores are often less.
 #pragma once
 
 #include <vector>
@@ -24,7 +24,7 @@ namespace outboard::schedule {
 // Scores' gradients as they were, of f32, and what products have in their place.
 struct RoundedGradient {
   const UOp* exact = nullptr;
-  const UOp* rounded = nullptr;  // CAST to f32 of CAST to 16 bits; of the new graph
+  const UOp* rounded = nullptr;  // CAST to f32 of CAST to bf16; of the new graph
 };
 
 // A graph, and which gradients of it were rounded.
