@@ -7,7 +7,7 @@
 // No matrix unit multiplies f32 by bf16, so these two kernels would have no plan, and the attention
 // would keep all its scores. Here dS is rounded to bf16 first, as FlashAttention does
 // (FlashAttention-2, arXiv 2307.08691). What that adds to the error is bounded in docs/semantics.md
-// (Online sums): half a unit in the last place of each term of a sum that is rounded to bf16 itself.
+// (Online sums): half a unit in the last place of each term, of a sum that is rounded to bf16.
 // Not with f16: it has no number below 2^-24, and gradients of scores are often less.
 #pragma once
 
