@@ -1,13 +1,34 @@
 #include "compiler/schedule_options.h"
 
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/hopper/parts.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
+#include "compiler/proof/in_range.h"
 
 namespace outboard {
+namespace {
+
+// As the kernel is without Opts. Warpgroups take what mma.sync takes.
+bool IsByMatrixUnit(const UOp* kernel, const Target& target) {
+  Graph guards;
+  const absl::StatusOr<const UOp*> guarded = proof::GuardUnproved(guards, kernel);
+  if (!guarded.ok()) return false;
+  const absl::StatusOr<codegen::LoopNest> nest = codegen::AnalyzeKernel(*guarded);
+  if (!nest.ok()) return false;
+  const auto plan = codegen::PlanMma(*nest, target, nullptr);
+  if (plan.ok() && plan->has_value()) return true;
+  const auto online = program::PlanOnline(*nest, target, nullptr);
+  return online.ok() && online->has_value();
+}
+
+}  // namespace
 
 schedule::ScheduleOptions ScheduleOptionsFor(const Target& target) {
   schedule::ScheduleOptions options;
+  if (codegen::MatrixUnitOf(target))
+    options.multiplies = [target](const UOp* kernel) { return IsByMatrixUnit(kernel, target); };
   if (target.kind != TargetKind::kCuda) return options;
   options.computes_scores = [target](const UOp* kernel) {
     return program::ComputesScores(kernel, target);
