@@ -1,6 +1,7 @@
 #include "compiler/schedule_options.h"
 
 #include "compiler/kernel/loop_nest.h"
+#include "compiler/optimize/operands/cpu_matrix_unit_opts.h"
 #include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/hopper/parts.h"
 #include "compiler/program/hopper/plan.h"
@@ -10,6 +11,11 @@
 namespace outboard {
 namespace {
 
+bool HasMatrixUnit(const Target& target) {
+  return target.kind == TargetKind::kCpu ? target.bf16 == Bf16Products::kTiles
+                                         : codegen::MatrixUnitOf(target).has_value();
+}
+
 // As the kernel is without Opts. Warpgroups take what mma.sync takes.
 bool IsByMatrixUnit(const UOp* kernel, const Target& target) {
   Graph guards;
@@ -17,6 +23,10 @@ bool IsByMatrixUnit(const UOp* kernel, const Target& target) {
   if (!guarded.ok()) return false;
   const absl::StatusOr<codegen::LoopNest> nest = codegen::AnalyzeKernel(*guarded);
   if (!nest.ok()) return false;
+  // Of a sum over windows as well, but their copies take as long as products by vectors.
+  if (target.kind == TargetKind::kCpu)
+    return nest->groups.size() == 1 && nest->groups[0].ranges.size() == 1 &&
+           codegen::CpuMatrixUnitOpts(*nest, target).has_value();
   const auto plan = codegen::PlanMma(*nest, target, nullptr);
   if (plan.ok() && plan->has_value()) return true;
   const auto online = program::PlanOnline(*nest, target, nullptr);
@@ -27,7 +37,7 @@ bool IsByMatrixUnit(const UOp* kernel, const Target& target) {
 
 schedule::ScheduleOptions ScheduleOptionsFor(const Target& target) {
   schedule::ScheduleOptions options;
-  if (codegen::MatrixUnitOf(target))
+  if (HasMatrixUnit(target))
     options.multiplies = [target](const UOp* kernel) { return IsByMatrixUnit(kernel, target); };
   if (target.kind != TargetKind::kCuda) return options;
   options.computes_scores = [target](const UOp* kernel) {

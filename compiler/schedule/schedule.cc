@@ -366,7 +366,7 @@ absl::StatusOr<std::optional<Schedule>> ScheduleWithout(Graph& graph, CutGraph c
   const absl::flat_hash_set<const UOp*> never = scores.All();
   OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, target, never));
   OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice, target));
-  OB_RETURN_IF_ERROR(StoreProductsApart(graph, choice, kernels, never, units));
+  OB_RETURN_IF_ERROR(StoreProductsApart(graph, choice, kernels, never, target, units));
   const bool asks = score_kernels.AreAsked() && !scores.attention_of.empty();
   AttentionsOfKernels attentions;
   if (asks) attentions = AttentionsOf(choice, scores);

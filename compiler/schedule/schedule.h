@@ -17,8 +17,8 @@
 //                        NVIDIA's GPUs (keys/gradient_sums.h)
 //   ChooseMaterialized   which values are stored; all others are recomputed at each use
 //                        (materialize.h)
-//   StoreProductsApart   products that no matrix unit computes in one kernel get a kernel each, on
-//                        GPUs (materialize/products_apart.h)
+//   StoreProductsApart   products that no matrix unit computes in one kernel get a kernel each
+//                        (materialize/products_apart.h)
 //   LowerKernel          a materialised value becomes a loop nest, movements index arithmetic
 //                        (lower.h); LowerScatter for data-dependent offsets (gather/scatter.h)
 //   ChooseLayouts        the order of axes of temporaries in memory (layout.h); if it changes, all

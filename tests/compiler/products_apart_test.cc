@@ -1,11 +1,15 @@
 // Kernels in which several products of matrices meet (compiler/schedule/materialize/
-// products_apart.h): which of them GPUs compute by matrix units, with the products stored apart and
-// as they were, and their results on the PTX machine against the reference interpreter.
+// products_apart.h): which of them are computed by matrix units, with the products stored apart and
+// as they were, and their results on the PTX machine and on this processor against the reference
+// interpreter.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -13,12 +17,17 @@
 #include "client/tensor/tensor.h"
 #include "compiler/compile.h"
 #include "compiler/ir/build.h"
+#include "compiler/reference/interpret.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/materialize/products_apart.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/schedule_options.h"
+#include "compiler/target.h"
 #include "tests/compiler/attention_cases.h"
 #include "tests/compiler/gpu_schedule.h"
+#include "tests/compiler/harness.h"
+#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/schedule_eval.h"
 
 namespace outboard::test {
 namespace {
@@ -199,7 +208,7 @@ std::pair<int, int> ProductsOf(const Target& target, const std::function<Results
   for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
     if (!HasProduct(kernel.ast)) continue;
     ++products;
-    by_units += options.multiplies(kernel.ast);
+    by_units += options.multiplies != nullptr && options.multiplies(kernel.ast);
   }
   return {products, by_units};
 }
@@ -214,6 +223,97 @@ TEST(ProductsApart, WithoutAUnitForTheType_NothingIsStored) {
   const auto of_f32 = [] { return Lora({.dtype = F32}, 64, 2); };
   EXPECT_EQ(ProductsOf(CudaTarget("sm_89", 128), of_f32), std::pair(2, 0));
   EXPECT_EQ(ProductsOf(AmdTarget("gfx942", 96), of_f32), std::pair(2, 0));
+}
+
+// ---- Processors.
+
+Target WithTiles() {
+  Target target = TestTarget();
+  target.bf16 = Bf16Products::kTiles;
+  return target;
+}
+
+TEST(ProductsApart, AlsoByTilesOfProcessors) {
+  constexpr Layer kLayer{.rows = 256, .in = 256, .out = 256};
+  const auto lora = [=] { return Lora(kLayer, 16, 2); };
+  EXPECT_EQ(ProductsOf(WithTiles(), lora), std::pair(3, 3));
+  EXPECT_EQ(ProductsOf(TestTarget(), lora), std::pair(2, 0));
+  EXPECT_EQ(ProductsOf(WithTiles(), [=] { return Gated(kLayer, Gate::kRelu); }), std::pair(2, 2));
+  EXPECT_EQ(ProductsOf(WithTiles(), [=] { return Three(kLayer, false); }), std::pair(3, 3));
+  // With windows tiles are no faster, and the shortcut alone by tiles does not pay.
+  const Conv conv{.images = 4, .channels = 64, .side = 16, .filters = 96};
+  EXPECT_EQ(ProductsOf(WithTiles(), [=] { return Shortcut(conv); }), std::pair(1, 0));
+  // x @ A is.
+  EXPECT_EQ(ProductsOf(WithTiles(), [] { return Lora({.rows = 64, .in = 64, .out = 64}, 16, 2); }),
+            std::pair(2, 1));
+}
+
+struct OfProcessor {
+  RecordedResults recorded;
+  std::vector<HostTensor> params;
+  schedule::Schedule schedule;
+};
+OfProcessor ScheduledFor(Graph& graph, Graph& kernels, const Target& target,
+                         const std::function<Results()>& program) {
+  OfProcessor out{RecordResults(graph, program), {}, {}};
+  out.params = SmallInputs(out.recorded.sink);
+  out.schedule = ValueOrDie(schedule::MakeSchedule(kernels, out.recorded.sink, target, {},
+                                                   ScheduleOptionsFor(target)));
+  return out;
+}
+
+void ExpectClose(const HostTensor& got, const HostTensor& want) {
+  const std::vector<double> found = FloatsOf(got), wanted = FloatsOf(want);
+  double largest = 0;
+  for (const double number : wanted) largest = std::max(largest, std::abs(number));
+  ASSERT_EQ(found.size(), wanted.size());
+  for (size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], wanted[i], 0x1p-7 * largest) << "element " << i;
+}
+
+std::vector<std::function<Results()>> OfTiles() {
+  constexpr Layer kLayer{.rows = 128, .in = 128, .out = 128};
+  return {[=] { return Lora(kLayer, 16, 2); }, [=] { return Gated(kLayer, Gate::kRelu); },
+          [=] { return Three(kLayer, false); }};
+}
+
+TEST(ProductsApart, OfTiles_KernelsAreThoseOfTheProgram) {
+  for (const auto& program : OfTiles()) {
+    Graph graph, kernels;
+    const OfProcessor made = ScheduledFor(graph, kernels, WithTiles(), program);
+    const auto got =
+        ValueOrDie(EvaluateSchedule(made.schedule, made.recorded.sink, made.params));
+    ExpectClose(got[0], ValueOrDie(Interpret(made.recorded.sink, made.params, {}))[0]);
+  }
+}
+
+TEST(ProductsApart, ByTilesOfThisProcessor_ResultsAreThoseOfTheInterpreter) {
+  const Target& target = HostTarget();
+  if (target.bf16 != Bf16Products::kTiles) GTEST_SKIP() << "this processor has no tiles";
+  for (const auto& program : OfTiles()) {
+    Graph graph, kernels;
+    const OfProcessor made = ScheduledFor(graph, kernels, target, program);
+    HostTensor got{BF16, {128, 128}, {}};
+    std::vector<std::string> memory;
+    for (const schedule::ScheduledBuffer& buffer : made.schedule.buffers) {
+      memory.emplace_back(static_cast<size_t>(buffer.bytes()), '\xff');
+      if (buffer.kind == schedule::ScheduledBuffer::Kind::kInput)
+        memory.back() = made.params[static_cast<size_t>(buffer.index)].bytes;
+    }
+    for (const schedule::ScheduledKernel& kernel : made.schedule.kernels) {
+      const auto loaded = ValueOrDie(
+          LoadedKernel::Load(ValueOrDie(CompileKernel(kernel.ast, {.target = target}))));
+      Buffers own;
+      for (const int buffer : kernel.buffers) own.push_back(memory[static_cast<size_t>(buffer)]);
+      loaded->RunGuarded(own);
+      for (size_t slot = 0; slot < own.size(); ++slot)
+        memory[static_cast<size_t>(kernel.buffers[slot])] = own[slot];
+    }
+    for (size_t i = 0; i < memory.size(); ++i)
+      if (made.schedule.buffers[i].kind == schedule::ScheduledBuffer::Kind::kOutput)
+        got.bytes = memory[i];
+    ExpectClose(got, ValueOrDie(Interpret(made.recorded.sink, made.params, {}))[0]);
+  }
 }
 
 // ---- Results. Sizes from which on a product is worth a kernel of its own.

@@ -16,12 +16,11 @@ namespace outboard::schedule {
 namespace {
 
 // Products that threads compute in the time of one byte of memory, by NVIDIA's data sheets: 6.25 of
-// A100, 8.75 of H100. A matrix unit takes a tenth of their time, or less.
+// A100, 8.75 of H100; a core of Sapphire Rapids computes fewer, of bf16. A matrix unit takes a
+// tenth of their time, or less.
 constexpr double kProductsOfByte = 6.25, kSavedOfProduct = 0.9;
-// A kernel more, 3 us, takes the time of so many bytes.
-constexpr double kKernelBytes = 1 << 23;
-// A kernel with fewer products saves less than another kernel takes.
-constexpr double kProductsMin = kKernelBytes * kProductsOfByte;
+// A kernel more, 3 us on a GPU and some 20 on a processor, takes the time of so many bytes.
+constexpr double kGpuKernelBytes = 1 << 23, kCpuKernelBytes = 1 << 18;
 // Sums of one kernel: their sets are bits.
 constexpr size_t kSumsMax = 64;
 
@@ -45,8 +44,12 @@ struct Computed {
 class Parts {
  public:
   Parts(Graph& graph, Choice& choice, const absl::flat_hash_set<const UOp*>& never,
-        MatrixUnitKernels& units)
-      : graph_(graph), choice_(choice), never_(never), units_(units) {}
+        const Target& target, MatrixUnitKernels& units)
+      : graph_(graph),
+        choice_(choice),
+        never_(never),
+        kernel_bytes_(target.kind == TargetKind::kCpu ? kCpuKernelBytes : kGpuKernelBytes),
+        units_(units) {}
 
   struct Kernel {
     const UOp* value;
@@ -88,7 +91,9 @@ class Parts {
         terms *= static_cast<double>(RangeOf(range).extent());
       if (ReduceOf(node).op() == Op::kAdd && IsFloat(node->dtype)) most = std::max(most, terms);
     }
-    return loops > 1 && most >= kProductsMin && !units_.Multiplies(graph_, kernel.ast);
+    // With fewer products a kernel saves less than another one takes.
+    return loops > 1 && most >= kernel_bytes_ * kProductsOfByte &&
+           !units_.Multiplies(graph_, kernel.ast);
   }
 
   // The kernels of `value` and of what is stored of it; none where it is better as it is.
@@ -253,7 +258,8 @@ class Parts {
   }
 
   // The kernels with all sums stored but the last of the largest; that one, too, where only a
-  // kernel of its own is computed by a matrix unit. None if that does not pay.
+  // kernel of its own is computed by a matrix unit. None if no kernel with it is, or that does not
+  // pay.
   absl::StatusOr<std::vector<Kernel>> Apart(const UOp* value, const std::vector<Sum>& sums) {
     size_t largest = 0;
     for (size_t i = 0; i < sums.size(); ++i)
@@ -261,7 +267,7 @@ class Parts {
     std::vector<Kernel> parts;
     double saved = 0, cost = 0;
     const auto store = [&](const Sum& sum, LoweredKernel lowered) {
-      cost += 2 * Bytes(sum.stored) + kKernelBytes;
+      cost += 2 * Bytes(sum.stored) + kernel_bytes_;
       parts.push_back({sum.stored, std::move(lowered)});
     };
     for (size_t i = 0; i < sums.size(); ++i) {
@@ -271,15 +277,12 @@ class Parts {
       store(sums[i], std::move(alone));
     }
     OB_ASSIGN_OR_RETURN(LoweredKernel left, Lowered(value, parts));
-    if (units_.Multiplies(graph_, left.ast)) {
-      saved += sums[largest].products;
-    } else {
+    saved += sums[largest].products;
+    if (!units_.Multiplies(graph_, left.ast)) {
       OB_ASSIGN_OR_RETURN(LoweredKernel alone, Lowered(sums[largest].stored));
-      if (units_.Multiplies(graph_, alone.ast)) {
-        saved += sums[largest].products;
-        store(sums[largest], std::move(alone));
-        OB_ASSIGN_OR_RETURN(left, Lowered(value, parts));
-      }
+      if (!units_.Multiplies(graph_, alone.ast)) return std::vector<Kernel>{};
+      store(sums[largest], std::move(alone));
+      OB_ASSIGN_OR_RETURN(left, Lowered(value, parts));
     }
     if (saved * kSavedOfProduct / kProductsOfByte <= cost) return std::vector<Kernel>{};
     for (const Kernel& part : parts) choice_.read_again.insert(part.value);
@@ -290,6 +293,7 @@ class Parts {
   Graph& graph_;
   Choice& choice_;
   const absl::flat_hash_set<const UOp*>& never_;
+  const double kernel_bytes_;
   MatrixUnitKernels& units_;
 };
 
@@ -305,9 +309,9 @@ bool MatrixUnitKernels::Multiplies(Graph& graph, const UOp* ast) {
 
 absl::Status StoreProductsApart(Graph& graph, Choice& choice, std::vector<LoweredKernel>& kernels,
                                 const absl::flat_hash_set<const UOp*>& never,
-                                MatrixUnitKernels& units) {
+                                const Target& target, MatrixUnitKernels& units) {
   if (!units.AreAsked()) return absl::OkStatus();
-  Parts parts(graph, choice, never, units);
+  Parts parts(graph, choice, never, target, units);
   std::vector<Parts::Kernel> all;
   for (size_t i = 0; i < kernels.size(); ++i)
     OB_RETURN_IF_ERROR(parts.Divide(choice.kept[i], std::move(kernels[i]), all));

@@ -1,8 +1,9 @@
-// Stores products of matrices apart from each other, on GPUs. A matrix unit computes a kernel with
-// one sum of products, or with several that are added in f32. With two that are rounded, scaled or
-// multiplied before they meet, as in x @ W + (x @ A) @ B of bf16, a kernel would be computed by
-// plain threads. Then all but the largest are stored by kernels of their own, and the kernel that
-// is left loads them: its arithmetic after the product is an epilogue, which matrix units take.
+// Stores products of matrices apart from each other where there is a matrix unit: on GPUs, and on
+// processors with tiles. The unit computes a kernel with one sum of products, and GPUs one with
+// several that are added in f32. With two that are rounded, scaled or multiplied before they meet,
+// as in x @ W + (x @ A) @ B of bf16, a kernel would be computed by plain threads. Then all but the
+// largest are stored by kernels of their own, and the kernel that is left loads them: what it does
+// after its product is an epilogue, which the unit's plans take.
 //
 // Whether a matrix unit computes a kernel is asked of the compiler, before and after. A kernel that
 // it computes as it is stays whole, and so does one that would gain too little: by an estimate, the
@@ -21,6 +22,7 @@
 #include "compiler/ir/uop.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/materialize.h"
+#include "compiler/target.h"
 
 namespace outboard::schedule {
 
@@ -52,6 +54,6 @@ class MatrixUnitKernels {
 // Errors: RESOURCE_EXHAUSTED  a limit of the graph
 absl::Status StoreProductsApart(Graph& graph, Choice& choice, std::vector<LoweredKernel>& kernels,
                                 const absl::flat_hash_set<const UOp*>& never,
-                                MatrixUnitKernels& units);
+                                const Target& target, MatrixUnitKernels& units);
 
 }  // namespace outboard::schedule
