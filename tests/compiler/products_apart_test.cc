@@ -197,6 +197,19 @@ TEST_P(Sizes, AreByMatrixUnits) {
 INSTANTIATE_TEST_SUITE_P(ProductsApart, Sizes, testing::ValuesIn(Cases()),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// What is stored apart is loaded by warpgroups that have little room beside their sums.
+TEST(ProductsApart, OfWarpgroups_NothingIsSpilled) {
+  const Layer layer, f32{.dtype = F32};
+  const Conv last{.channels_last = true};
+  for (const std::function<Results()>& program : std::vector<std::function<Results()>>{
+           [=] { return Lora(layer, 16, 2); }, [=] { return Lora(f32, 64, 2); },
+           [=] { return Gated(layer, Gate::kRelu); }, [=] { return Three(layer, false); },
+           [=] { return Shortcut(last); }}) {
+    Graph graph;
+    ExpectNoSpills(GpuSchedule(RecordResults(graph, program).sink, "sm_90a"), "sm_90a");
+  }
+}
+
 // Kernels of the schedule with a product, and how many of these a matrix unit computes.
 std::pair<int, int> ProductsOf(const Target& target, const std::function<Results()>& program) {
   Graph recorded, graph;
