@@ -134,6 +134,7 @@ struct Case {
   const char* name;
   std::function<Results()> program;
   const char *sm_80, *sm_80_before, *sm_90a, *sm_90a_before;
+  bool tf32 = false;
 };
 
 class Sizes : public testing::TestWithParam<Case> {};
@@ -154,6 +155,8 @@ std::vector<Case> Cases() {
       // Of f32 the ADD makes one sum, the scale two.
       {"lora_f32", [=] { return Lora(f32, 16, 1); }, "m-m", "m-m", "ww", "ww"},
       {"lora_f32_scaled", [=] { return Lora(f32, 64, 2); }, "m-mm", "m-p", "wmw", "wp"},
+      // Rounded to TF32, 16 steps are enough.
+      {"lora_tf32", [=] { return Lora(f32, 16, 2); }, "m-mm", "m-p", "wmw", "wp", true},
       // Beside the three: g @ B^T, the gradients of A and B, and two for x.
       {"lora_gradients", [=] { return Lora(with, 16, 1); }, "m-mmm-mmm-m-", "m-pm-pm-m-",
        "wmwwmwm-w-", "wpwpm-w-"},
@@ -184,6 +187,7 @@ std::vector<Case> Cases() {
 
 // With the products apart where that pays, and as it was.
 TEST_P(Sizes, AreByMatrixUnits) {
+  const Tf32Mode tf32(GetParam().tf32);
   Graph graph;
   const UOp* const sink = RecordResults(graph, GetParam().program).sink;
   for (const auto& [arch, want, before] :
