@@ -23,7 +23,7 @@ bool IsByMatrixUnit(const UOp* kernel, const Target& target) {
   if (!guarded.ok()) return false;
   const absl::StatusOr<codegen::LoopNest> nest = codegen::AnalyzeKernel(*guarded);
   if (!nest.ok()) return false;
-  // Of a sum over windows as well, but their copies take as long as products by vectors.
+  // Tiles take sums over windows, too, but copying these takes as long as products by vectors.
   if (target.kind == TargetKind::kCpu)
     return nest->groups.size() == 1 && nest->groups[0].ranges.size() == 1 &&
            codegen::CpuMatrixUnitOpts(*nest, target).has_value();

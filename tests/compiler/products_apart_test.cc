@@ -123,8 +123,8 @@ Results Shortcut(const Conv& c) {
   Tensor w3 = Input({c.filters, c.channels, 3, 3}, c.dtype),
          w1 = Input({c.filters, c.channels, 1, 1}, c.dtype);
   x.requires_grad_(), w3.requires_grad_(), w1.requires_grad_();
-  const Tensor y = x.conv2d(w3, {}, {.stride = c.stride, .padding = 1}) +
-                   x.conv2d(w1, {}, {.stride = c.stride});
+  const Tensor y =
+      x.conv2d(w3, {}, {.stride = c.stride, .padding = 1}) + x.conv2d(w1, {}, {.stride = c.stride});
   return WithGradients(y, c.gradients ? Results{x, w3, w1} : Results{});
 }
 
@@ -160,10 +160,10 @@ std::vector<Case> Cases() {
       // Beside the three: g @ B^T, the gradients of A and B, and two for x.
       {"lora_gradients", [=] { return Lora(with, 16, 1); }, "m-mmm-mmm-m-", "m-pm-pm-m-",
        "wmwwmwm-w-", "wpwpm-w-"},
-      {"lora_gradients_scaled", [=] { return Lora(with, 16, 2); }, "m-mm-m-mmm-m-",
-       "m-p-m-pm-m-", "wmw-w-mwm-w-", "wp-w-pm-w-"},
-      {"lora_gradients_f32", [=] { return Lora(f32_with, 16, 2); }, "m-pm-m-mm-m-",
-       "m-p-m-mm-m-", "wpw-w-www-", "wp-w-www-"},
+      {"lora_gradients_scaled", [=] { return Lora(with, 16, 2); }, "m-mm-m-mmm-m-", "m-p-m-pm-m-",
+       "wmw-w-mwm-w-", "wp-w-pm-w-"},
+      {"lora_gradients_f32", [=] { return Lora(f32_with, 16, 2); }, "m-pm-m-mm-m-", "m-p-m-mm-m-",
+       "wpw-w-www-", "wp-w-www-"},
       // What the gate computes twice from is stored anyway.
       {"silu", [=] { return Gated(layer, Gate::kSilu); }, "mm", "mm", "ww", "ww"},
       {"sigmoid", [=] { return Gated(layer, Gate::kSigmoid); }, "mm", "mm", "ww", "ww"},
@@ -274,8 +274,8 @@ OfProcessor ScheduledFor(Graph& graph, Graph& kernels, const Target& target,
                          const std::function<Results()>& program) {
   OfProcessor out{RecordResults(graph, program), {}, {}};
   out.params = SmallInputs(out.recorded.sink);
-  out.schedule = ValueOrDie(schedule::MakeSchedule(kernels, out.recorded.sink, target, {},
-                                                   ScheduleOptionsFor(target)));
+  out.schedule = ValueOrDie(
+      schedule::MakeSchedule(kernels, out.recorded.sink, target, {}, ScheduleOptionsFor(target)));
   return out;
 }
 
@@ -298,8 +298,7 @@ TEST(ProductsApart, OfTiles_KernelsAreThoseOfTheProgram) {
   for (const auto& program : OfTiles()) {
     Graph graph, kernels;
     const OfProcessor made = ScheduledFor(graph, kernels, WithTiles(), program);
-    const auto got =
-        ValueOrDie(EvaluateSchedule(made.schedule, made.recorded.sink, made.params));
+    const auto got = ValueOrDie(EvaluateSchedule(made.schedule, made.recorded.sink, made.params));
     ExpectClose(got[0], ValueOrDie(Interpret(made.recorded.sink, made.params, {}))[0]);
   }
 }
@@ -318,8 +317,8 @@ TEST(ProductsApart, ByTilesOfThisProcessor_ResultsAreThoseOfTheInterpreter) {
         memory.back() = made.params[static_cast<size_t>(buffer.index)].bytes;
     }
     for (const schedule::ScheduledKernel& kernel : made.schedule.kernels) {
-      const auto loaded = ValueOrDie(
-          LoadedKernel::Load(ValueOrDie(CompileKernel(kernel.ast, {.target = target}))));
+      const auto loaded =
+          ValueOrDie(LoadedKernel::Load(ValueOrDie(CompileKernel(kernel.ast, {.target = target}))));
       Buffers own;
       for (const int buffer : kernel.buffers) own.push_back(memory[static_cast<size_t>(buffer)]);
       loaded->RunGuarded(own);

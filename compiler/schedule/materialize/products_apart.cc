@@ -308,8 +308,8 @@ bool MatrixUnitKernels::Multiplies(Graph& graph, const UOp* ast) {
 }
 
 absl::Status StoreProductsApart(Graph& graph, Choice& choice, std::vector<LoweredKernel>& kernels,
-                                const absl::flat_hash_set<const UOp*>& never,
-                                const Target& target, MatrixUnitKernels& units) {
+                                const absl::flat_hash_set<const UOp*>& never, const Target& target,
+                                MatrixUnitKernels& units) {
   if (!units.AreAsked()) return absl::OkStatus();
   Parts parts(graph, choice, never, target, units);
   std::vector<Parts::Kernel> all;

@@ -53,7 +53,7 @@ class MatrixUnitKernels {
 // in their order. Stores none of `never`, and leaves kernels that compute one as they are.
 // Errors: RESOURCE_EXHAUSTED  a limit of the graph
 absl::Status StoreProductsApart(Graph& graph, Choice& choice, std::vector<LoweredKernel>& kernels,
-                                const absl::flat_hash_set<const UOp*>& never,
-                                const Target& target, MatrixUnitKernels& units);
+                                const absl::flat_hash_set<const UOp*>& never, const Target& target,
+                                MatrixUnitKernels& units);
 
 }  // namespace outboard::schedule
