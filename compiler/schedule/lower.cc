@@ -362,4 +362,12 @@ const UOp* ProductSummed(const UOp* node) {
   return term->op == Op::kMul ? term : nullptr;
 }
 
+bool SumsProductsOfF32(const UOp* ast) {
+  for (const UOp* node : PostOrder(ast))
+    if (const UOp* const product = ProductSummed(node);
+        product != nullptr && product->dtype == DType::kF32 && node->dtype == DType::kF32)
+      return true;
+  return false;
+}
+
 }  // namespace outboard::schedule

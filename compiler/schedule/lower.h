@@ -46,5 +46,7 @@ absl::StatusOr<const UOp*> IndexExpression(Graph& graph, const UOp* node,
 // The product that a node of a kernel sums, behind casts and conditions where it is 0 otherwise
 // (padded windows have them); nullptr where it sums anything else, or is no sum.
 const UOp* ProductSummed(const UOp* node);
+// Whether a kernel sums products of f32 in f32.
+bool SumsProductsOfF32(const UOp* ast);
 
 }  // namespace outboard::schedule

@@ -32,6 +32,7 @@
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/materialize.h"
+#include "compiler/schedule/materialize/products_apart.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/padded_dims.h"
 #include "compiler/schedule/prepare.h"
@@ -363,15 +364,17 @@ absl::StatusOr<std::optional<Schedule>> ScheduleWithout(Graph& graph, CutGraph c
                                                         const Request& request,
                                                         const Scores& scores,
                                                         ScoreKernels& score_kernels,
+                                                        MatrixUnitKernels& units,
                                                         absl::flat_hash_set<int>& refused) {
   const UOp*& prepared = cut.sink;
   const Target& target = request.target;
   const absl::flat_hash_set<const UOp*> never = scores.All();
   OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, target, never));
+  OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice, target));
+  OB_RETURN_IF_ERROR(StoreProductsApart(graph, choice, kernels, never, target, units));
   const bool asks = score_kernels.AreAsked() && !scores.attention_of.empty();
   AttentionsOfKernels attentions;
   if (asks) attentions = AttentionsOf(choice, scores);
-  OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice, target));
   if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels, target); !layouts.empty()) {
     LaidOut laid_out = ApplyLayouts(graph, prepared, choice, layouts);
     prepared = laid_out.sink;
@@ -408,7 +411,10 @@ absl::StatusOr<std::optional<Schedule>> ScheduleWithout(Graph& graph, CutGraph c
 class Maker {
  public:
   Maker(Graph& graph, const Request& request)
-      : graph_(graph), request_(request), score_kernels_(request.options.computes_scores) {
+      : graph_(graph),
+        request_(request),
+        score_kernels_(request.options.computes_scores),
+        units_(request.options.multiplies, request.allows_tf32) {
     if (request.options.parts_of_sum != nullptr)
       parts_of_sum_ = [this](const UOp* reduce) { return PartsOfSumAlone(reduce); };
   }
@@ -455,7 +461,7 @@ class Maker {
       if (schedule) return schedule;
       absl::flat_hash_set<int> refused;
       OB_ASSIGN_OR_RETURN(schedule, ScheduleWithout(graph_, prepared.cut, request_, scores,
-                                                    score_kernels_, refused));
+                                                    score_kernels_, units_, refused));
       if (schedule) return schedule;
       if (++rounds_ >= kRoundsMax) refused = scores.Attentions();
       for (const auto& [written, attention] : changed)
@@ -483,7 +489,7 @@ class Maker {
     for (const auto& [node, attention] : over_columns.attention_of)
       if (scores.kept.contains(node)) refused.insert(attention);
     over_columns.Keep(std::exchange(refused, {}));
-    return ScheduleWithout(graph_, cut, request_, over_columns, score_kernels_, refused);
+    return ScheduleWithout(graph_, cut, request_, over_columns, score_kernels_, units_, refused);
   }
 
   // Of a graph that is nothing but this sum of products.
@@ -492,10 +498,11 @@ class Maker {
     alone.sink = Sink(graph_, {reduce});
     alone.results = 1;
     const ScheduleOptions options;
+    MatrixUnitKernels none(nullptr, false);
     absl::flat_hash_set<int> refused;
     const auto kernels =
         ScheduleWithout(graph_, alone, {request_.target, {}, options, request_.allows_tf32}, {},
-                        score_kernels_, refused);
+                        score_kernels_, none, refused);
     return kernels.ok() && kernels->has_value() && (*kernels)->kernels.size() == 1
                ? request_.options.parts_of_sum((*kernels)->kernels[0].ast)
                : 1;
@@ -504,6 +511,7 @@ class Maker {
   Graph& graph_;
   const Request& request_;
   ScoreKernels score_kernels_;
+  MatrixUnitKernels units_;
   PartsOfSum parts_of_sum_;
   // Schedules that were not taken. What one attention keeps may change what another one reads, but
   // hardly ever in a long chain.

@@ -20,6 +20,8 @@
 //                        NVIDIA's GPUs (keys/gradient_sums.h)
 //   ChooseMaterialized   which values are stored; all others are recomputed at each use
 //                        (materialize.h)
+//   StoreProductsApart   products that no matrix unit computes in one kernel get a kernel each
+//                        (materialize/products_apart.h)
 //   LowerKernel          a materialised value becomes a loop nest, movements index arithmetic
 //                        (lower.h); LowerScatter for data-dependent offsets (gather/scatter.h)
 //   ChooseLayouts        the order of axes of temporaries in memory (layout.h); if it changes, all
@@ -80,6 +82,9 @@ struct ScheduleOptions {
   // In how many parts its blocks add the sum of a product's kernel by themselves, so that no second
   // kernel has to. Null: in one.
   std::function<int64_t(const UOp* kernel)> parts_of_sum;
+  // Whether a matrix unit computes it. Products of one kernel that none does are stored apart from
+  // each other where that pays (materialize/products_apart.h). Null: there is no matrix unit.
+  std::function<bool(const UOp* kernel)> multiplies;
 };
 
 struct ScheduledKernel {
