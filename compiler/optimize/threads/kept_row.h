@@ -15,7 +15,7 @@ namespace outboard::codegen {
 
 // A row of which each thread has the same elements wherever it is read, all in one step of their
 // tiles. Where loads are not merged by themselves, it is kept without an Opt: a row that the kernel
-// stores over, and one that ends at a VAR, behind whose branches they lie.
+// stores over, and one that ends at a VAR or in odd vectors, behind whose branches they lie.
 struct KeptRow {
   int64_t slot = 0;
   int64_t in_registers = 0, in_memory = 0;        // vectors of a thread

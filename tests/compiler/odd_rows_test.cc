@@ -1,0 +1,133 @@
+// Rows of a length that is no multiple of a vector, which threads have in vectors nonetheless: what
+// kernels compute of them on the PTX machine, against the interpreter, and what they touch.
+// docs/decisions/228-vectors-of-odd-rows.md.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/compile.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/heuristics.h"
+#include "compiler/target.h"
+#include "tests/compiler/gpu_schedule.h"
+#include "tests/compiler/kernel_build.h"
+#include "tests/compiler/kernel_check.h"
+#include "tests/compiler/row_kernels.h"
+#include "tests/compiler/schedule_programs.h"
+
+namespace outboard::test {
+namespace {
+
+std::string TextOf(const LogitRows& logits) {
+  return absl::StrCat(logits.rows, " x ", logits.columns, " of ", std::string(Name(logits.dtype)));
+}
+
+// Rows begin at each place of a vector, and end at each.
+constexpr LogitRows kLogits[] = {
+    {17, 257, DType::kBF16},  {17, 257, DType::kF32},   {9, 1031, DType::kBF16},
+    {9, 1031, DType::kF32},   {9, 1031, DType::kF16},   {5, 2053, DType::kF32},
+    {5, 2054, DType::kBF16},  {3, 10007, DType::kBF16}, {3, 10007, DType::kF32},
+};
+
+void ExpectOnMachine(const Program& program, const LogitRows& logits, double tolerance) {
+  for (const char* const arch : {"sm_80", "sm_90a"}) {
+    SCOPED_TRACE(absl::StrCat(arch, ", ", TextOf(logits)));
+    Graph graph;
+    const UOp* const sink = RecordProgram(graph, program, Size::kSmall);
+    const GpuSchedule gpu(sink, arch);
+    for (const CompiledKernel& kernel : gpu.compiled()) EXPECT_TRUE(kernel.given_up.empty());
+    gpu.ExpectAsInterpreted(sink, {}, tolerance);
+  }
+}
+
+TEST(OddRows, GradientsOfLosses_AreTheInterpreters) {
+  for (const LogitRows& logits : kLogits)
+    ExpectOnMachine(LossGradient("loss", logits), logits, logits.dtype == DType::kF32 ? 1e-5 : 1e-2);
+}
+
+TEST(OddRows, Softmax_IsTheInterpreters) {
+  for (const LogitRows& logits : kLogits)
+    ExpectOnMachine(SoftmaxOfRows("softmax", logits), logits,
+                    logits.dtype == DType::kF32 ? 1e-5 : 1e-2);
+}
+
+TEST(OddRows, PlacesOfMaxima_AreTheInterpreters) {
+  for (const LogitRows& logits : kLogits) ExpectOnMachine(ArgmaxOfRows("argmax", logits), logits, 0);
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    const LogitRows few = {2, 50257, dtype};
+    ExpectOnMachine(ArgmaxOfRows("argmax", few), few, 0);
+  }
+}
+
+// ---- rows that threads keep
+
+struct Kept {
+  RowFunction function;
+  DType dtype;
+  int64_t columns;
+  bool in_place = false;
+};
+
+// Eight rows begin at each place of a vector.
+constexpr Kept kKept[] = {
+    {RowFunction::kSoftmax, DType::kBF16, 1031},
+    {RowFunction::kSoftmax, DType::kF32, 1031},
+    {RowFunction::kSoftmax, DType::kF32, 2054},
+    {RowFunction::kSoftmax, DType::kBF16, 1031, true},
+    {RowFunction::kSoftmax, DType::kF32, 4099, true},
+    {RowFunction::kLogSoftmax, DType::kF16, 4093},
+    {RowFunction::kLogSoftmax, DType::kBF16, 8193},
+    {RowFunction::kStatistics, DType::kBF16, 16391},
+    {RowFunction::kStatistics, DType::kF32, 16391},
+    {RowFunction::kSoftmax, DType::kBF16, 50257},
+    {RowFunction::kSoftmax, DType::kBF16, 50257, true},
+    {RowFunction::kSoftmax, DType::kF32, 50257},
+};
+
+std::string TextOf(const Kept& c) {
+  return absl::StrCat(Name(c.function), " of ", std::string(Name(c.dtype)), ", ", c.columns,
+                      c.in_place ? ", in place" : "");
+}
+
+void ExpectKept(const Kept& c, const std::string& arch) {
+  SCOPED_TRACE(absl::StrCat(arch, ", ", TextOf(c)));
+  Graph g;
+  const RowKernel kernel = {c.function, c.dtype, 8, c.columns, c.in_place};
+  const UOp* const sink = MakeRowKernel(g, kernel);
+  const Target target = CudaTarget(arch, 132);
+  const std::string opts =
+      codegen::OptsToString(codegen::HeuristicOpts(*codegen::AnalyzeKernel(sink), target));
+  EXPECT_TRUE(absl::StrContains(opts, c.dtype == DType::kF32 ? "VECTOR:1:4" : "VECTOR:1:8")) << opts;
+  const auto compiled = CompileKernel(sink, {.target = target});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const Buffers start = RandomBuffers(sink, 1);
+  Buffers got = start;
+  MachineCounts counts;
+  const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, 1, nullptr, &counts);
+  ASSERT_TRUE(ran.ok()) << ran << opts;
+  ExpectRows(kernel, got, RowsOf(kernel, start), ToleranceOf(c.dtype),
+             c.function != RowFunction::kSoftmax);
+  if (testing::Test::HasFatalFailure()) return;
+  std::printf("%s, %s: %.3f of the least sectors, %.2f instructions a number; %s\n", arch.c_str(),
+              TextOf(c).c_str(), SectorsOf(kernel, counts),
+              32.0 * static_cast<double>(counts.warp_instructions) /
+                  static_cast<double>(kernel.rows * kernel.columns),
+              opts.c_str());
+  EXPECT_LE(SectorsOf(kernel, counts), 1.1);
+}
+
+TEST(OddRows, OfKernelsThatKeepThem_AreReadOnce) {
+  for (const char* const arch : {"sm_80", "sm_90a"})
+    for (const Kept& c : kKept) {
+      ExpectKept(c, arch);
+      if (HasFatalFailure()) return;
+    }
+}
+
+}  // namespace
+}  // namespace outboard::test
