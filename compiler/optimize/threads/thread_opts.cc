@@ -38,6 +38,7 @@ constexpr int64_t kMatrixTermsLeast = 8;    // of a product whose operands are c
 constexpr int64_t kMatrixStep = 8;          // of these terms at once: 32 bytes of each row
 constexpr int64_t kLongRow = 8192;
 constexpr int64_t kOddRowLeast = 256;       // of shorter rows too few vectors are whole ones
+constexpr int64_t kKeptOddLanes = 4;
 
 int64_t FloorPower(int64_t n) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
@@ -201,6 +202,8 @@ class ThreadChooser {
   int64_t LanesFor(const Body& b, int range, size_t running = 1) {
     int64_t lanes = target_.vector_bytes / widest_;
     const bool is_odd = OddBegin(range).has_value();
+    // The last step of a row that threads keep is few threads', and takes registers of all.
+    if (is_odd && main_ >= 0) lanes = std::min(lanes, kKeptOddLanes);
     while (lanes > 1 && ((Extent(range) % lanes != 0 && !is_odd) ||
                          lanes * static_cast<int64_t>(running) > kRunningValuesMax))
       lanes /= 2;
