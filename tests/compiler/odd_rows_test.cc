@@ -76,13 +76,9 @@ struct Kept {
 
 // Eight rows begin at each place of a vector.
 constexpr Kept kKept[] = {
-    {RowFunction::kSoftmax, DType::kBF16, 1031},
-    {RowFunction::kSoftmax, DType::kF32, 1031},
-    {RowFunction::kSoftmax, DType::kF32, 2054},
-    {RowFunction::kSoftmax, DType::kBF16, 1031, true},
-    {RowFunction::kSoftmax, DType::kF32, 4099, true},
-    {RowFunction::kLogSoftmax, DType::kF16, 4093},
     {RowFunction::kLogSoftmax, DType::kBF16, 8193},
+    {RowFunction::kSoftmax, DType::kF32, 8193, true},
+    {RowFunction::kSoftmax, DType::kF16, 10002},
     {RowFunction::kStatistics, DType::kBF16, 16391},
     {RowFunction::kStatistics, DType::kF32, 16391},
     {RowFunction::kSoftmax, DType::kBF16, 50257},

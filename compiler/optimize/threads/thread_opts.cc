@@ -217,7 +217,8 @@ class ThreadChooser {
   // within one.
   std::optional<bool> OddBegin(int range) {
     const int64_t lanes = target_.vector_bytes / widest_, extent = Extent(range);
-    if (!long_rows_.are_odd || lanes == 1 || extent % lanes == 0 || extent < kOddRowLeast ||
+    const int64_t least = main_ < 0 ? kOddRowLeast : kLongRow;
+    if (!long_rows_.are_odd || lanes == 1 || extent % lanes == 0 || extent < least ||
         kernel_.ranges[range].end() != nullptr)
       return std::nullopt;
     const auto [found, is_new] = odd_begins_.try_emplace(extent);
@@ -381,7 +382,7 @@ class ThreadChooser {
       }
     }
     // Few long rows that nobody keeps have multiprocessors for themselves.
-    while (plan_.cluster == 1 && kept_vectors_ == 0 && Extent(along) >= kLongRow &&
+    while (plan_.cluster == 1 && kept_vectors_ == 0 && steps * lanes > count * kRowValuesMax &&
            count >= kThreadsWanted && 2 * count <= target_.block_threads_max() &&
            rows * static_cast<double>(count) < Multiprocessors() * kResidentThreads &&
            steps >= 2 * count * kTermsOfThreadLeast)

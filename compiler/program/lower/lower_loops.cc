@@ -306,7 +306,7 @@ void Lowering::InParts(int r, const std::function<void()>& inside) {
   OpenRange& range = ranges_[r];
   const Tile::Edges edges = range.edges;
   range.value = range.unclamped;
-  if (sums_by_masks_ && !edges.beyond) {
+  if (sums_by_masks_ && !edges.beyond && !range.behind_registers) {
     range.edges = {};
     range.in_part = edges;
     inside();
