@@ -31,8 +31,8 @@ Program GptStep(std::string name, const examples::GptOptions& options, int64_t b
 // passages of 1,024 tokens.
 Program Gpt2Step(std::string name, DType products = DType::kF32, int64_t layers = 12);
 
-// Of rows of logits of that type: their cross-entropy with its gradient, their softmax (of f32), and
-// the places of their maxima.
+// Of rows of logits of that type: their cross-entropy with its gradient, their softmax (computed in
+// f32), and the places of their maxima.
 struct LogitRows {
   int64_t rows = 1, columns = 1;
   DType dtype = DType::kF32;

@@ -141,7 +141,8 @@ bool IsBehindBranches(const LoopNest& kernel, const LoopPlan& plan, const UOp* l
     int group = -1;
     const Tile* const tile = TileAlong(kernel, plan, range, &threads, &group);
     const bool ends = kernel.ranges[static_cast<size_t>(range)].end() != nullptr;
-    if (tile != nullptr && (ends || tile->odd()) && !tile->plain() && static_cast<int64_t>(tile->pieces().size()) * tile->lanes() <= most)
+    if (tile != nullptr && (ends || tile->odd()) && !tile->plain() &&
+        static_cast<int64_t>(tile->pieces().size()) * tile->lanes() <= most)
       return true;
   }
   return false;

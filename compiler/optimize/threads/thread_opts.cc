@@ -37,8 +37,9 @@ constexpr int64_t kTermsOfThreadLeast = 4;  // of a divided reduction
 constexpr int64_t kMatrixTermsLeast = 8;    // of a product whose operands are copied
 constexpr int64_t kMatrixStep = 8;          // of these terms at once: 32 bytes of each row
 constexpr int64_t kLongRow = 8192;
-constexpr int64_t kOddRowLeast = 256;       // of shorter rows too few vectors are whole ones
-constexpr int64_t kKeptOddLanes = 4;
+// Of shorter rows, of those that threads keep, too, too many vectors lie at an edge.
+constexpr int64_t kOddRowLeast = 1024, kKeptOddRowLeast = 32768;
+constexpr int64_t kKeptOddLanes = 4;  // the last step is few threads', and has registers of all
 
 int64_t FloorPower(int64_t n) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
@@ -202,7 +203,6 @@ class ThreadChooser {
   int64_t LanesFor(const Body& b, int range, size_t running = 1) {
     int64_t lanes = target_.vector_bytes / widest_;
     const bool is_odd = OddBegin(range).has_value();
-    // The last step of a row that threads keep is few threads', and takes registers of all.
     if (is_odd && main_ >= 0) lanes = std::min(lanes, kKeptOddLanes);
     while (lanes > 1 && ((Extent(range) % lanes != 0 && !is_odd) ||
                          lanes * static_cast<int64_t>(running) > kRunningValuesMax))
@@ -217,7 +217,7 @@ class ThreadChooser {
   // within one.
   std::optional<bool> OddBegin(int range) {
     const int64_t lanes = target_.vector_bytes / widest_, extent = Extent(range);
-    const int64_t least = main_ < 0 ? kOddRowLeast : kLongRow;
+    const int64_t least = main_ < 0 ? kOddRowLeast : kKeptOddRowLeast;
     if (!long_rows_.are_odd || lanes == 1 || extent % lanes == 0 || extent < least ||
         kernel_.ranges[range].end() != nullptr)
       return std::nullopt;
@@ -284,8 +284,12 @@ class ThreadChooser {
     if (along < 0) return;
     const int64_t lanes = LanesFor(stores(), along);
     Vector(along, lanes);
-    Threads(along, ThreadsFor(DivideUp(Extent(along), StepOf(along)), kThreadsWanted));
-    if (lanes > 1 && OddBegin(along) == true) Align(along, SectorValues(stores(), along, lanes));
+    const int64_t steps = DivideUp(Extent(along), StepOf(along));
+    const bool is_odd = Extent(along) % lanes != 0;
+    // Whole warps leave out what lies beyond an odd row.
+    Threads(along, is_odd ? std::min(kThreadsWanted, FloorPower(2 * steps - 1))
+                          : ThreadsFor(steps, kThreadsWanted));
+    if (is_odd && OddBegin(along) == true) Align(along, SectorValues(stores(), along, lanes));
     FillBlock(kThreadsWanted);
   }
 

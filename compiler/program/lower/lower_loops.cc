@@ -285,7 +285,10 @@ void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
     range.lanes = {r, -1, s.lanes, s.active};
     range.unclamped = b_.Plus(range.base, in_tile);
     if (range.odd && s.edges.any()) {
-      InParts(r, [&] { OverPoints(ranges, next + 1, body); });
+      const bool most =
+          range.rest != nullptr &&
+          codegen::LiesMostlyWithin(*range.rest, (*range.pieces)[static_cast<size_t>(s.first)]);
+      InParts(r, most, [&] { OverPoints(ranges, next + 1, body); });
     } else {
       range.value = ranges_.Clamped(r, range.unclamped, s.lanes);
       OverPoints(ranges, next + 1, body);
@@ -299,14 +302,14 @@ void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
 }
 
 // What lies outside of the range is computed by nobody. Few vectors lie there in part: what the
-// branch of these has, number by number, most warps do not run. At the begin almost all vectors are
-// whole: terms that threads have are computed without a branch, so that what is stored can use
-// them, and added where they are the range's.
-void Lowering::InParts(int r, const std::function<void()>& inside) {
+// branch of these has, number by number, most warps do not run. Where `most` vectors lie within it,
+// terms that threads have are computed without a branch, so that what is stored can use them, and
+// added where they are the range's.
+void Lowering::InParts(int r, bool most, const std::function<void()>& inside) {
   OpenRange& range = ranges_[r];
   const Tile::Edges edges = range.edges;
   range.value = range.unclamped;
-  if (sums_by_masks_ && !edges.beyond && !range.behind_registers) {
+  if (sums_by_masks_ && most && !range.behind_registers) {
     range.edges = {};
     range.in_part = edges;
     inside();

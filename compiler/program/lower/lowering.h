@@ -148,8 +148,8 @@ class Lowering : public PointLowering {
   void OverPoints(const std::vector<int>& ranges, size_t next, const std::function<void()>& body);
   void OverLanes(const std::vector<int>& ranges, const std::function<void()>& body);
   // Calls `inside` for the open piece of odd vectors, once where it lies within the range as a
-  // whole and once where it does in part.
-  void InParts(int range, const std::function<void()>& inside);
+  // whole and once where it does in part; or, of sums, once. `most`: it mostly lies within.
+  void InParts(int range, bool most, const std::function<void()>& inside);
   void AdaptLoad(const UOp* node, Instruction& load, ValueId& mask) override;
 
   // ---- which steps of a loop of panels are run (lower_visible.cc)
