@@ -150,7 +150,9 @@ TEST(OddRows, GradientsWithoutReductions_AreInWholeVectors) {
                     static_cast<long long>(before.blocks), counts.sectors, before.sectors,
                     counts.instructions, before.instructions);
         EXPECT_LT(counts.sectors, before.sectors);
-        if (!is_short) EXPECT_LT(counts.instructions, before.instructions);
+        if (!is_short) {
+          EXPECT_LT(counts.instructions, before.instructions);
+        }
       }
 }
 
@@ -271,8 +273,8 @@ TEST(OddRows, OptsThatAreLegal) {
   Graph g;
   const UOp* const sink = MakeRowKernel(g, {RowFunction::kSoftmax, DType::kF32, 8, 1001});
   const auto is_legal = [&](const char* opts, const Target& target) {
-    const codegen::LoopNest nest = *codegen::AnalyzeKernel(sink);
-    return codegen::ApplyOpts(nest, *codegen::ParseOpts(opts), target).ok();
+    const std::vector<codegen::Opt> list = *codegen::ParseOpts(opts);
+    return codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), list, target).ok();
   };
   const Target cuda = CudaTarget("sm_90", 132);
   const char* const along = "VECTOR:1:4 LANE:1:32 GRID:0:1";
