@@ -47,37 +47,41 @@ Expr Clamp(Expr x, double low, double high) {
   return (x > high).where(high, x);
 }
 
-// p * 2^n; n are the low bits of `rounded`, -256 < n < 256. In two factors, so that only the last
+// p * 2^n; n are the low bits of `rounded`, -255 < n < 256. In two factors, so that only the last
 // multiplication rounds where the result is subnormal, and overflows where it is not a number.
+// Where n is -254 both are 0.
 Expr TimesPower(Expr p, Expr rounded) {
-  const Expr n = rounded.bitcast(DType::kI32) << 23;  // in the place of an exponent
-  const Expr half = (n >> 1) & (-1 << 23);
+  const Expr bits = rounded.bitcast(DType::kI32);
+  const Expr n = bits << 23;  // in the place of an exponent
+  const Expr half = (bits << 22) & (-1 << 23);
   const Expr one = n.like(127 << 23);
   return p * (half + one).bitcast(DType::kF32) * ((n - half) + one).bitcast(DType::kF32);
 }
 
 // x = n + f with |f| <= 1/2; 2^f = sum of (f ln 2)^k / k!.
 //
-// What is 0 is 0 before it is multiplied by the power: a product that underflows takes a processor
-// a hundred cycles, and half of a causal mask is exponentials of -infinity.
+// The least number has powers that are 0: a product that underflows takes a processor a hundred
+// cycles, and half of a causal mask is exponentials of -infinity.
+constexpr double kLeastPower = -254;
+
 Expr Exp2(Expr x) {
-  x = Clamp(x, -151, 129);  // beyond it is 0, or infinity
+  x = Clamp(x, kLeastPower, 129);  // beyond it is 0, or infinity
   const Expr rounded = x + kRounder;
   const Expr f = x - (rounded - kRounder);
   const auto c = [](int k) { return std::pow(kLn2, k) / Factorial(k); };
   const Expr power = Polynomial(f, {1, c(1), c(2), c(3), c(4), c(5), c(6), c(7)});
-  return TimesPower((x < -150).where(0, power), rounded);
+  return TimesPower(power, rounded);
 }
 
 // x = n ln 2 + f with |f| <= ln 2 / 2.
 Expr Exp(Expr x) {
-  x = Clamp(x, -105, 90);
+  x = Clamp(x, kLeastPower * kLn2, 90);
   const Expr rounded = fma(x, kLog2E, kRounder);
   const Expr n = rounded - kRounder;
   const Expr f = fma(n, kLn2High - kLn2, fma(n, -kLn2High, x));
   const auto c = [](int k) { return 1 / Factorial(k); };
   const Expr power = Polynomial(f, {1, c(1), c(2), c(3), c(4), c(5), c(6), c(7)});
-  return TimesPower((x < -104).where(0, power), rounded);
+  return TimesPower(power, rounded);
 }
 
 // tanh x is 1 - 2 / (e^2x + 1), which loses digits near 0; there, x and the rest of a continued

@@ -71,13 +71,14 @@ Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked
 }
 
 Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t threads, int64_t outer,
-                int64_t align) {
+                int64_t align, bool odd_begin) {
   Tile tile = PlainTile(range, extent);
   tile.threads = threads;
   tile.align = align;
+  tile.odd_begin = odd_begin;
   tile.run = lanes * inner;
   tile.step = tile.run * threads * outer;
-  const int64_t span = align > 1 ? extent + align - lanes : extent;
+  const int64_t span = align > 1 ? extent + align - (odd_begin ? 1 : lanes) : extent;
   tile.trips = align > 1 && span <= tile.step ? 0 : span / tile.step;
   const auto pieces = [&](int64_t length) {
     std::vector<Piece> out;

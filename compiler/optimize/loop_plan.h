@@ -32,7 +32,10 @@ struct Piece {
 // the next one start `run` values later. Blocks may then reach beyond the extent (`cut`). With
 // `align` > 1 all of it begins less than `align` values earlier, where what is read along the range
 // begins a sector of memory: the first vectors may then lie before the range, and all of the range
-// is in `rest`.
+// is in `rest`, unless blocks divide it.
+//
+// Vectors of an odd tile need not fit their range: its extent is no multiple of their lanes, or
+// (`odd_begin`) it begins within a vector. Of a vector at such an edge some lanes are nobody's.
 struct Tile {
   int range = 0;  // into LoopNest::ranges
   int64_t extent = 0;
@@ -45,6 +48,7 @@ struct Tile {
   bool cut = false, rest_cut = false;  // whether `main` and `rest` hold values beyond the extent
   int64_t align = 1;
   const UOp* aligned = nullptr;  // the index that is a multiple of `align` where a piece begins
+  bool odd_begin = false;        // that index is no multiple of the lanes where the range begins
 
   // Whether some thread's values of this piece of `rest` lie before the range, or beyond it.
   struct Edges {
@@ -54,8 +58,12 @@ struct Tile {
   };
   Edges EdgesOf(const Piece& piece) const;
   int lanes() const;  // of the widest piece
+  // Whether threads have vectors that lie within the range in part.
+  bool odd() const { return threads > 1 && lanes() > 1 && (odd_begin || extent % lanes() != 0); }
   // The extent, and what lies before it at most.
-  int64_t span() const { return align > 1 ? extent + align - lanes() : extent; }
+  int64_t span() const {
+    return align > 1 ? extent + align - (odd_begin ? 1 : lanes()) : extent;
+  }
   // Of one block: those of `main`, or where there are none of these, of `rest`.
   const std::vector<Piece>& pieces() const { return trips > 0 ? main : rest; }
   bool plain() const { return main.size() == 1 && main[0].lanes == 1 && rest.empty(); }
@@ -194,9 +202,9 @@ Tile ScalarTile(int range, int64_t extent, int64_t count);
 // idle; else the last piece has the smallest power of two of lanes that holds the remaining values.
 Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked);
 // `inner` vectors of `lanes` next to each other, as many for each of `threads` threads, all of it
-// `outer` times. The extent is a multiple of `lanes`. With `align` > 1, see Tile.
+// `outer` times. With `align` > 1 and `odd_begin`, see Tile.
 Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t threads, int64_t outer,
-                int64_t align = 1);
+                int64_t align = 1, bool odd_begin = false);
 
 std::string PlanToString(const LoopNest& kernel, const LoopPlan& plan);
 

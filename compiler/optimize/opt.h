@@ -12,7 +12,8 @@
 //   FLATTEN  axis         output or reduced range `axis` and the one before it become one loop
 //                         (flatten.h); must come first
 //   VECTOR   axis lanes   `lanes` consecutive values of the axis lie in the lanes of a vector; a
-//                         reduction's own range becomes its innermost loop
+//                         reduction's own range becomes its innermost loop. On CUDA's devices an
+//                         axis that threads divide may end within a vector
 //   UPCAST   axis count   `count` values (or vectors) of an output range are held in registers
 //   UNROLL   axis count   `count` steps of a reduction's range are unrolled
 //   GROUP    axis count   `count` partial sums for each result of the axis' reduction, which must
@@ -69,7 +70,9 @@
 //                         their memory, which all of them join in the order of blocks
 //   ALIGN    axis count   what threads have of the axis begins less than `count` values before it,
 //                         where memory has a sector's first byte: rows of an odd length begin
-//                         anywhere. Comes before UNROLL and UPCAST, which write all of it out
+//                         anywhere. Comes before UNROLL and UPCAST, which write all of it out,
+//                         unless the axis is divided among blocks. On CUDA's devices rows of
+//                         vectors may begin within a vector, too
 //   KEEP     load count   each thread reads its elements of a row only once, before the first
 //                         reduction that needs them. The row is in the buffer of load number
 //                         `load`. Registers hold the thread's first `count` vectors, the block's

@@ -2,6 +2,7 @@
 // versions of the renderer can be compared by what NVIDIA's assembler makes of their texts:
 //   gpu_kernel_texts FOLDER ARCH PROGRAM ...
 // Programs: gpt2_f32, gpt2_bf16 (a training step of GPT-2 124M, 8 x 1,024), mnist, golden, matrix,
+// odd_rows (losses, softmax and places of maxima of 50,257 numbers),
 // and those of tests/compiler/schedule_programs.cc. With DEBUG=5 each kernel's way is printed to
 // stderr: what it reads and writes, its nodes, its Opts or tile, its program and its text.
 #include <cstdio>
@@ -38,11 +39,28 @@ GpuProgram Recorded(const test::Program& program) {
           }};
 }
 
+// As GPT-2's logits: a row has an odd number of them.
+std::vector<GpuProgram> OddRows() {
+  constexpr int64_t kRows = 8192, kFewRows = 64, kVocabulary = 50257;
+  std::vector<GpuProgram> programs;
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    const std::string type = dtype == DType::kF32 ? "_f32" : "_bf16";
+    const test::LogitRows logits = {kRows, kVocabulary, dtype};
+    programs.push_back(Recorded(test::LossGradient("loss_gradient" + type, logits)));
+    programs.push_back(Recorded(test::SoftmaxOfRows("softmax" + type, logits)));
+    for (const int64_t rows : {kRows, kFewRows})
+      programs.push_back(Recorded(test::ArgmaxOfRows(absl::StrCat("argmax_", rows, type),
+                                                     {rows, kVocabulary, dtype})));
+  }
+  return programs;
+}
+
 std::vector<GpuProgram> Named(const std::string& name) {
   if (name == "gpt2_f32") return {Recorded(test::Gpt2Step(name))};
   if (name == "gpt2_bf16") return {Recorded(test::Gpt2Step(name, DType::kBF16))};
   if (name == "golden") return GoldenPrograms();
   if (name == "matrix") return MatrixPrograms();
+  if (name == "odd_rows") return OddRows();
   std::vector<GpuProgram> programs;
   for (const test::Program& program : test::Programs())
     if (program.name == name || (name == "mnist" && absl::StrContains(program.name, "mnist")))

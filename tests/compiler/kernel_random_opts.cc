@@ -88,6 +88,7 @@ std::vector<Opt> RandomCluster(const UOp* sink, const Target& target, std::mt199
       if (axes[axis].group == static_cast<int>(g)) own.push_back(static_cast<int64_t>(axis));
     if (own.empty()) return {};
     const int64_t axis = own[static_cast<size_t>(pick(own.size()))];
+    if (pick(3) == 0) opts.push_back({OptKind::kVector, axis, int64_t{2} << pick(2)});
     opts.push_back({OptKind::kShare, axis, blocks * target.block_threads_max()});
     if (pick(3) == 0) opts.push_back({OptKind::kAlign, axis, int64_t{2} << pick(4)});
     if (pick(2) == 0) opts.push_back({OptKind::kUnroll, axis, 2 + pick(3)});
@@ -98,7 +99,8 @@ std::vector<Opt> RandomCluster(const UOp* sink, const Target& target, std::mt199
   };
   // What the axis has no room for goes first.
   for (size_t i = opts.size(); !legal() && i-- > 0;)
-    if (opts[i].kind == OptKind::kAlign || opts[i].kind == OptKind::kUnroll)
+    if (opts[i].kind == OptKind::kAlign || opts[i].kind == OptKind::kUnroll ||
+        opts[i].kind == OptKind::kVector)
       opts.erase(opts.begin() + static_cast<int64_t>(i));
   return legal() ? opts : std::vector<Opt>();
 }
@@ -115,11 +117,13 @@ std::vector<Opt> RandomKept(const UOp* sink, const Target& target, std::mt19937&
     if (axis.group >= 0) columns = std::max(columns, kernel.ranges[axis.range].extent);
   int64_t lanes = int64_t{1} << pick(3);
   int64_t threads = int64_t{2} << pick(6);
-  while (lanes > 1 && columns % lanes != 0) lanes /= 2;
+  const bool odd = target.kind == TargetKind::kCuda && pick(2) == 0;
+  while (lanes > 1 && columns % lanes != 0 && !odd) lanes /= 2;
   threads = std::min(threads, target.block_threads_max());
   while (threads > 1 && 2 * threads * lanes > columns) threads /= 2;
   const int64_t align = pick(3) == 0 ? 2 * lanes : 1;
-  const int64_t steps = DivideUp(columns + (align > 1 ? align - lanes : 0), threads * lanes);
+  const int64_t before = align == 1 ? 0 : columns % lanes == 0 ? align - lanes : align - 1;
+  const int64_t steps = DivideUp(columns + before, threads * lanes);
   if (threads < 2 || steps < 2) return {};
   std::vector<Opt> opts;
   int64_t blocks = kernel.output_count;
@@ -187,9 +191,13 @@ std::vector<Opt> RandomThreadOpts(const UOp* sink, const Target& target, std::mt
       default: opt.amount = 2 + pick(5); break;
     }
     if (written_out && copies * opt.amount > 8) return;
+    const size_t before = opts.size();
     opts.push_back(opt);
+    // An axis that ends within a vector has threads.
+    if (kind == OptKind::kVector && pick(2) == 0)
+      opts.push_back({OptKind::kLane, opt.axis, int64_t{2} << pick(3)});
     if (!codegen::ApplyOpts(ValueOrDie(codegen::AnalyzeKernel(sink)), opts, target).ok())
-      opts.pop_back();
+      opts.resize(before);
     else if (written_out)
       copies *= opt.amount;
   };

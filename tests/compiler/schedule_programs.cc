@@ -75,6 +75,30 @@ Program GptStep(std::string name, const examples::GptOptions& options, int64_t b
   return {std::move(name), [=](Size) { Train(options, batch, characters, type); }};
 }
 
+Program LossGradient(std::string name, const LogitRows& logits) {
+  return {std::move(name), [=](Size) {
+            Tensor x = Tensor::zeros({logits.rows, logits.columns}, logits.dtype).state_();
+            x.requires_grad_();
+            const Tensor loss =
+                x.cast(DType::kF32).sparse_categorical_crossentropy(Classes({logits.rows}));
+            LossBackward(loss, {x});
+          }};
+}
+
+Program SoftmaxOfRows(std::string name, const LogitRows& logits) {
+  return {std::move(name), [=](Size) {
+            const Tensor x = Tensor::zeros({logits.rows, logits.columns}, logits.dtype).state_();
+            Realize({x.cast(DType::kF32).softmax().cast(logits.dtype)});
+          }};
+}
+
+Program ArgmaxOfRows(std::string name, const LogitRows& logits) {
+  return {std::move(name), [=](Size) {
+            const Tensor x = Tensor::zeros({logits.rows, logits.columns}, logits.dtype).state_();
+            Realize({x.argmax(1).cast(DType::kF32)});
+          }};
+}
+
 Program Gpt2Step(std::string name, DType products, int64_t layers) {
   return GptStep(std::move(name),
                  {.vocabulary = 50257,

@@ -31,6 +31,16 @@ Program GptStep(std::string name, const examples::GptOptions& options, int64_t b
 // passages of 1,024 tokens.
 Program Gpt2Step(std::string name, DType products = DType::kF32, int64_t layers = 12);
 
+// Of rows of logits of that type: their cross-entropy with its gradient, their softmax (computed in
+// f32), and the places of their maxima.
+struct LogitRows {
+  int64_t rows = 1, columns = 1;
+  DType dtype = DType::kF32;
+};
+Program LossGradient(std::string name, const LogitRows& logits);
+Program SoftmaxOfRows(std::string name, const LogitRows& logits);
+Program ArgmaxOfRows(std::string name, const LogitRows& logits);
+
 // The graph of the program's last Run, in `graph`, and where asked for the slots of the inputs that
 // it donates. Records on this thread, with an engine that computes nothing.
 const UOp* RecordProgram(Graph& graph, const Program& program, Size size,

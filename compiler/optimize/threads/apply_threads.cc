@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -56,15 +57,13 @@ void ThreadPlanner::Rebuild(int group, int range) {
   const Nest& nest = nests_[range];
   Tile& tile = TileOf(group, range);
   tile = ThreadTile(range, kernel_.ranges[range].extent, nest.lanes, nest.inner, nest.threads,
-                    nest.outer, nest.align);
+                    nest.outer, nest.align, nest.odd_begin);
   tile.aligned = nest.aligned;
 }
 
 absl::Status ThreadPlanner::Fits(int range, int64_t count) const {
   const Nest& nest = nests_[range];
-  const int64_t extent =
-                    kernel_.ranges[range].extent + (nest.align > 1 ? nest.align - nest.lanes : 0),
-                step = nest.step();
+  const int64_t extent = nest.span(kernel_.ranges[range].extent), step = nest.step();
   if (step * (count - 1) >= extent)
     return Illegal("of ", count, " times ", step, " values, most are beyond the extent of ",
                    extent);
@@ -81,8 +80,11 @@ absl::Status ThreadPlanner::Vector(int group, int range, int64_t lanes) {
     return Illegal("lanes are a power of two up to ", most);
   Nest& nest = nests_[range];
   if (nest.step() > 1) return Illegal("the axis is tiled already");
-  if (kernel_.ranges[range].extent % lanes != 0)
-    return Illegal("an extent of ", kernel_.ranges[range].extent, " is no whole number of vectors");
+  // Odd ones are for PTX, where a branch around a vector costs no more than what is in it.
+  if (const int64_t extent = kernel_.ranges[range].extent;
+      extent % lanes != 0 && (target_.kind != TargetKind::kCuda || extent < lanes ||
+                              kernel_.ranges[range].end() != nullptr))
+    return Illegal("an extent of ", extent, " is no whole number of vectors");
   for (const Tile& other : plan_.tiles) {
     if (other.lanes() == 1) continue;
     if (group < 0) return Illegal("another output range lies in lanes");
@@ -188,13 +190,14 @@ absl::Status ThreadPlanner::Align(int group, int range, int64_t count) {
   if (count < 2 || count > kSectorBytes || !std::has_single_bit(static_cast<uint64_t>(count)))
     return Illegal("a sector has a power of two of values, of ", kSectorBytes, " at most");
   if (nest.align > 1) return Illegal("the axis is aligned already");
-  if (nest.lanes >= count || nest.threads == 1 || nest.inner > 1 || nest.outer > 1)
+  if (nest.lanes > count || nest.threads == 1 || nest.inner > 1 || nest.outer > 1)
     return Illegal("is for an axis that threads divide in shorter vectors, before it is unrolled");
   if (kernel_.ranges[range].end() != nullptr) return Illegal("the axis may end before its extent");
   // An access of the most elements: what kernels load and store along one axis lies in rows of the
   // same length, or is one for all rows.
   AffineForms forms;
   double most = 0;
+  bool is_odd = false;
   for (const UOp* node : kernel_.nodes) {
     if (node->op != Op::kLoad && node->op != Op::kStore) continue;
     const UOp* const index = node->src[0]->src[1];
@@ -203,19 +206,28 @@ absl::Status ThreadPlanner::Align(int group, int range, int64_t count) {
     const RangeSet outside = kernel_.OutputSet() & ~(RangeSet{1} << range);
     const auto lanes = static_cast<uint64_t>(nest.lanes);
     const Affine& form = forms.Of(index);
-    bool linear = form.CoefficientOf(own) == 1 && form.constant % lanes == 0;
-    for (const auto& [term, coefficient] : form.terms)
-      linear = linear && (term == own ||
-                          ((kernel_.DepsOf(term) & ~outside) == 0 && coefficient % lanes == 0));
+    bool linear = form.CoefficientOf(own) == 1, odd = form.constant % lanes != 0,
+         counts_up = static_cast<int64_t>(form.constant) >= 0;
+    for (const auto& [term, coefficient] : form.terms) {
+      if (term == own) continue;
+      linear = linear && (kernel_.DepsOf(term) & ~outside) == 0;
+      odd = odd || coefficient % lanes != 0;
+      counts_up =
+          counts_up && term->op == Op::kRange && static_cast<int64_t>(coefficient) > 0;
+    }
+    linear = linear && (!odd || (counts_up && target_.kind == TargetKind::kCuda));
     double elements = 1;
     for (RangeSet deps = kernel_.DepsOf(index); deps != 0; deps &= deps - 1)
       elements *= static_cast<double>(kernel_.ranges[std::countr_zero(deps)].extent);
     if (!linear || elements <= most) continue;
     most = elements;
+    is_odd = odd;
     nest.aligned = index;
   }
   if (nest.aligned == nullptr) return Illegal("no access has the axis next to each other");
+  if (!is_odd && nest.lanes == count) return Illegal("all vectors of the axis begin so already");
   nest.align = count;
+  nest.odd_begin = is_odd;
   Rebuild(group, range);
   return absl::OkStatus();
 }
@@ -364,7 +376,8 @@ absl::Status ThreadPlanner::CheckCluster() const {
 // loop along it begins.
 absl::Status ThreadPlanner::CheckAligned(const Tile& tile) const {
   if (tile.align == 1) return absl::OkStatus();
-  if (tile.trips > 0) return Illegal("Opts: an axis that is aligned is not written out");
+  if (tile.trips > 0 && !IsTaskLoop(tile.range))
+    return Illegal("Opts: an axis that is aligned is not written out");
   const auto loop_of = [&](int range) {
     return std::find_if(plan_.loops.begin(), plan_.loops.end(),
                         [&](const Loop& loop) { return loop.range == range; });
@@ -375,6 +388,25 @@ absl::Status ThreadPlanner::CheckAligned(const Tile& tile) const {
         !plan_.tiles[row].plain() ||
         (tile.range < kernel_.output_count && loop_of(tile.range) < loop_of(row)))
       return Illegal("Opts: an axis is aligned for several rows");
+  return absl::OkStatus();
+}
+
+bool ThreadPlanner::IsTaskLoop(int range) const {
+  const auto tasks = std::span(plan_.loops).first(static_cast<size_t>(plan_.task_loops));
+  return std::ranges::any_of(
+      tasks, [&](const Loop& loop) { return loop.range == range && loop.block == 0; });
+}
+
+// Copies of operands have whole vectors of the axis.
+absl::Status ThreadPlanner::CheckOdd(const Tile& tile) const {
+  if (tile.lanes() > 1 && tile.extent % tile.lanes() != 0 && tile.threads == 1)
+    return Illegal("Opts: an odd axis in lanes that threads do not divide");
+  if (tile.odd() && (!plan_.copies.empty() || !plan_.row_copies.empty()))
+    return Illegal("Opts: operands along odd vectors are copied");
+  if (tile.odd() && std::ranges::any_of(kernel_.groups, [&](const ReduceGroup& group) {
+        return In(group.deps, tile.range);
+      }))
+    return Illegal("Opts: threads would join results of odd vectors");
   return absl::OkStatus();
 }
 
@@ -440,6 +472,7 @@ absl::Status ThreadPlanner::CheckSize() const {
 absl::Status ThreadPlanner::Finish() {
   for (int i = 0; i < plan_.task_loops; ++i) {
     Tile& tile = plan_.tiles[plan_.loops[i].range];
+    tile.cut = tile.cut || (tile.align > 1 && tile.trips > 0);
     if (tile.rest.empty() || tile.trips == 0) continue;  // there is one block, which is its rest
     ++tile.trips;
     tile.rest.clear();
@@ -452,9 +485,13 @@ absl::Status ThreadPlanner::Finish() {
   }
   for (const BlockCopy& copy : plan_.copies) OB_RETURN_IF_ERROR(CheckCopy(copy));
   OB_RETURN_IF_ERROR(CheckCluster());
-  for (const Tile& tile : plan_.tiles) OB_RETURN_IF_ERROR(CheckAligned(tile));
+  const auto check = [&](const Tile& tile) {
+    OB_RETURN_IF_ERROR(CheckAligned(tile));
+    return CheckOdd(tile);
+  };
+  for (const Tile& tile : plan_.tiles) OB_RETURN_IF_ERROR(check(tile));
   for (const GroupPlan& group : plan_.groups)
-    for (const Tile& tile : group.loops) OB_RETURN_IF_ERROR(CheckAligned(tile));
+    for (const Tile& tile : group.loops) OB_RETURN_IF_ERROR(check(tile));
   OB_RETURN_IF_ERROR(CheckKept());
   OB_RETURN_IF_ERROR(CheckInPlace());
   OB_RETURN_IF_ERROR(CheckRowsInPlace(kernel_, plan_));

@@ -50,6 +50,10 @@ class ThreadPlanner {
     int64_t inner = 1, threads = 1, outer = 1;
     int64_t align = 1;
     const UOp* aligned = nullptr;
+    bool odd_begin = false;
+    int64_t span(int64_t extent) const {
+      return align > 1 ? extent + align - (odd_begin ? 1 : lanes) : extent;
+    }
     int64_t step() const { return lanes * inner * threads * outer; }
   };
 
@@ -57,6 +61,7 @@ class ThreadPlanner {
   absl::Status AddThreads(int range, int64_t count);
   absl::Status Rows(int64_t slot);
   absl::Status CheckCopy(const BlockCopy& copy) const;
+  bool IsTaskLoop(int range) const;
   // Errors: INVALID_ARGUMENT  most of `count` steps would lie beyond the extent
   absl::Status Fits(int range, int64_t count) const;
   void Rebuild(int group, int range);
@@ -64,6 +69,7 @@ class ThreadPlanner {
   absl::Status CheckInPlace() const;
   absl::Status CheckCluster() const;
   absl::Status CheckAligned(const Tile& tile) const;
+  absl::Status CheckOdd(const Tile& tile) const;
   absl::Status CheckKept() const;
   absl::Status CheckSize() const;
 

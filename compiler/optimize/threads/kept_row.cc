@@ -130,8 +130,9 @@ std::optional<KeptRow> KeptRowOf(const LoopNest& kernel, const LoopPlan& plan, i
   return kept;
 }
 
-// Whether the load is of a row that ends at a VAR and fits half of the registers of each thread.
-bool EndsAtVar(const LoopNest& kernel, const LoopPlan& plan, const UOp* load) {
+// Whether the load is of a row that is read behind branches, since it ends at a VAR or in an odd
+// vector, and fits half of the registers of each thread.
+bool IsBehindBranches(const LoopNest& kernel, const LoopPlan& plan, const UOp* load) {
   const int64_t of_thread = kCudaRegisters / plan.block_threads(),
                 most = std::min(kCudaThreadRegistersMax, of_thread) / 2;
   for (RangeSet deps = kernel.DepsOf(load); deps != 0; deps &= deps - 1) {
@@ -139,8 +140,9 @@ bool EndsAtVar(const LoopNest& kernel, const LoopPlan& plan, const UOp* load) {
     uint64_t threads = 0;
     int group = -1;
     const Tile* const tile = TileAlong(kernel, plan, range, &threads, &group);
-    if (kernel.ranges[static_cast<size_t>(range)].end() != nullptr && tile != nullptr &&
-        !tile->plain() && static_cast<int64_t>(tile->pieces().size()) * tile->lanes() <= most)
+    const bool ends = kernel.ranges[static_cast<size_t>(range)].end() != nullptr;
+    if (tile != nullptr && (ends || tile->odd()) && !tile->plain() &&
+        static_cast<int64_t>(tile->pieces().size()) * tile->lanes() <= most)
       return true;
   }
   return false;
@@ -168,10 +170,16 @@ std::vector<KeptRow> KeptRowsOf(const LoopNest& kernel, const LoopPlan& plan) {
     keep(slot, rows & kernel.OutputSet());
   };
   for (const KeptSlot& other : plan.kept) keep_read(other.slot);
-  const bool ends = std::ranges::any_of(kernel.ranges,
-                                        [](const Range& range) { return range.end() != nullptr; });
+  const auto is_odd = [](const Tile& tile) { return tile.odd(); };
+  const bool branches =
+      std::ranges::any_of(kernel.ranges,
+                          [](const Range& range) { return range.end() != nullptr; }) ||
+      std::ranges::any_of(plan.tiles, is_odd) ||
+      std::ranges::any_of(plan.groups, [&](const GroupPlan& group) {
+        return std::ranges::any_of(group.loops, is_odd);
+      });
   for (const UOp* node : kernel.nodes)
-    if (ends && node->op == Op::kLoad && EndsAtVar(kernel, plan, node))
+    if (branches && node->op == Op::kLoad && IsBehindBranches(kernel, plan, node))
       keep_read(GlobalOfAccess(node).slot());
   std::stable_sort(kept.begin(), kept.end(),
                    [](const KeptRow& a, const KeptRow& b) { return a.group < b.group; });

@@ -15,7 +15,7 @@ namespace outboard::codegen {
 
 // A row of which each thread has the same elements wherever it is read, all in one step of their
 // tiles. Where loads are not merged by themselves, it is kept without an Opt: a row that the kernel
-// stores over, and one that ends at a VAR, behind whose branches they lie.
+// stores over, and one that ends at a VAR or in odd vectors, behind whose branches they lie.
 struct KeptRow {
   int64_t slot = 0;
   int64_t in_registers = 0, in_memory = 0;        // vectors of a thread
@@ -29,6 +29,12 @@ std::vector<KeptRow> KeptRowsOf(const LoopNest& kernel, const LoopPlan& plan);
 
 // The bytes of a block's memory that hold its threads' part of the row.
 int64_t BytesInMemory(const KeptRow& row, const LoopNest& kernel, const LoopPlan& plan);
+
+// Whether half of the threads or more have this piece of an odd tile within the range: its sums are
+// computed in all of them, without a branch (Lowering::InParts).
+inline bool LiesMostlyWithin(const Tile& tile, const Piece& piece) {
+  return tile.trips == 0 && piece.offset + tile.threads * tile.run / 2 <= tile.extent;
+}
 
 // Values of one pass of a loop over the part of a row that lies in shared memory. Shared memory can
 // be indexed at run time; registers cannot, so the part in registers is written out.

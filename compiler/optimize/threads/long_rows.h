@@ -20,6 +20,7 @@ struct LongRowsMay {
   int64_t cluster_max = 1;  // how many blocks may do a task
   bool are_kept = false;    // a part of them in the memory of blocks
   bool are_aligned = false;
+  bool are_odd = false;  // in vectors that lie within a row in part
 };
 
 // A row as the reduction with the most work reads it.

@@ -28,6 +28,7 @@ absl::StatusOr<ShiftedLayout> LayOutShifted(const LoopNest& kernel, const LoopPl
     if (GlobalOfAccess(store).slot() == GlobalOfAccess(load).slot())
       return Illegal("the kernel stores where it loads");
   if (tile.align == 1 || tile.trips > 0) return Illegal("the axis is not aligned and written out");
+  if (tile.odd()) return Illegal("the axis has odd vectors");
   if (plan.task_loops == 0) return Illegal("there is one block");
   for (int i = 0; i < plan.task_loops; ++i)
     if (plan.loops[static_cast<size_t>(i)].range == range) return Illegal("blocks divide the axis");

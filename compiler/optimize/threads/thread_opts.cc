@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <optional>
 
 #include "compiler/divide_up.h"
 #include "compiler/ir/accessors.h"
@@ -22,6 +24,7 @@
 #include "compiler/optimize/threads/apply_threads.h"
 #include "compiler/optimize/threads/kept_row.h"
 #include "compiler/optimize/threads/long_rows.h"
+#include "compiler/optimize/threads/odd_rows.h"
 #include "compiler/optimize/threads/row_copy.h"
 #include "compiler/optimize/threads/shifted_copy.h"
 
@@ -33,6 +36,10 @@ constexpr int64_t kRunningValuesMax = 128;  // of a reduction, in a thread's reg
 constexpr int64_t kTermsOfThreadLeast = 4;  // of a divided reduction
 constexpr int64_t kMatrixTermsLeast = 8;    // of a product whose operands are copied
 constexpr int64_t kMatrixStep = 8;          // of these terms at once: 32 bytes of each row
+constexpr int64_t kLongRow = 8192;
+// Of shorter rows, of those that threads keep, too, too many vectors lie at an edge.
+constexpr int64_t kOddRowLeast = 1024, kKeptOddRowLeast = 32768;
+constexpr int64_t kKeptOddLanes = 4;  // the last step is few threads', and has registers of all
 
 int64_t FloorPower(int64_t n) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
@@ -195,7 +202,9 @@ class ThreadChooser {
   // running values in each of them.
   int64_t LanesFor(const Body& b, int range, size_t running = 1) {
     int64_t lanes = target_.vector_bytes / widest_;
-    while (lanes > 1 && (Extent(range) % lanes != 0 ||
+    const bool is_odd = OddBegin(range).has_value();
+    if (is_odd && main_ >= 0) lanes = std::min(lanes, kKeptOddLanes);
+    while (lanes > 1 && ((Extent(range) % lanes != 0 && !is_odd) ||
                          lanes * static_cast<int64_t>(running) > kRunningValuesMax))
       lanes /= 2;
     bool consecutive = false;
@@ -203,6 +212,18 @@ class ThreadChooser {
       consecutive =
           consecutive || (In(access.deps, range) && cost_.ConstantStride(access, range) == 1);
     return consecutive ? lanes : 1;
+  }
+  // Of a range that has vectors though its extent is no multiple of the widest: whether rows begin
+  // within one.
+  std::optional<bool> OddBegin(int range) {
+    const int64_t lanes = target_.vector_bytes / widest_, extent = Extent(range);
+    const int64_t least = main_ < 0 ? kOddRowLeast : kKeptOddRowLeast;
+    if (!long_rows_.are_odd || lanes == 1 || extent % lanes == 0 || extent < least ||
+        kernel_.ranges[range].end() != nullptr)
+      return std::nullopt;
+    const auto [found, is_new] = odd_begins_.try_emplace(extent);
+    if (is_new) found->second = BeginWithinVector(kernel_, extent, lanes);
+    return found->second;
   }
   int64_t LanesOfGroup(int group, int range) {
     int64_t lanes = LanesFor(body(group), range, kernel_.groups[group].nodes.size());
@@ -261,8 +282,14 @@ class ThreadChooser {
     int along = Along(stores());
     if (along < 0) along = kernel_.parallel_count - 1;
     if (along < 0) return;
-    Vector(along, LanesFor(stores(), along));
-    Threads(along, ThreadsFor(DivideUp(Extent(along), StepOf(along)), kThreadsWanted));
+    const int64_t lanes = LanesFor(stores(), along);
+    Vector(along, lanes);
+    const int64_t steps = DivideUp(Extent(along), StepOf(along));
+    const bool is_odd = Extent(along) % lanes != 0;
+    // Whole warps leave out what lies beyond an odd row.
+    Threads(along, is_odd ? std::min(kThreadsWanted, FloorPower(2 * steps - 1))
+                          : ThreadsFor(steps, kThreadsWanted));
+    if (is_odd && OddBegin(along) == true) Align(along, SectorValues(stores(), along, lanes));
     FillBlock(kThreadsWanted);
   }
 
@@ -336,7 +363,9 @@ class ThreadChooser {
     if (along < kernel_.output_count || GroupOf(along) != main_) along = group.ranges.back();
     along_ = along;
     const int64_t lanes = LanesOfGroup(main_, along), align = AlignmentOf(along, lanes);
-    const int64_t steps = DivideUp(Extent(along) + (align > 1 ? align - lanes : 0), lanes);
+    const bool is_odd = Extent(along) % lanes != 0;
+    const int64_t before = align == 1 ? 0 : is_odd ? align - 1 : align - lanes;
+    const int64_t steps = DivideUp(Extent(along) + before, lanes);
     // As many threads for a row as keep it in registers, and as the device has room for.
     const double rows = std::max(Points(Deps()), 1.0);
     int64_t count = std::min<int64_t>(kWarpThreads, ThreadsFor(steps, kWarpThreads));
@@ -356,6 +385,12 @@ class ThreadChooser {
         kept_vectors_ = row.in_registers;
       }
     }
+    // Few long rows that nobody keeps have multiprocessors for themselves.
+    while (plan_.cluster == 1 && kept_vectors_ == 0 && steps * lanes > count * kRowValuesMax &&
+           count >= kThreadsWanted && 2 * count <= target_.block_threads_max() &&
+           rows * static_cast<double>(count) < Multiprocessors() * kResidentThreads &&
+           steps >= 2 * count * kTermsOfThreadLeast)
+      count *= 2;
     // Threads of one warp do not wait for each other before they store over what others have read.
     if (RowsInPlace(kernel_)) count = std::max<int64_t>(count, 2 * kWarpThreads);
     int output = -1;
@@ -376,7 +411,7 @@ class ThreadChooser {
         Vector(output, stored);
       // As the row is read, or it would be read again.
       const bool same = Extent(output) == Extent(along) && StepOf(output) == lanes;
-      Threads(output, same && count > kThreadsWanted
+      Threads(output, same && (is_odd || count > kThreadsWanted)
                           ? count
                           : ThreadsFor(DivideUp(Extent(output), StepOf(output)), count));
       if (same) Align(output, align);
@@ -439,14 +474,19 @@ class ThreadChooser {
   // and vectors are short: warps then read whole sectors. Else 1; with vectors of 16 bytes one
   // sector of 17 is more than needed, of every other row.
   int64_t AlignmentOf(int along, int64_t lanes) {
-    constexpr int64_t kLongRow = 8192;
+    if (lanes > 1 && Extent(along) % lanes != 0)
+      return OddBegin(along) == true ? SectorValues(body(main_), along, lanes) : 1;
     if (!long_rows_.are_aligned || Extent(along) < kLongRow || Points(Deps()) < 2) return 1;
+    const int64_t values = SectorValues(body(main_), along, lanes);
+    return lanes * kSectorBytes / values >= 16 || Extent(along) % values == 0 ? 1 : values;
+  }
+  // Of the narrowest type that lies along the range; of vectors, a whole one at least.
+  int64_t SectorValues(const Body& b, int along, int64_t lanes) {
     int narrowest = kSectorBytes;
-    for (const Access& access : body(main_).accesses)
+    for (const Access& access : b.accesses)
       if (In(access.deps, along) && cost_.ConstantStride(access, along) == 1)
         narrowest = std::min(narrowest, ByteWidth(access.index->src[0]->dtype));
-    const int64_t values = kSectorBytes / narrowest;
-    return lanes * narrowest >= 16 || Extent(along) % values == 0 ? 1 : values;
+    return std::max<int64_t>(kSectorBytes / narrowest, lanes);
   }
 
   // Rows of which threads read a number at a time (packed weights): in wide pieces, once.
@@ -531,6 +571,7 @@ class ThreadChooser {
   int main_ = -1;     // the reduction with the most work
   int along_ = -1;    // the range along its rows
   int64_t kept_vectors_ = 0;  // of a row in a thread's registers, where others are in memory
+  std::map<int64_t, std::optional<bool>> odd_begins_;  // by extent: see OddBegin
   std::vector<Opt> opts_;
 };
 
@@ -539,13 +580,20 @@ class ThreadChooser {
 std::vector<Opt> ThreadOpts(const LoopNest& kernel, const Target& target) {
   if (kernel.empty) return {};
   // What blocks of a cluster may not do, or join, and which rows may be kept, is seen at the end.
-  const bool cuda = target.kind == TargetKind::kCuda;
-  std::vector<Opt> opts =
-      ThreadChooser(
-          kernel, target,
-          {.cluster_max = target.cluster_blocks_max(), .are_kept = cuda, .are_aligned = cuda})
-          .Run();
-  if (opts.empty() && cuda) opts = ThreadChooser(kernel, target, {}).Run();
+  std::vector<LongRowsMay> tries = {{}};
+  if (target.kind == TargetKind::kCuda) {
+    tries.clear();
+    for (const int64_t blocks : {target.cluster_blocks_max(), int64_t{1}})
+      for (const bool are_odd : {true, false})
+        tries.push_back({.cluster_max = blocks,
+                         .are_kept = true,
+                         .are_aligned = true,
+                         .are_odd = are_odd});
+    tries.emplace_back();
+  }
+  std::vector<Opt> opts;
+  for (const LongRowsMay& may : tries)
+    if (opts.empty()) opts = ThreadChooser(kernel, target, may).Run();
   return opts;
 }
 

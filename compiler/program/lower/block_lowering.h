@@ -12,10 +12,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "compiler/kernel/affine.h"
 #include "compiler/optimize/loop_plan.h"
 #include "compiler/optimize/threads/apply_threads.h"
 #include "compiler/optimize/threads/kept_row.h"
@@ -39,6 +41,10 @@ class BlockLowering {
   ValueId PlaceOfThread(int range);
   // How many values of an aligned range lie between a sector's first byte and the row's first one.
   ValueId ValuesBeforeRow(const Tile& tile);
+  // The same for rows that begin within a vector: `open`, whose base is that of an unaligned tile,
+  // gets the base and the place of an aligned one. Accesses whose vectors begin where those of the
+  // row do have their index by that place, which is seen to be aligned.
+  void OpenOddRow(const Tile& tile, OpenRange& open);
   // Values of these ranges differ between blocks or threads.
   void MarkDivided(RangeSet ranges) { divided_ |= ranges; }
   // Whether this thread stores what depends on these ranges, at this point; -1: it does.
@@ -96,6 +102,9 @@ class BlockLowering {
   // Whether the point's vector begins below the ends of those ranges that a thread handles in one
   // iteration; -1: it does. Loops of several iterations end there by themselves.
   ValueId BelowEndsOf(RangeSet ranges);
+
+  std::optional<codegen::Affine> ApartFrom(const codegen::Affine& row, const Tile& tile,
+                                           const UOp* index) const;
 
   // Of the threads of a warp whose numbers differ in these bits alone.
   ValueId JoinLanes(Op op, ValueId value, uint64_t lanes);

@@ -36,6 +36,13 @@ void BlockLowering::KeepRows(size_t group) {
       lowering_.Withdraw(other);  // another tile of the task's ranges has kept its own
     }
     const std::vector<Tile>& loops = plan_.groups[group].loops;
+    // Sums at the edges of odd rows may read what lies outside, too.
+    if (loops[0].odd())
+      for (int64_t piece = 0; piece < row.in_registers; ++piece)
+        if (const Piece& own = loops[0].pieces()[static_cast<size_t>(piece)];
+            loops[0].EdgesOf(own).any() && codegen::LiesMostlyWithin(loops[0], own))
+          b_.Store(kept_[i].own, b_.Int(piece * row.lanes),
+                   b_.Splat(b_.Const(load->dtype, 0), static_cast<int>(row.lanes)));
     lowering_.OverTile(loops[0], [&] {
       lowering_.ForEachPoint(ranges_.Tiled(RangeSet{1} << row.range), [&] {
         const auto [memory, place] = PlaceOfKept(i, row.range);

@@ -1,6 +1,7 @@
 // Numbers of threads and blocks, and what is computed and stored by which.
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 #include "compiler/kernel/affine.h"
@@ -100,6 +101,53 @@ ValueId BlockLowering::ValuesBeforeRow(const Tile& tile) {
   first = b_.Modulo(first, vectors);
   if (negative) first = b_.Modulo(b_.Plus(first, b_.Int(vectors)), vectors);
   return b_.Times(first, lanes);
+}
+
+void BlockLowering::OpenOddRow(const Tile& tile, OpenRange& open) {
+  const UOp* const own = kernel_.ranges[static_cast<size_t>(tile.range)].node;
+  codegen::AffineForms forms;
+  codegen::Affine row = forms.Of(tile.aligned);
+  std::erase_if(row.terms, [&](const auto& term) { return term.first == own; });
+  const auto sum = [this](const codegen::Affine& form) {
+    ValueId total = b_.Int(static_cast<int64_t>(form.constant));
+    for (const auto& [term, coefficient] : form.terms)
+      total = b_.Plus(total, b_.Times(lowering_.Emit(term), static_cast<int64_t>(coefficient)));
+    return total;
+  };
+  const ValueId first = sum(row);  // not negative (ThreadPlanner::Align)
+  open.place = b_.Plus(b_.Times(b_.Divide(first, tile.align), tile.align), open.base);
+  open.base = b_.Plus(open.place, b_.Negated(first));
+  for (const UOp* node : kernel_.nodes) {
+    if (node->op != Op::kLoad && node->op != Op::kStore) continue;
+    const UOp* const index = node->src[0]->src[1];
+    const std::optional<codegen::Affine> apart = ApartFrom(row, tile, index);
+    if (!apart) continue;
+    lowering_.Provide(index, [this, range = tile.range, apart = *apart, sum] {
+      return b_.Plus(b_.Plus(ranges_[range].place, ranges_[range].in_tile), sum(apart));
+    });
+  }
+}
+
+// What an index adds to that of a row's value, if it is multiples of a vector.
+std::optional<codegen::Affine> BlockLowering::ApartFrom(const codegen::Affine& row,
+                                                        const Tile& tile,
+                                                        const UOp* index) const {
+  const UOp* const own = kernel_.ranges[static_cast<size_t>(tile.range)].node;
+  codegen::AffineForms forms;
+  const codegen::Affine& form = forms.Of(index);
+  if (form.CoefficientOf(own) != 1) return std::nullopt;
+  const auto lanes = static_cast<uint64_t>(tile.lanes());
+  codegen::Affine apart{.constant = form.constant - row.constant, .terms = {}};
+  bool fits = apart.constant % lanes == 0;
+  const auto add = [&](const UOp* term, uint64_t coefficient) {
+    fits = fits && coefficient % lanes == 0 && (kernel_.DepsOf(term) >> tile.range & 1) == 0;
+    if (coefficient != 0) apart.terms.emplace_back(term, coefficient);
+  };
+  for (const auto& [term, coefficient] : form.terms)
+    if (term != own) add(term, coefficient - row.CoefficientOf(term));
+  for (const auto& [term, coefficient] : row.terms)
+    if (form.CoefficientOf(term) == 0) add(term, -coefficient);
+  return fits ? std::optional(apart) : std::nullopt;
 }
 
 ValueId BlockLowering::PlaceOfThread(int range) {

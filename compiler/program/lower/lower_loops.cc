@@ -159,13 +159,19 @@ void Lowering::OpenTile(const Tile& tile, ValueId step, ValueId step_in_block,
                  .pieces = &pieces,
                  .rest = &pieces == &tile.rest ? &tile : nullptr,
                  .whole = tile.blocks() == 1,
-                 .runs_in_steps = codegen::RunsInSteps(tile)};
+                 .runs_in_steps = codegen::RunsInSteps(tile),
+                 .odd = tile.odd(),
+                 .begins_before = tile.align > 1};
   open.base = b_.Times(step, tile.step);
   if (tile.threads > 1)
     open.base = b_.Plus(open.base, b_.Times(block_->PlaceOfThread(tile.range), tile.run));
   open.unaligned = open.base;
-  if (tile.align > 1) open.base = b_.Plus(open.base, b_.Negated(block_->ValuesBeforeRow(tile)));
   open.cut = open.rest != nullptr ? tile.rest_cut : tile.cut;
+  if (tile.odd() && tile.odd_begin) {
+    block_->OpenOddRow(tile, open);
+  } else if (tile.align > 1) {
+    open.base = b_.Plus(open.base, b_.Negated(block_->ValuesBeforeRow(tile)));
+  }
   ranges_.OpenTile(tile.range, open);
 }
 
@@ -278,14 +284,49 @@ void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
     range.piece = piece;
     range.lanes = {r, -1, s.lanes, s.active};
     range.unclamped = b_.Plus(range.base, in_tile);
-    range.value = ranges_.Clamped(r, range.unclamped, s.lanes);
-    OverPoints(ranges, next + 1, body);
+    if (range.odd && s.edges.any()) {
+      const bool most =
+          range.rest != nullptr &&
+          codegen::LiesMostlyWithin(*range.rest, (*range.pieces)[static_cast<size_t>(s.first)]);
+      InParts(r, most, [&] { OverPoints(ranges, next + 1, body); });
+    } else {
+      range.value = ranges_.Clamped(r, range.unclamped, s.lanes);
+      OverPoints(ranges, next + 1, body);
+    }
     range.in_tile = range.piece = range.own_number = range.value = range.unclamped = -1;
     range.lanes = {};
     if (loop >= 0) b_.End(loop);
     if (steps) b_.End(step);
     CloseScope();
   }
+}
+
+// What lies outside of the range is computed by nobody. Few vectors lie there in part: what the
+// branch of these has, number by number, most warps do not run. Where `most` vectors lie within it,
+// terms that threads have are computed without a branch, so that what is stored can use them, and
+// added where they are the range's.
+void Lowering::InParts(int r, bool most, const std::function<void()>& inside) {
+  OpenRange& range = ranges_[r];
+  const Tile::Edges edges = range.edges;
+  range.value = range.unclamped;
+  if (sums_by_masks_ && most && !range.behind_registers) {
+    range.edges = {};
+    range.in_part = edges;
+    inside();
+  } else {
+    const OpenRanges::Parts parts = ranges_.PartsOf(r, edges, range.lanes.count);
+    range.edges = {};
+    for (const bool in_part : {false, true}) {
+      OpenScope();
+      const ValueId branch = in_part ? b_.IfRarely(parts.in_part) : b_.If(parts.whole);
+      if (in_part) range.in_part = edges;
+      inside();
+      b_.EndIf(branch);
+      CloseScope();
+    }
+  }
+  range.in_part = {};
+  range.edges = edges;
 }
 
 // All lanes of a vector, those that are not in use too: what they compute is nobody's, and they

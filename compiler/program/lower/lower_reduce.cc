@@ -139,6 +139,7 @@ void Lowering::ReduceBody(const OpenReduction& sums) {
   }
   std::vector<int> order = ranges_.Tiled(sums.own);
   for (const int r : ranges_.Tiled(sums.group->deps)) order.push_back(r);
+  sums_by_masks_ = AreKept(sums);
   ForEachPoint(order, [&] {
     ValueId place = PlaceOf(sums, split < 0 || sums.plan.partials == 1
                                       ? b_.Int(0)
@@ -150,14 +151,25 @@ void Lowering::ReduceBody(const OpenReduction& sums) {
       const ValueId value = b_.Cast(Emit(sums.terms[n]), SumType(node->dtype));
       ValueId mask = b_.And(Gate(sums.conditions[n]),
                             block_ != nullptr ? ranges_.WithinExtents(sums.own) : -1);
-      if (vector >= 0 && sums.active == 0 &&
-          !(op == Op::kAdd && ZeroInIdleLanes(sums.terms[n], vector)))
+      const bool in_part = vector >= 0 && ranges_[vector].in_part.any();
+      if (in_part || (vector >= 0 && sums.active == 0 &&
+                      !(op == Op::kAdd && ZeroInIdleLanes(sums.terms[n], vector))))
         mask = b_.And(mask, ranges_.ActiveLanes(RangeSet{1} << vector));
       const ValueId before = b_.Load(sums.memory[n], place);
       ValueId after = Combine(op, before, value);
       if (mask >= 0) after = b_.Alu(Op::kWhere, b_.at(before).dtype, {mask, after, before});
       b_.Store(sums.memory[n], place, after);
     }
+  });
+  sums_by_masks_ = false;
+}
+
+// Whether threads have all that the terms of a step need of rows.
+bool Lowering::AreKept(const OpenReduction& sums) const {
+  std::vector<const UOp*> terms;
+  for (const UOp* node : sums.group->nodes) terms.push_back(node->src[0]);
+  return std::ranges::none_of(PostOrder(terms), [&](const UOp* node) {
+    return node->op == Op::kLoad && (kernel_.DepsOf(node) & sums.own) != 0 && !IsProvided(node);
   });
 }
 

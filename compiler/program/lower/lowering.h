@@ -147,6 +147,9 @@ class Lowering : public PointLowering {
   // Recursion depth: the number of ranges.
   void OverPoints(const std::vector<int>& ranges, size_t next, const std::function<void()>& body);
   void OverLanes(const std::vector<int>& ranges, const std::function<void()>& body);
+  // Calls `inside` for the open piece of odd vectors, once where it lies within the range as a
+  // whole and once where it does in part; or, of sums, once. `most`: it mostly lies within.
+  void InParts(int range, bool most, const std::function<void()>& inside);
   void AdaptLoad(const UOp* node, Instruction& load, ValueId& mask) override;
 
   // ---- which steps of a loop of panels are run (lower_visible.cc)
@@ -170,6 +173,7 @@ class Lowering : public PointLowering {
   bool CopiesFor(const OpenReduction& sums) const {
     return block_ != nullptr && block_->CopiesFor(sums);
   }
+  bool AreKept(const OpenReduction& sums) const;
   bool ZeroInIdleLanes(const UOp* term, int range, int depth = 4) const;
   ValueId FoldLanes(Op op, ValueId value);
 
@@ -215,6 +219,8 @@ class Lowering : public PointLowering {
   Window window_;                                  // of plan_->visible.range
   // In the stores of blocks of threads, inside ForEachPoint: the ranges that they depend on.
   const RangeSet* storing_ = nullptr;
+
+  bool sums_by_masks_ = false;  // in a step of a reduction whose terms are kept
 
   std::vector<Staged> staged_;  // copies as in the plan, then panels, then what is carried
   absl::flat_hash_set<const UOp*> read_staged_;  // values that are read from there now

@@ -93,9 +93,32 @@ void OpenRanges::CloseLanes() {
   lanes_ = {};
 }
 
+OpenRanges::Parts OpenRanges::PartsOf(int range, const Tile::Edges& edges, int lanes) {
+  const ValueId first = (*this)[range].unclamped;
+  const int64_t extent = kernel_.ranges[static_cast<size_t>(range)].extent;
+  Parts parts;
+  ValueId some = -1;
+  if (edges.before) {
+    parts.whole = b_.Less(b_.Int(-1), first);
+    some = b_.Less(b_.Int(-lanes), first);
+  }
+  if (edges.beyond) {
+    parts.whole = b_.And(parts.whole, b_.Less(first, b_.Int(extent - lanes + 1)));
+    some = b_.And(some, b_.Less(first, b_.Int(extent)));
+  }
+  parts.in_part = b_.And(
+      some, b_.Alu(Op::kXor, DType::kBool, {parts.whole, b_.Const(DType::kBool, 1)}));
+  return parts;
+}
+
 ValueId OpenRanges::ActiveLanes(RangeSet ranges) {
-  if (lanes_.range < 0 || lanes_.active == lanes_.count || !(ranges >> lanes_.range & 1)) return -1;
-  return b_.Less(lanes_.lane, b_.Int(lanes_.active));
+  if (lanes_.range < 0 || !(ranges >> lanes_.range & 1)) return -1;
+  if (const OpenRange& range = (*this)[lanes_.range]; range.in_part.any()) {
+    const ValueId extent = b_.Int(kernel_.ranges[static_cast<size_t>(lanes_.range)].extent);
+    return b_.And(range.in_part.before ? b_.Less(b_.Int(-1), range.value) : -1,
+                  range.in_part.beyond ? b_.Less(range.value, extent) : -1);
+  }
+  return lanes_.active == lanes_.count ? -1 : b_.Less(lanes_.lane, b_.Int(lanes_.active));
 }
 
 }  // namespace outboard::program

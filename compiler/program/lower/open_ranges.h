@@ -42,6 +42,11 @@ struct OpenRange {
   const Tile* rest = nullptr;  // whose rest `pieces` are
   bool whole = false;          // `pieces` are all that a thread has of the range
   bool runs_in_steps = false;  // of a kept row, those in memory are run in a loop everywhere
+  bool odd = false;            // vectors may lie within the range in part
+  bool begins_before = false;  // what is cut may lie before the range, too
+  // Of rows that begin within a vector: the first value's place in what the tile is aligned for, a
+  // multiple of a vector.
+  ValueId place = -1;
 
   // ---- at the point; -1 outside of the loops over points
   ValueId value = -1;              // clamped to the range where it is cut
@@ -52,6 +57,8 @@ struct OpenRange {
   Tile::Edges edges;               // of the point, or of all that is open
   Lanes lanes;                     // of the piece
   bool behind_registers = false;   // of a kept row: the piece is not one of those in registers
+  // At which ends of the range some lanes lie outside of it, while others do not.
+  Tile::Edges in_part;
 
   bool is_open() const { return base >= 0; }
   bool tiled() const {
@@ -59,7 +66,8 @@ struct OpenRange {
   }
   Tile::Edges EdgesOf(const Piece& piece) const {
     if (!cut) return {};
-    return rest != nullptr ? rest->EdgesOf(piece) : Tile::Edges{.beyond = true};
+    if (rest != nullptr) return rest->EdgesOf(piece);
+    return {.before = begins_before, .beyond = true};
   }
   // How many values a thread has of it.
   int64_t extent() const {
@@ -120,6 +128,12 @@ class OpenRanges {
   ValueId OpenLanes(int range, int count, int active);
   void CloseLanes();
   const Lanes& lanes() const { return lanes_; }
+  // Of a piece of odd vectors, where it lies within the range as a whole, and where some lanes do
+  // and others do not.
+  struct Parts {
+    ValueId whole = -1, in_part = -1;
+  };
+  Parts PartsOf(int range, const Tile::Edges& edges, int lanes);
   // Which lanes are in use, for what depends on these ranges; -1: all.
   ValueId ActiveLanes(RangeSet ranges);
 

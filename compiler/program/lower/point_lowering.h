@@ -73,6 +73,7 @@ class PointLowering {
   void Provide(const UOp* node, std::function<ValueId()> read) {
     provided_[node] = {-1, std::move(read)};
   }
+  bool IsProvided(const UOp* node) const { return provided_.contains(node); }
   void Withdraw(const UOp* node) { provided_.erase(node); }
   // The result of a reduction, which has to be provided or put somewhere before it is emitted.
   void PutResult(const UOp* node, ResultPlace place) { results_[node] = std::move(place); }

@@ -45,11 +45,17 @@ PtxPrinter::Values PtxPrinter::Arithmetic(ValueId n) {
     return values_[static_cast<size_t>(n)];
   }
   if (IsOfPairs(n)) return ArithmeticOfPairs(n);
+  const ClampParts clamp = ClampIn(n);
   const auto sources = SourcesOf(n);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
     if (IsComputedSmall(n)) {
       out.push_back(SmallArithmetic(n, lane));
+      continue;
+    }
+    if (clamp.number >= 0) {
+      out.push_back(text_.Value(clamp.is_below ? "max.NaN.f32" : "min.NaN.f32", Width::k32,
+                                {Lane(sources[0], lane), Lane(sources[1], lane)}));
       continue;
     }
     if (is_range) {

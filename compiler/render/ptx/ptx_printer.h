@@ -230,6 +230,13 @@ class PtxPrinter {
   // The comparison x < limit of an AND that also says -1 < x: as unsigned numbers it says both. -1:
   // another value.
   ValueId RangeIn(ValueId both) const;
+  // Of x < c ? c : x and c < x ? c : x, of f32 and a constant that is not 0: the number and the
+  // constant, which MAX or MIN is of. What is no number goes through both.
+  struct ClampParts {
+    ValueId number = -1, limit = -1;  // -1: another value
+    bool is_below = false;            // the limit is a least number
+  };
+  ClampParts ClampIn(ValueId where) const;
 
   // ---- values that are computed twice (again.cc)
   void FindComputedAgain();  // after FindUses

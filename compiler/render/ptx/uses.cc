@@ -1,6 +1,8 @@
 // Which values are used, and until where. What an instruction takes in of another one, which then
 // is perhaps not printed: a sum its product, an address the constants of its index.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 #include "compiler/render/ptx/ptx_printer.h"
 
@@ -156,6 +158,22 @@ PtxPrinter::ValueId PtxPrinter::RangeIn(ValueId both) const {
   return -1;
 }
 
+PtxPrinter::ClampParts PtxPrinter::ClampIn(ValueId where) const {
+  const Instruction& i = at(where);
+  if (i.code != Code::kAlu || i.op != Op::kWhere || i.dtype != DType::kF32) return {};
+  const Instruction &compare = at(i.src[0]), &limit = at(i.src[1]);
+  const Instruction& constant = limit.code == Code::kLanes ? at(limit.src[0]) : limit;
+  const bool is_all = limit.code == Code::kConst || limit.src.size() == 1;
+  if (compare.code != Code::kAlu || compare.op != Op::kCmpLt || compare.lanes != i.lanes ||
+      constant.code != Code::kConst || !is_all ||
+      !(std::abs(std::bit_cast<double>(constant.imm[0])) > 0))
+    return {};
+  const std::pair of(compare.src[0], compare.src[1]);
+  if (of == std::pair(i.src[2], i.src[1])) return {i.src[2], i.src[1], true};
+  if (of == std::pair(i.src[1], i.src[2])) return {i.src[2], i.src[1], false};
+  return {};
+}
+
 bool PtxPrinter::IsDecided(ValueId n) const {
   const ValueBounds& bounds = bounds_[static_cast<size_t>(n)];
   return at(n).code == Code::kAlu && IsBool(at(n).dtype) && bounds.min == bounds.max;
@@ -178,6 +196,7 @@ absl::InlinedVector<PtxPrinter::ValueId, 4> PtxPrinter::SourcesOf(ValueId n) con
   if (const ValueId product = ProductIn(n); product >= 0)
     return {at(product).src[0], at(product).src[1], i.src[i.src[0] == product ? 1 : 0]};
   if (const ValueId range = RangeIn(n); range >= 0) return at(range).src;
+  if (const ClampParts clamp = ClampIn(n); clamp.number >= 0) return {clamp.number, clamp.limit};
   if (IsWarpgroup(n) || IsDecided(n)) return {};
   if (const ValueId number = BelowConstant(n).first; number >= 0) return {number};
   absl::InlinedVector<ValueId, 4> sources = i.src;
