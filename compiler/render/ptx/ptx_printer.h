@@ -363,8 +363,8 @@ class PtxPrinter {
     int64_t first = 0, last = 0;  // elements
   };
   absl::flat_hash_map<ValueId, std::vector<Change>> changes_;  // of private memories, in order
-  // Values that are printed later than where they are: by IF, at its begin, and behind a loop, by its
-  // END or by the WGWAIT that follows it. And which these are.
+  // Values that are printed later than where they are: by IF, at its begin, and behind a loop, by
+  // its END or by the WGWAIT that follows it. And which these are.
   absl::flat_hash_map<ValueId, std::vector<ValueId>> moved_to_;
   std::vector<bool> is_moved_;
   // Values that are computed again behind a loop, by its END, in order.

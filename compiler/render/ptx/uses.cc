@@ -119,9 +119,9 @@ class Places {
   absl::flat_hash_map<ValueId, std::vector<ValueId>> loops_in_;
 };
 
-// Where values are printed that are used behind a loop alone: at its end, or, where the last products
-// of warpgroups are awaited there, behind them. The assembler may run products one by one (C7514)
-// where there is arithmetic between the loop and that wait.
+// Where values are printed that are used behind a loop alone: at its end, or, where the last
+// products of warpgroups are awaited there, behind them. The assembler may run products one by one
+// (C7514) where there is arithmetic between the loop and that wait.
 ValueId BehindLoop(const program::Program& program, ValueId end) {
   const auto next = static_cast<size_t>(end) + 1;
   const bool awaits = next < program.code.size() && program.code[next].code == Code::kWgWait;
