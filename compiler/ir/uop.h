@@ -116,8 +116,10 @@ class Graph {
 
   int64_t node_count() const;
 
-  // Steps that checks of new nodes may still walk. Unlimited, except while DecodeGraph makes nodes
-  // that somebody else has sent (limits::kWalkStepsMax).
+  // Steps that checks of new nodes may still walk: through bodies of functions, and sums and
+  // products of dimensions. Unlimited, except while a graph is decoded that somebody else has sent,
+  // or one is written for devices: all walks for that graph take their steps from one budget of
+  // limits::kWalkStepsMax (spec/walks.h), and Make is RESOURCE_EXHAUSTED once it is spent.
   int64_t walk_budget;
 
  private:
