@@ -116,10 +116,8 @@ class Graph {
 
   int64_t node_count() const;
 
-  // Steps that checks of new nodes may still walk: through bodies of functions, and sums and
-  // products of dimensions. Unlimited, except while a graph is decoded that somebody else has sent,
-  // or one is written for devices: all walks for that graph take their steps from one budget of
-  // limits::kWalkStepsMax (spec/walks.h), and Make is RESOURCE_EXHAUSTED once it is spent.
+  // Steps left to the walks for a graph that is decoded, or written for devices: one budget for all
+  // of them (spec/walks.h), RESOURCE_EXHAUSTED once it is spent. Other graphs have no limit.
   int64_t walk_budget;
 
  private:
