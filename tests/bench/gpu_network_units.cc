@@ -2,10 +2,10 @@
 // buffers, which unit computes each product of matrices, and how long the schedule took.
 //   gpu_network_units ARCH PROGRAM ...
 // Programs: resnet50, a training step of it as a user writes it, 32 pictures of 224 x 224 in bf16,
-// batch norm in f32 after each convolution; gpt2_bf16, one of GPT-2 124M, 8 x 1,024; first:C:S:F:K:T
-// and last:C:S:F:K:T, a convolution of 32 pictures of C channels and S x S places by F filters of
-// K x K, that move by T, with its result and both gradients, channels first or last. With VERBOSE=1
-// each kernel is a line.
+// batch norm in f32 after each convolution; gpt2_bf16, one of GPT-2 124M, 8 x 1,024; and
+// first:C:S:F:K:T or last:C:S:F:K:T, a convolution of 32 pictures of C channels and S x S places by
+// F filters of K x K, that move by T, with its result and both gradients, channels first or last.
+// With VERBOSE=1 each kernel is a line.
 #include <time.h>
 
 #include <algorithm>
@@ -156,8 +156,8 @@ Extent ExtentOf(const UOp* value) {
   return extent;
 }
 
-// Multiplications and additions of a product of matrices, of which each has rows or columns that the
-// other one has not: of the largest one. 0 for other kernels.
+// Multiplications and additions of a product of matrices, each of which has rows or columns that
+// the other one has not: of the largest one. 0 for other kernels.
 double Operations(const UOp* ast) {
   double most = 0;
   for (const UOp* node : PostOrder(ast)) {
