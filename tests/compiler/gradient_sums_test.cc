@@ -429,8 +429,9 @@ TEST(GradientSums, ResultsThatBecomeOneNodeAreBothStored) {
 // A product of f32 that is rounded later, as programs write it: only what is rounded is stored.
 TEST(GradientSums, ResultsThatAreRoundedLaterAreStoredOnce) {
   constexpr int64_t kHeads = 2, kRows = 128, kWidth = 64;
-  enum class Later { kReshaped, kPermuted, kJoined };
-  for (const Later later : {Later::kReshaped, Later::kPermuted, Later::kJoined}) {
+  enum class Later { kDimensionsOf1, kReshaped, kPermuted, kJoined };
+  for (const Later later :
+       {Later::kDimensionsOf1, Later::kReshaped, Later::kPermuted, Later::kJoined}) {
     SCOPED_TRACE(static_cast<int>(later));
     Graph graph;
     const RecordedResults recorded = RecordResults(graph, [&]() -> std::vector<Tensor> {
@@ -440,7 +441,7 @@ TEST(GradientSums, ResultsThatAreRoundedLaterAreStoredOnce) {
                        .softmax()
                        .cast(DType::kBF16)
                        .matmul(leaves[2], DType::kF32);
-      if (later != Later::kReshaped) out = out.permute({1, 0, 2});
+      if (later == Later::kPermuted || later == Later::kJoined) out = out.permute({1, 0, 2});
       if (later == Later::kReshaped) out = out.reshape({kHeads * kRows, kWidth});
       if (later == Later::kJoined) out = out.reshape({kRows, kHeads * kWidth});
       out = out.cast(DType::kBF16);
@@ -457,6 +458,9 @@ TEST(GradientSums, ResultsThatAreRoundedLaterAreStoredOnce) {
     for (const schedule::ScheduledBuffer& buffer : gpu.schedule().buffers)
       EXPECT_FALSE(buffer.dtype == DType::kF32 && buffer.elements == kHeads * kRows * kWidth)
           << gpu.ToString();
+    // As a result, too, where it lies as the sums do.
+    const bool in_place = later == Later::kDimensionsOf1 || later == Later::kReshaped;
+    EXPECT_EQ(Stores(gpu, kHeads * kRows * kWidth), !in_place) << gpu.ToString();
     gpu.ExpectAsInterpreted(recorded.sink, {}, 2 * kAttentionTolerance);
   }
 }

@@ -41,6 +41,11 @@ using Steps = std::vector<const UOp*>;
 
 bool IsRearranged(const UOp* step) { return step->op == Op::kReshape || step->op == Op::kPermute; }
 
+// Whether it is `node` but for dimensions of 1.
+bool IsOfLongDims(const UOp* step, const UOp* node) {
+  return step->op == Op::kReshape && LongDims(step->shape) == LongDims(node->shape);
+}
+
 // Finds the steps from `top` down to what `is_end`, which is not among them: rounding, places of
 // dimensions, products and conditions where it is 0 otherwise. Each node that it looks at is taken
 // from `visits_left`.
@@ -183,18 +188,19 @@ class Finder {
   }
 
   // The steps from the results to where they are rounded, perhaps in other places, if nobody reads
-  // them otherwise; the last one rounds. None: they are stored as they are.
+  // them otherwise, and on to where dimensions of 1 come or go. None: they are stored as they are.
   Steps ToRounded(const UOp* results) const {
     Steps steps;
+    bool rounded = false;
     for (const UOp* node = results; std::ssize(steps) < kStepsMax; node = steps.back()) {
       const std::vector<const UOp*>& users = users_.at(node);
       if (users.size() != 1) break;
       const bool rounds = users[0]->op == Op::kCast && IsFloatOf16(users[0]->dtype);
-      if (!rounds && !IsRearranged(users[0])) break;
+      if (rounded ? !IsOfLongDims(users[0], node) : !rounds && !IsRearranged(users[0])) break;
       steps.push_back(users[0]);
-      if (rounds) return steps;
+      rounded = rounded || rounds;
     }
-    return {};
+    return rounded ? steps : Steps{};
   }
 
  private:
@@ -292,7 +298,7 @@ class Rebuilder {
       quotients_.emplace(found.quotient, &found);
       const Steps steps = finder.ToRounded(found.results);
       if (steps.empty()) continue;
-      stored_as_.emplace(found.results, steps.back()->dtype);
+      rounded_results_.emplace(found.results, steps.back());
       rounded_.emplace(steps.back(), Rounded{found.results, steps});
     }
   }
@@ -321,7 +327,10 @@ class Rebuilder {
   std::vector<const UOp*> NeedsOf(const UOp* node) const {
     if (const auto sum = sums_.find(node); sum != sums_.end()) {
       const GradientSum& found = sum->second;
-      return {found.repeated_of_results, found.results, found.sums_of_rows()};
+      const auto rounded = rounded_results_.find(found.results);
+      return {found.repeated_of_results,
+              rounded == rounded_results_.end() ? found.results : rounded->second,
+              found.sums_of_rows()};
     }
     if (const auto rounded = rounded_.find(node); rounded != rounded_.end())
       return {rounded->second.results};
@@ -362,19 +371,26 @@ class Rebuilder {
     Steps steps;
   };
 
-  // o as a kernel stores it: rounded first, in the places of the sums, which the same kernel makes.
-  const UOp* Stored(const UOp* results) const {
-    const auto dtype = stored_as_.find(results);
-    const UOp* const made = made_.at(results);
-    return dtype == stored_as_.end() ? made : Cast(g_, made, dtype->second);
-  }
+  // Rounded first, in the places of the sums, which the same kernel makes; what a kernel stores of o
+  // is that, or where dimensions of 1 have come or gone, as it may be a result.
   const UOp* MakeRounded(const Rounded& rounded) {
-    const UOp* value = Stored(rounded.results);
+    const DType dtype = rounded.steps.back()->dtype;
+    const UOp* value = Cast(g_, made_.at(rounded.results), dtype);
+    const UOp*& stored = stored_[rounded.results] = value;
     for (const UOp* step : rounded.steps) {
+      const UOp* const before = value;
       if (step->op == Op::kReshape) value = Reshape(g_, value, step->shape);
       if (step->op == Op::kPermute) value = Permute(g_, value, PermuteOf(step).axes());
+      if (stored == before && (value == before || IsOfLongDims(value, before))) stored = value;
     }
     return value;
+  }
+
+  // o, of f32 and in the places of the sums, by what is stored.
+  const UOp* Results(const UOp* results) const {
+    const auto stored = stored_.find(results);
+    if (stored == stored_.end()) return made_.at(results);
+    return Cast(g_, Reshape(g_, stored->second, results->shape), DType::kF32);
   }
 
   const UOp* MakeSum(const UOp* sum, const GradientSum& found) {
@@ -384,7 +400,7 @@ class Rebuilder {
     gradient = gradient->src[0];  // of the EXPAND
     for (auto cast = casts.rbegin(); cast != casts.rend(); ++cast)
       gradient = Cast(g_, gradient, *cast);
-    const UOp* const results = Cast(g_, Stored(found.results), DType::kF32);
+    const UOp* const results = Results(found.results);
     const auto columns = ReduceOf(found.columns_sum).axes();
     const UOp* rows =
         Reduce(g_, Op::kAdd, Mul(g_, gradient, results), {columns.begin(), columns.end()});
@@ -403,8 +419,8 @@ class Rebuilder {
   Graph& g_;
   const absl::flat_hash_map<const UOp*, GradientSum>& sums_;
   absl::flat_hash_map<const UOp*, const GradientSum*> quotients_;
-  absl::flat_hash_map<const UOp*, DType> stored_as_;  // by results
-  absl::flat_hash_map<const UOp*, Rounded> rounded_;  // by their last step
+  absl::flat_hash_map<const UOp*, Rounded> rounded_;                      // by their last step
+  absl::flat_hash_map<const UOp*, const UOp*> rounded_results_, stored_;  // by results: that step
   absl::flat_hash_map<const UOp*, const UOp*> made_;
 };
 
