@@ -371,8 +371,8 @@ class Rebuilder {
     Steps steps;
   };
 
-  // Rounded first, in the places of the sums, which the same kernel makes; what a kernel stores of o
-  // is that, or where dimensions of 1 have come or gone, as it may be a result.
+  // Rounded first, in the places of the sums, which the same kernel makes. What a kernel stores of
+  // o is that, or where dimensions of 1 have come or gone, as it may be a result.
   const UOp* MakeRounded(const Rounded& rounded) {
     const DType dtype = rounded.steps.back()->dtype;
     const UOp* value = Cast(g_, made_.at(rounded.results), dtype);
