@@ -69,8 +69,7 @@ class Assembler {
     // Less would not be worth the kernels that are like no others then.
     constexpr int64_t kLargePart = 16, kGainPart = 32;
     const bool large = overwrites == OverwritePolicy::kLarge;
-    const int64_t bytes_least =
-        large ? std::max(kLargeBytes, apart.arena_bytes / kLargePart) : 1;
+    const int64_t bytes_least = large ? std::max(kLargeBytes, apart.arena_bytes / kLargePart) : 1;
     over_ =
         WriteTemporariesInPlace(graph, kernels_, Fixed(), bytes_least, over_, divided_sums, sent_);
     Schedule in_place = PlacedInLaunches();
@@ -556,6 +555,12 @@ std::string TransferToString(const Schedule& schedule, int index) {
                       " receives ", BufferName(schedule, transfer.receive));
 }
 
+std::string TogetherToString(int together) {
+  if (together == 1) return "";
+  return together == 0 ? ", in the launch above"
+                       : absl::StrCat(", one launch with the next ", together - 1);
+}
+
 }  // namespace
 
 std::string KernelToString(const Schedule& schedule, size_t index) {
@@ -574,16 +579,6 @@ std::string KernelToString(const Schedule& schedule, size_t index) {
                       absl::StrJoin(reduce_ranges, "x"), " reads ", absl::StrJoin(reads, " "),
                       " writes ", absl::StrJoin(writes, " "));
 }
-
-namespace {
-
-std::string TogetherToString(int together) {
-  if (together == 1) return "";
-  return together == 0 ? ", in the launch above"
-                       : absl::StrCat(", one launch with the next ", together - 1);
-}
-
-}  // namespace
 
 std::string ScheduleToString(const Schedule& schedule) {
   std::string out;
