@@ -4,7 +4,10 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/ir/accessors.h"
 
 namespace outboard::proof {
@@ -164,25 +167,29 @@ LinearForm Prover::ComputeForm(const UOp* node) {
   return form && Fits(*form, node->dtype) ? *form : Atom(node);
 }
 
-// With k times x % c and k c times x / c, the form has k times x.
+// With k times x % c and k c times x / c, the form has k times x. Each remainder that is looked at
+// is a step of the budget.
 std::optional<LinearForm> Prover::Joined(std::optional<LinearForm> form) {
   if (how_ == Divisions::kAtoms || !form) return form;
+  absl::flat_hash_map<std::pair<const UOp*, const UOp*>, Term> quotients;
+  for (const Term& term : form->terms)
+    if (term.atom->op == Op::kIDiv)
+      quotients.emplace(std::pair(term.atom->src[0], term.atom->src[1]), term);
+  if (quotients.empty()) return form;
   for (const Term& remainder : std::vector<Term>(form->terms)) {
     const UOp* const m = remainder.atom;
     if (m->op != Op::kMod || !m->src[1]->is_const() || ValueOf(m->src[1]) <= 0) continue;
+    if (--*budget_ <= 0) break;
+    const auto quotient = quotients.find(std::pair(m->src[0], m->src[1]));
     Wide of_quotient = 0;
-    if (__builtin_mul_overflow(remainder.factor, ValueOf(m->src[1]), &of_quotient)) continue;
-    for (const Term& quotient : form->terms) {
-      const UOp* const q = quotient.atom;
-      if (q->op != Op::kIDiv || q->src[0] != m->src[0] || q->src[1] != m->src[1] ||
-          quotient.factor != of_quotient)
-        continue;
-      auto joined = AddScaled(*form, Atom(m), -remainder.factor);
-      if (joined) joined = AddScaled(*joined, Atom(q), -of_quotient);
-      if (joined) joined = AddScaled(*joined, FormOf(m->src[0]), remainder.factor);
-      if (joined) form = std::move(joined);
-      break;
-    }
+    if (quotient == quotients.end() ||
+        __builtin_mul_overflow(remainder.factor, ValueOf(m->src[1]), &of_quotient) ||
+        quotient->second.factor != of_quotient)
+      continue;
+    auto joined = AddScaled(*form, Atom(m), -remainder.factor);
+    if (joined) joined = AddScaled(*joined, Atom(quotient->second.atom), -of_quotient);
+    if (joined) joined = AddScaled(*joined, FormOf(m->src[0]), remainder.factor);
+    if (joined) form = std::move(joined);
   }
   return form;
 }

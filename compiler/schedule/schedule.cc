@@ -462,7 +462,7 @@ class Maker {
       absl::flat_hash_set<int> refused;
       absl::StatusOr<std::optional<Schedule>> plain =
           ScheduleWithout(graph_, prepared.cut, request_, scores, score_kernels_, units_, refused);
-      if (over && absl::IsResourceExhausted(plain.status())) return over;
+      if (over && !plain.ok()) return over;
       OB_ASSIGN_OR_RETURN(std::optional<Schedule> schedule, std::move(plain));
       // Results that nothing else needs live until their gradients are known.
       constexpr int64_t kMoreMemoryPart = 16;

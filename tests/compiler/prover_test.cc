@@ -163,5 +163,32 @@ TEST(Prover, APlaceOfQuotientsAndRemainders_IsWhatWasDivided) {
   EXPECT_FALSE(is_below(kBlocks * kColumns, 50));
 }
 
+// An index of very many remainders is looked at once for each of them in each sum beside a quotient,
+// and that is paid for.
+TEST(Prover, RemaindersBesideAQuotient_AreStepsOfTheBudget) {
+  constexpr int64_t kRemainders = 200, kSums = 40;
+  constexpr proof::Budget kSteps = 20'000;
+  const auto steps_left = [](Op op) {
+    Graph g;
+    const UOp* const x = Range(g, 0, 1 << 20);
+    std::vector<const UOp*> sums;
+    for (int64_t i = 0; i < kRemainders; ++i)
+      sums.push_back(Alu(g, Op::kMod, x, ConstIndex(g, i + 2)));
+    while (sums.size() > 1) {  // a flat tree: a deep one is given up
+      std::vector<const UOp*> pairs;
+      for (size_t i = 0; i + 1 < sums.size(); i += 2) pairs.push_back(Add(g, sums[i], sums[i + 1]));
+      if (sums.size() % 2 != 0) pairs.push_back(sums.back());
+      sums = pairs;
+    }
+    const UOp* sum = Add(g, sums[0], Alu(g, op, x, ConstIndex(g, kRemainders + 2)));
+    for (int64_t i = 1; i < kSums; ++i) sum = Add(g, sum, Range(g, static_cast<int>(i), 7));
+    proof::Budget budget = kSteps;
+    proof::Prover prover(&budget, proof::Prover::Divisions::kRelated);
+    prover.FormOf(sum);
+    return budget;
+  };
+  EXPECT_LT(steps_left(Op::kIDiv), steps_left(Op::kMod) - kSums * kRemainders / 2);
+}
+
 }  // namespace
 }  // namespace outboard::test
