@@ -272,8 +272,9 @@ TEST(OddRows, ShortOnes_AreTheInterpreters) {
       }
 }
 
-// The program's interpreter reports reads of what was never written. Some rows end in two vectors of
-// a thread at an edge: one that most threads have within the row, and one that hardly any has.
+// The program's interpreter reports reads of what was never written. At the end of some rows two
+// vectors of a thread are at an edge: one that most threads have within the row, and one that few
+// have there.
 TEST(OddRows, WhatIsKept_IsWrittenBeforeItIsRead) {
   const Target target = CudaTarget("sm_90a", 132);
   const auto expect = [&](const RowKernel& kernel, const std::string& opts) {
