@@ -148,6 +148,14 @@ const UOp* SumTimesProduct(Graph& g) {
       g, {StoreAt(g, 0, 16 * 32, RowMajor(g, {i, j}, {16, 32}),
                   Mul(g, Fold(g, Op::kAdd, x(a), {a}), Fold(g, Op::kAdd, Mul(g, x(b), y), {b})))});
 }
+// y[b, n] = sum of x[n + k] * w[b, k]: what a block reads of x lies along its results.
+const UOp* Windows(Graph& g) {
+  const UOp *b = test::Range(g, 0, 3), *n = test::Range(g, 1, 257), *k = ReduceRange(g, 2, 64);
+  const UOp* const x = LoadAt(g, 1, DType::kF32, 320, Add(g, n, k));
+  const UOp* const w = LoadAt(g, 2, DType::kF32, 3 * 64, RowMajor(g, {b, k}, {3, 64}));
+  return Sink(g, {StoreAt(g, 0, 3 * 257, RowMajor(g, {b, n}, {3, 257}),
+                          Fold(g, Op::kAdd, Mul(g, x, w), {k}))});
+}
 // Rows of the second operand lie along the reduction.
 const UOp* ProductOfRows(Graph& g) {
   const UOp *m = test::Range(g, 0, 33), *n = test::Range(g, 1, 50), *k = ReduceRange(g, 2, 24);
@@ -217,6 +225,9 @@ constexpr PlanCase kPlans[] = {
      "SHARE:1:4 UPCAST:0:4 GRID:0:1 LOCAL:1:0"},
     {"columns of all rows are copied", ColumnSums, "LANE:0:8 SHARE:1:4 GRID:0:1 LOCAL:0:0"},
     {"other rows are copied whole", RowSums, "VECTOR:1:4 SHARE:1:32 GRID:0:1 LOCAL:0:0"},
+    {"windows are copied", Windows, "LANE:1:8 SHARE:2:16 LOCAL:0:0 GRID:0:2"},
+    {"rows are copied that do not lie along the aligned axis", Windows,
+     "LANE:1:8 SHARE:2:16 ALIGN:1:8 LOCAL:1:0 GRID:0:2"},
     {"a product of rows", ProductOfRows,
      "UPCAST:1:2 LANE:1:8 UPCAST:0:4 LANE:0:4 WARP:0:2 UNROLL:2:8 LOCAL:0:0 LOCAL:1:0 GRID:0:2"},
 };
@@ -281,6 +292,12 @@ constexpr IllegalCase kIllegal[] = {
      "not aligned"},
     {OddProduct, "LANE:1:32 ALIGN:1:8 UPCAST:1:2 GRID:0:1", absl::StatusCode::kOk, ""},
     {OddProduct, "LANE:1:32 ALIGN:1:8 UPCAST:1:2 LOCAL:0:0 LOCAL:1:0 GRID:0:1",
+     absl::StatusCode::kInvalidArgument, "along an aligned axis"},
+    {Windows, "LANE:1:8 SHARE:2:16 LOCAL:0:0 GRID:0:2", absl::StatusCode::kOk, ""},
+    {Windows, "LANE:1:8 SHARE:2:16 ALIGN:1:8 GRID:0:2", absl::StatusCode::kOk, ""},
+    {Windows, "LANE:1:8 SHARE:2:16 ALIGN:1:8 LOCAL:0:0 GRID:0:2",
+     absl::StatusCode::kInvalidArgument, "along an aligned axis"},
+    {Windows, "LANE:1:8 SHARE:2:16 ALIGN:1:8 GRID:0:2 LOCAL:0:0",
      absl::StatusCode::kInvalidArgument, "along an aligned axis"},
     {SumTimesProduct, "LANE:1:32 WARP:0:4 SHARE:2:32 LOCAL:0:0 GRID:0:1", absl::StatusCode::kOk,
      ""},

@@ -81,6 +81,8 @@ absl::StatusOr<RowLayout> LayOutRows(const LoopNest& kernel, const LoopPlan& pla
   for (const auto& [range, coefficient] : out.rows) {
     const Tile* const tile = TileOfBlock(plan, range);
     if (tile == nullptr) return Illegal("a block has all of a range that rows lie along");
+    // Its blocks would begin earlier, and not all with a piece of a copy.
+    if (tile->align > 1) return Illegal("rows along an aligned axis");
     divides(coefficient * tile->step);
     max += static_cast<__int128>(coefficient) * (tile->step - 1);
     last += static_cast<__int128>(coefficient) * tile->step * (tile->blocks() - 1);

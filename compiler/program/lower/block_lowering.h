@@ -104,7 +104,7 @@ class BlockLowering {
   ValueId BelowEndsOf(RangeSet ranges);
 
   std::optional<codegen::Affine> ApartFrom(const codegen::Affine& row, const Tile& tile,
-                                           const UOp* index) const;
+                                           const codegen::Affine& form) const;
 
   // Of the threads of a warp whose numbers differ in these bits alone.
   ValueId JoinLanes(Op op, ValueId value, uint64_t lanes);

@@ -120,7 +120,7 @@ void BlockLowering::OpenOddRow(const Tile& tile, OpenRange& open) {
   for (const UOp* node : kernel_.nodes) {
     if (node->op != Op::kLoad && node->op != Op::kStore) continue;
     const UOp* const index = node->src[0]->src[1];
-    const std::optional<codegen::Affine> apart = ApartFrom(row, tile, index);
+    const std::optional<codegen::Affine> apart = ApartFrom(row, tile, forms.Of(index));
     if (!apart) continue;
     lowering_.Provide(index, [this, range = tile.range, apart = *apart, sum] {
       return b_.Plus(b_.Plus(ranges_[range].place, ranges_[range].in_tile), sum(apart));
@@ -131,10 +131,8 @@ void BlockLowering::OpenOddRow(const Tile& tile, OpenRange& open) {
 // What an index adds to that of a row's value, if it is multiples of a vector.
 std::optional<codegen::Affine> BlockLowering::ApartFrom(const codegen::Affine& row,
                                                         const Tile& tile,
-                                                        const UOp* index) const {
+                                                        const codegen::Affine& form) const {
   const UOp* const own = kernel_.ranges[static_cast<size_t>(tile.range)].node;
-  codegen::AffineForms forms;
-  const codegen::Affine& form = forms.Of(index);
   if (form.CoefficientOf(own) != 1) return std::nullopt;
   const auto lanes = static_cast<uint64_t>(tile.lanes());
   codegen::Affine apart{.constant = form.constant - row.constant, .terms = {}};

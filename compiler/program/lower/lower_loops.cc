@@ -20,29 +20,32 @@ struct Segment {
   int lanes = 1;
   int active = 1;
   Tile::Edges edges;
+  bool most = false;  // at an edge of odd rows: LiesMostlyWithin
 };
 
 // Pieces at an edge of the range are handled apart: some threads' values there lie outside of it.
-// Number `split_at` begins a segment.
-std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces, int64_t split_at,
-                                const std::function<Tile::Edges(const Piece&)>& edges_of) {
+// Number `split_at` begins a segment, and all pieces of one lie mostly within, or none (KeepRows).
+std::vector<Segment> SegmentsOf(const OpenRange& range, int64_t split_at) {
+  const std::vector<Piece>& pieces = *range.pieces;
   std::vector<Segment> out;
   int64_t place = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const Piece& p = pieces[i];
-    const Tile::Edges edges = edges_of(p);
+    const Tile::Edges edges = range.EdgesOf(p);
+    const bool most = range.odd && edges.any() && range.rest != nullptr &&
+                      codegen::LiesMostlyWithin(*range.rest, p);
     place += p.lanes;
     if (!out.empty() && static_cast<int64_t>(i) != split_at) {
       Segment& last = out.back();
       if (last.count == 1) last.apart = p.offset - last.offset;
       if (last.lanes == p.lanes && last.active == p.active && last.edges == edges &&
-          p.offset == last.offset + last.count * last.apart) {
+          last.most == most && p.offset == last.offset + last.count * last.apart) {
         ++last.count;
         continue;
       }
     }
     out.push_back({static_cast<int64_t>(i), 1, p.offset, p.lanes, place - p.lanes, p.lanes,
-                   p.active, edges});
+                   p.active, edges, most});
   }
   return out;
 }
@@ -256,9 +259,8 @@ void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
   }
   const int r = ranges[next];
   OpenRange& range = ranges_[r];
-  const auto edges_of = [&](const Piece& piece) { return range.EdgesOf(piece); };
   const int64_t in_registers = block_ != nullptr ? block_->in_registers(r) : 0;
-  std::vector<Segment> segments = SegmentsOf(*range.pieces, in_registers, edges_of);
+  std::vector<Segment> segments = SegmentsOf(range, in_registers);
   // Results of what is in the block's memory are always computed in a loop: unrolled completely,
   // the assembler would first load the scales and biases of all of them, and spill registers.
   const bool in_steps =
@@ -285,10 +287,7 @@ void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
     range.lanes = {r, -1, s.lanes, s.active};
     range.unclamped = b_.Plus(range.base, in_tile);
     if (range.odd && s.edges.any()) {
-      const bool most =
-          range.rest != nullptr &&
-          codegen::LiesMostlyWithin(*range.rest, (*range.pieces)[static_cast<size_t>(s.first)]);
-      InParts(r, most, [&] { OverPoints(ranges, next + 1, body); });
+      InParts(r, s.most, [&] { OverPoints(ranges, next + 1, body); });
     } else {
       range.value = ranges_.Clamped(r, range.unclamped, s.lanes);
       OverPoints(ranges, next + 1, body);
