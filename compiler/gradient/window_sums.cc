@@ -9,6 +9,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/expr.h"
+#include "compiler/split_period.h"
 
 namespace outboard::gradient {
 namespace {
@@ -25,9 +26,6 @@ constexpr double kProductsOfTapMax = 1.9;
 
 // Of taps that are filled up to a multiple of the stride, so many for each one.
 constexpr double kFilledTapsMax = 1.5;
-
-// Loops over places are split at the stride, up to this one (compiler/kernel/split_ranges.cc).
-constexpr int64_t kStrideMax = 4;
 
 // Columns of a matrix unit's product; without one the sum takes longer than its terms in memory.
 constexpr int64_t kColumnsMin = 8;
@@ -164,7 +162,7 @@ Expr SumByRemainders(Graph& g, const Expr& terms, const WindowAxes& of, int64_t 
 // the product: no matrix unit computes that, or none without rows, and with more products.
 bool LoopsSplit(int64_t stride, int64_t taps, int64_t places) {
   const int64_t borders = (taps - 1) / 2 * 2;
-  return stride <= kStrideMax && places % stride == 0 && borders % stride == 0;
+  return stride <= kSplitPeriodMax && places % stride == 0 && borders % stride == 0;
 }
 
 // Whether `terms` are repeated along the axis of places, and along no other.

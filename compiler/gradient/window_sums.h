@@ -23,9 +23,10 @@ bool IsNarrowingCast(const UOp* node);
 //
 // Left as they are: strided windows with dilation, of fewer than 8 channels (the second axis,
 // before those of windows), or that do not overlap, so that each place has one term; those over
-// places that are no multiple of the stride, and of a stride over 4, whose loops are not split
-// (compiler/kernel/split_ranges.h); those whose taps would become over 3 / 2 as many; and ones with
-// many more places than windows, where the schedule stores x, in as few bytes as it is rounded to.
+// places that are no multiple of the stride, and of a stride over kSplitPeriodMax, whose loops are
+// not split (compiler/split_period.h); those whose taps would become over 3 / 2 as many; and ones
+// with many more places than windows, where the schedule stores x, in as few bytes as it is rounded
+// to.
 const UOp* SumOfWindows(Graph& g, const UOp* dy, absl::Span<const int64_t> axes);
 
 }  // namespace outboard::gradient

@@ -34,9 +34,9 @@ inline constexpr int64_t kParameterBytesMax = 4096;
 inline constexpr int64_t kKernelBuffersMax = 400;
 inline constexpr int64_t kCopiesMin = 2, kCopiesMax = kParameterBytesMax / 8;
 inline constexpr int kTupleCallsMax = 64;  // from a GETTUPLE to the TUPLE it reads
-// Steps of all that is checked of a decoded graph's nodes by more than a look at the node:
-// functions by a walk of their body's nodes and sources, and sums of dimensions by a walk of their
-// terms. What is shared could make that quadratic.
+// Steps of all that is checked of a graph's nodes by more than a look at the node, while it is
+// decoded, or written for devices: functions by a walk of their body's nodes and sources, and sums
+// and products of dimensions by a walk of their terms. What is shared could make that quadratic.
 inline constexpr int64_t kWalkStepsMax = 4 * kGraphNodesMax;
 // Of one plan for several devices: nodes, their sources and their dimensions, those of bodies again
 // for each way that they are called. With 16 dimensions that is 0.9 million nodes, of 4 all that a

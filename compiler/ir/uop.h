@@ -116,8 +116,8 @@ class Graph {
 
   int64_t node_count() const;
 
-  // Steps that checks of new nodes may still walk. Unlimited, except while DecodeGraph makes nodes
-  // that somebody else has sent (limits::kWalkStepsMax).
+  // Steps left to the walks for a graph that is decoded, or written for devices: one budget for all
+  // of them (spec/walks.h), RESOURCE_EXHAUSTED once it is spent. Other graphs have no limit.
   int64_t walk_budget;
 
  private:

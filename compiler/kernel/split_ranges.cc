@@ -12,11 +12,10 @@
 #include "compiler/rewrite/rules/linear.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/rewrite/substitute.h"
+#include "compiler/split_period.h"
 
 namespace outboard::codegen {
 namespace {
-
-constexpr int64_t kPeriodMax = 4;  // kStrideMax of compiler/gradient/window_sums.cc, too
 
 // By range: the only number that divides a sum in which it occurs; 0 where there are several.
 using Periods = absl::flat_hash_map<const UOp*, int64_t>;
@@ -57,7 +56,7 @@ Periods PeriodsOf(const UOp* sink) {
 
 bool CanSplit(const UOp* range, int64_t period) {
   return IsRange(range, RangeKind::kOutput) && range->src.empty() && period >= 2 &&
-         period <= kPeriodMax && RangeOf(range).extent() % period == 0 &&
+         period <= kSplitPeriodMax && RangeOf(range).extent() % period == 0 &&
          RangeOf(range).extent() > period;
 }
 

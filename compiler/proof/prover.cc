@@ -124,7 +124,7 @@ LinearForm Prover::ComputeForm(const UOp* node) {
       if (IsWhole(node->dtype)) return Constant(ValueOf(node));
       break;
     case Op::kAdd:
-      if (IsInt(node->dtype)) form = AddScaled(source(0), source(1), 1);
+      if (IsInt(node->dtype)) form = Joined(AddScaled(source(0), source(1), 1));
       break;
     case Op::kNeg:
       if (IsInt(node->dtype)) form = AddScaled(Constant(0), source(0), -1);
@@ -162,6 +162,29 @@ LinearForm Prover::ComputeForm(const UOp* node) {
     default: break;
   }
   return form && Fits(*form, node->dtype) ? *form : Atom(node);
+}
+
+// With k times x % c and k c times x / c, the form has k times x.
+std::optional<LinearForm> Prover::Joined(std::optional<LinearForm> form) {
+  if (how_ == Divisions::kAtoms || !form) return form;
+  for (const Term& remainder : std::vector<Term>(form->terms)) {
+    const UOp* const m = remainder.atom;
+    if (m->op != Op::kMod || !m->src[1]->is_const() || ValueOf(m->src[1]) <= 0) continue;
+    Wide of_quotient = 0;
+    if (__builtin_mul_overflow(remainder.factor, ValueOf(m->src[1]), &of_quotient)) continue;
+    for (const Term& quotient : form->terms) {
+      const UOp* const q = quotient.atom;
+      if (q->op != Op::kIDiv || q->src[0] != m->src[0] || q->src[1] != m->src[1] ||
+          quotient.factor != of_quotient)
+        continue;
+      auto joined = AddScaled(*form, Atom(m), -remainder.factor);
+      if (joined) joined = AddScaled(*joined, Atom(q), -of_quotient);
+      if (joined) joined = AddScaled(*joined, FormOf(m->src[0]), remainder.factor);
+      if (joined) form = std::move(joined);
+      break;
+    }
+  }
+  return form;
 }
 
 // With q = x / c and m = x % c: x = c q + m, and c q <= x < c (q + 1) if x is never negative. A

@@ -11,6 +11,7 @@
 // answers "proved" or "not proved", in bounded time.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -57,6 +58,7 @@ class Prover {
   }
 
   LinearForm ComputeForm(const UOp* node);
+  std::optional<LinearForm> Joined(std::optional<LinearForm> form);
   Interval IntervalOf(const UOp* atom);
   Interval ComputeInterval(const UOp* atom);
   Interval IntervalOfWhere(const UOp* where);

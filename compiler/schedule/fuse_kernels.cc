@@ -471,14 +471,6 @@ absl::StatusOr<std::vector<FusedKernel>> FuseKernels(Graph& graph,
   return Merger(graph, results, target, sent, computes_sums).Run(kernels);
 }
 
-static bool SumsProductsOfF32(const UOp* ast) {
-  for (const UOp* node : PostOrder(ast))
-    if (const UOp* const product = ProductSummed(node);
-        product != nullptr && product->dtype == DType::kF32 && node->dtype == DType::kF32)
-      return true;
-  return false;
-}
-
 void AllowTf32(Graph& graph, std::vector<FusedKernel>& kernels) {
   for (FusedKernel& kernel : kernels)
     if (SumsProductsOfF32(kernel.ast)) kernel.ast = WithTf32(graph, kernel.ast);

@@ -290,14 +290,108 @@ std::vector<int64_t> Inverse(const std::vector<int64_t>& order) {
   return inverse;
 }
 
+// Whether the node reads by way of a copy where its source does: a copy goes on through movements
+// and casts, as far as an EXPAND, which every product has and which reads it.
+bool PassesCopyOn(const UOp* node, const Choice& choice) {
+  return (IsMovement(node->op) || node->op == Op::kCast) && !choice.read_again.contains(node);
+}
+
+// The inputs of which ApplyLayouts would make a copy.
+absl::flat_hash_set<const UOp*> InputsToCopy(const UOp* sink, const Choice& choice) {
+  absl::flat_hash_set<const UOp*> inputs;
+  absl::flat_hash_map<const UOp*, const UOp*> input_of;
+  for (const UOp* node : PostOrder(sink)) {
+    if (node->op == Op::kParam) input_of[node] = node;
+    if (!PassesCopyOn(node, choice)) continue;
+    const auto found = input_of.find(node->src[0]);
+    if (found == input_of.end()) continue;
+    const UOp* const input = found->second;
+    if (node->op == Op::kExpand)
+      inputs.insert(input);
+    else
+      input_of[node] = input;
+  }
+  return inputs;
+}
+
+// Temporaries that follow those that have an order, and others that follow these. Each value is
+// followed once, in the kernels that have it.
+class Followers {
+ public:
+  // `places`: of temporaries, by kernel.
+  Followers(const std::vector<std::vector<Place>>& places,
+            const std::vector<ProductKernel>& products,
+            const absl::flat_hash_set<const UOp*>& temporaries, int64_t channels_min,
+            Layouts& layouts)
+      : temporaries_(temporaries), channels_min_(channels_min), layouts_(layouts) {
+    for (const std::vector<Place>& kernel : places) Add(kernel, kernels_);
+    for (const ProductKernel& kernel : products) Add(kernel.places, products_);
+  }
+
+  // First all that lie beside each other, then in products those with other channels. Returns how
+  // many pairs of places were compared.
+  int64_t Run() {
+    for (size_t beside = 0, others = 0; others < values_.size(); ++others) {
+      for (; beside < values_.size(); ++beside) Follow(values_[beside], kernels_, SameOrder);
+      Follow(values_[others], products_,
+             [&](const Place& from, const std::vector<int64_t>& order, const Place& to) {
+               return IsOfHalves(to.value)
+                          ? OrderBesideOtherChannels(from, order, to, channels_min_)
+                          : std::vector<int64_t>();
+             });
+    }
+    return compared_;
+  }
+
+ private:
+  // A place, and all places of its kernel.
+  struct Use {
+    Place from;
+    const std::vector<Place>* kernel;
+  };
+  using Uses = absl::flat_hash_map<const UOp*, std::vector<Use>>;
+
+  void Add(const std::vector<Place>& kernel, Uses& uses) {
+    for (const Place& place : kernel) {
+      uses[place.value].push_back({place, &kernel});
+      if (layouts_.contains(place.value) && known_.insert(place.value).second)
+        values_.push_back(place.value);
+    }
+  }
+
+  template <typename OrderOf>
+  void Follow(const UOp* value, const Uses& uses, const OrderOf& order_of) {
+    const auto found = uses.find(value);
+    if (found == uses.end()) return;
+    const std::vector<int64_t> known = layouts_.at(value);
+    for (const auto& [from, kernel] : found->second)
+      for (const Place& to : *kernel) {
+        if (!temporaries_.contains(to.value) || layouts_.contains(to.value)) continue;
+        ++compared_;
+        std::vector<int64_t> order = order_of(from, known, to);
+        if (order.empty()) continue;
+        layouts_.emplace(to.value, std::move(order));
+        values_.push_back(to.value);
+      }
+  }
+
+  const absl::flat_hash_set<const UOp*>& temporaries_;
+  const int64_t channels_min_;
+  Layouts& layouts_;
+  Uses kernels_, products_;
+  std::vector<const UOp*> values_;  // that have an order, in the order in which they got it
+  absl::flat_hash_set<const UOp*> known_;
+  int64_t compared_ = 0;
+};
+
 }  // namespace
 
 Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
-                      const std::vector<LoweredKernel>& kernels, const Target& target) {
+                      const std::vector<LoweredKernel>& kernels, const Target& target,
+                      int64_t* compared) {
   const absl::flat_hash_set<const UOp*> temporaries = TemporariesOf(sink, choice);
-  absl::flat_hash_set<const UOp*> read(choice.kept.begin(), choice.kept.end());
-  for (const UOp* node : PostOrder(sink))
-    if (node->op == Op::kParam) read.insert(node);
+  absl::flat_hash_set<const UOp*> read = InputsToCopy(sink, choice);
+  read.insert(choice.kept.begin(), choice.kept.end());
 
   const bool gpu = target.kind == TargetKind::kCuda;
   const int64_t channels_min = optimize::LanesMin(target);
@@ -319,27 +413,8 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
     if (std::vector<int64_t> order = OrderFor(value->shape, axes, channels_min); !order.empty())
       layouts[value] = std::move(order);
   LayOutImages(products, layouts);
-  for (bool changed = !layouts.empty(); changed;) {
-    changed = false;
-    const auto follow = [&](const std::vector<Place>& kernel, const auto& order_of) {
-      for (const Place& from : kernel)
-        for (const Place& to : kernel) {
-          const auto known = layouts.find(from.value);
-          if (known == layouts.end() || layouts.contains(to.value) ||
-              !temporaries.contains(to.value))
-            continue;
-          std::vector<int64_t> order = order_of(from, known->second, to);
-          if (!order.empty()) changed |= layouts.emplace(to.value, std::move(order)).second;
-        }
-    };
-    for (const std::vector<Place>& kernel : places) follow(kernel, SameOrder);
-    for (const ProductKernel& kernel : products)
-      follow(kernel.places,
-             [&](const Place& from, const std::vector<int64_t>& order, const Place& to) {
-               return IsOfHalves(to.value) ? OrderBesideOtherChannels(from, order, to, channels_min)
-                                           : std::vector<int64_t>();
-             });
-  }
+  const int64_t pairs = Followers(places, products, temporaries, channels_min, layouts).Run();
+  if (compared != nullptr) *compared = pairs;
   if (gpu) {
     LayOutWeights(products, layouts);
     LayOutAsRead(sink, temporaries, choice.kept, layouts);
@@ -372,14 +447,13 @@ RowPitches ChoosePitches(const UOp* sink, const Choice& choice,
 
 LaidOut ApplyLayouts(Graph& graph, const UOp* sink, const Choice& choice, const Layouts& layouts) {
   absl::flat_hash_map<const UOp*, const UOp*> read, kept;  // how a node is read; what is kept of it
-  // Inputs that have copies, and what movements and casts make of them, by way of the copy. An
-  // EXPAND, which every product has, reads the copy. Who reads each element once reads the input:
-  // an update of weights has nothing of another order, and can be written over them.
+  // Inputs that have copies, and what movements and casts make of them, by way of the copy. Who
+  // reads each element once reads the input: an update of weights has nothing of another order, and
+  // can be written over them.
   absl::flat_hash_map<const UOp*, const UOp*> copied;
   for (const UOp* node : PostOrder(sink)) {
     const UOp* now = WithSourcesBecome(graph, node, read);
-    if ((IsMovement(node->op) || node->op == Op::kCast) && copied.contains(node->src[0]) &&
-        !choice.read_again.contains(node)) {
+    if (PassesCopyOn(node, choice) && copied.contains(node->src[0])) {
       std::vector<const UOp*> src(now->src.begin(), now->src.end());
       src[0] = copied.at(node->src[0]);
       const UOp* const by_copy = WithSourcesOrNull(graph, now, src);

@@ -32,6 +32,7 @@
 // written two bytes at a time.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -43,12 +44,15 @@
 namespace outboard::schedule {
 
 // Maps a value to its axes, outermost in memory first. Row-major values are absent. An input stands
-// for a copy of it.
+// for a copy of it, which its products read; inputs that would have none are absent, too.
 using Layouts = absl::flat_hash_map<const UOp*, std::vector<int64_t>>;
 
-// Chooses layouts for the temporaries that `kernels` store; those were lowered row-major.
+// Chooses layouts for the temporaries that `kernels` store; those were lowered row-major. Each
+// value is followed once: linear in the kernels. `compared`, where asked for: how many pairs of
+// places of a kernel that took, for tests.
 Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
-                      const std::vector<LoweredKernel>& kernels, const Target& target);
+                      const std::vector<LoweredKernel>& kernels, const Target& target,
+                      int64_t* compared = nullptr);
 
 // The same program, with each value of `layouts` materialised as a PERMUTE of itself and read
 // through the inverse PERMUTE; an input's copy by EXPANDs only.

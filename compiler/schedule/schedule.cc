@@ -41,6 +41,8 @@
 namespace outboard::schedule {
 namespace {
 
+constexpr int64_t kLargeBytes = 1 << 24;  // a step of fewer is not short of memory
+
 // From fused kernels to a schedule: drops copies, writes in place, groups launches, plans when
 // transfers are made, numbers the buffers and places temporaries. Of the buffers a PARAM is an
 // input, a result of the SINK an output, the rest temporaries, also what transfers receive.
@@ -64,12 +66,10 @@ class Assembler {
     over_ = WriteInPlace(graph, kernels_, results_, free, divided_sums, sent_);
     Schedule apart = PlacedInLaunches();
     if (overwrites == OverwritePolicy::kNever) return apart;
-    // Less would not be worth the kernels that are like no others then, and a step of few bytes is
-    // not short of memory.
-    constexpr int64_t kLargePart = 16, kGainPart = 32, kLargeBytes = 1 << 24;
+    // Less would not be worth the kernels that are like no others then.
+    constexpr int64_t kLargePart = 16, kGainPart = 32;
     const bool large = overwrites == OverwritePolicy::kLarge;
-    const int64_t bytes_least =
-        large ? std::max(kLargeBytes, apart.arena_bytes / kLargePart) : 1;
+    const int64_t bytes_least = large ? std::max(kLargeBytes, apart.arena_bytes / kLargePart) : 1;
     over_ =
         WriteTemporariesInPlace(graph, kernels_, Fixed(), bytes_least, over_, divided_sums, sent_);
     Schedule in_place = PlacedInLaunches();
@@ -457,11 +457,18 @@ class Maker {
     for (const RoundedGradient& gradient : prepared.rounded) add(gradient.exact, gradient.rounded);
     // Each time an attention keeps its scores, at least; all of them where that takes too long.
     while (as_written.size() == before) {
-      OB_ASSIGN_OR_RETURN(std::optional<Schedule> schedule, OverColumns(prepared, scores));
-      if (schedule) return schedule;
+      OB_ASSIGN_OR_RETURN(std::optional<Schedule> over, OverColumns(prepared, scores));
+      if (over && over->arena_bytes < kLargeBytes) return over;
       absl::flat_hash_set<int> refused;
-      OB_ASSIGN_OR_RETURN(schedule, ScheduleWithout(graph_, prepared.cut, request_, scores,
-                                                    score_kernels_, units_, refused));
+      absl::StatusOr<std::optional<Schedule>> plain =
+          ScheduleWithout(graph_, prepared.cut, request_, scores, score_kernels_, units_, refused);
+      if (over && absl::IsResourceExhausted(plain.status())) return over;
+      OB_ASSIGN_OR_RETURN(std::optional<Schedule> schedule, std::move(plain));
+      // Results that nothing else needs live until their gradients are known.
+      constexpr int64_t kMoreMemoryPart = 16;
+      if (over && (!schedule || over->arena_bytes - schedule->arena_bytes <=
+                                    schedule->arena_bytes / kMoreMemoryPart))
+        return over;
       if (schedule) return schedule;
       if (++rounds_ >= kRoundsMax) refused = scores.Attentions();
       for (const auto& [written, attention] : changed)
@@ -548,6 +555,12 @@ std::string TransferToString(const Schedule& schedule, int index) {
                       " receives ", BufferName(schedule, transfer.receive));
 }
 
+std::string TogetherToString(int together) {
+  if (together == 1) return "";
+  return together == 0 ? ", in the launch above"
+                       : absl::StrCat(", one launch with the next ", together - 1);
+}
+
 }  // namespace
 
 std::string KernelToString(const Schedule& schedule, size_t index) {
@@ -566,16 +579,6 @@ std::string KernelToString(const Schedule& schedule, size_t index) {
                       absl::StrJoin(reduce_ranges, "x"), " reads ", absl::StrJoin(reads, " "),
                       " writes ", absl::StrJoin(writes, " "));
 }
-
-namespace {
-
-std::string TogetherToString(int together) {
-  if (together == 1) return "";
-  return together == 0 ? ", in the launch above"
-                       : absl::StrCat(", one launch with the next ", together - 1);
-}
-
-}  // namespace
 
 std::string ScheduleToString(const Schedule& schedule) {
   std::string out;

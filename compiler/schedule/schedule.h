@@ -1,41 +1,52 @@
 // From a tensor graph to kernels: what is computed together, which results are materialised, and in
-// which order kernels run. One function per pass, in this order; from DivideKeys on they are
-// repeated, eight times at most, as long as the target does not compute kernels of some attention
-// well (ScheduleOptions): that attention then keeps its scores in memory, or its keys stay whole,
-// or its gradients are not rounded.
+// which order kernels run. One function per pass, in this order. From DivideKeys on they are
+// repeated as long as the target does not compute kernels of some attention well (ScheduleOptions):
+// its keys then stay whole, its gradients are not rounded, or, from SumOverColumns on, it keeps its
+// scores in memory, which all do after the eighth time.
 //
 //   Prepare              inlines calls (prepare.h)
 //   LowerCollectives     a device-level graph's collectives become transfers and folds
 //                        (collective/lower.h)
 //   CutAtTransfers       what transfers send become results, what they receive inputs
 //                        (collective/cut.h)
+//   Simplify             the rules (rewrite/simplify.h); once more where keys were divided
 //   DivideKeys           attention of few queries is divided into parts of its keys
 //                        (keys/key_parts.h)
 //   SplitReductions      large sums with few results become two steps (split.h)
 //   WithoutCopies        what is in memory anyway is sent from there (collective/cut.h)
 //   RoundGradients       gradients of scores of f32 are rounded before they are multiplied with
 //                        matrices of bf16, on NVIDIA's GPUs (keys/rounded_gradients.h)
+//   WithDistinctResults  a result that is an input, or another result, becomes a copy of it
 //   FindScores           values never to materialise, an attention's scores (attention.h)
 //   SumOverColumns       sums over keys in attention's gradients become sums over columns, on
-//                        NVIDIA's GPUs (keys/gradient_sums.h)
+//                        NVIDIA's GPUs (keys/gradient_sums.h). Two results may be one then:
+//                        WithDistinctResults and FindScores follow again. Where that takes much
+//                        more memory, or some kernel is not computed well, all passes from here on
+//                        are made without it
 //   ChooseMaterialized   which values are stored; all others are recomputed at each use
 //                        (materialize.h)
-//   StoreProductsApart   products that no matrix unit computes in one kernel get a kernel each
-//                        (materialize/products_apart.h)
 //   LowerKernel          a materialised value becomes a loop nest, movements index arithmetic
 //                        (lower.h); LowerScatter for data-dependent offsets (gather/scatter.h)
-//   ChooseLayouts        the order of axes of temporaries in memory (layout.h); if it changes, all
-//                        kernels are lowered again. ChoosePitches: where rows of temporaries
-//                        begin, which lowers them again, too
+//   StoreProductsApart   products that no matrix unit computes in one kernel get a kernel each
+//                        (materialize/products_apart.h)
+//   ChooseLayouts        the order of axes of temporaries in memory, and which inputs are copied
+//                        (layout.h). Where there are some, ApplyLayouts, and all kernels are
+//                        lowered again
+//   ChoosePitches        where rows of temporaries begin (layout.h), which lowers them again, too
 //   FuseKernels          kernels over the same rows become one with several stores
 //                        (fuse_kernels.h)
 //   AllowTf32            kernels of products of f32 say so, where the graph allows it; on GPUs
 //   NumberSlotsAlike     kernels that are equal but for the numbers of their buffers become equal,
 //                        on GPUs (launches/slots.h)
+//   Refused              whether the target computes the kernels with scores
+//                        (keys/score_kernels.h); asked again of those that later passes change
+//   DropCopies           what is only copied is made where its copy would be
 //   WriteInPlace         results are written over donated inputs (in_place.h), and of those only
-//                        the rows that change (gather/row_store.h); large temporaries over others
-//   GroupLaunches        equal kernels become one launch, on GPUs (launches/group.h)
-//   PlanSteps            when transfers are started and waited for (collective/steps.h)
+//                        the rows that change (gather/row_store.h). After a plan without,
+//                        WriteTemporariesInPlace: large temporaries over others
+//   GroupLaunches        equal kernels become one launch, on GPUs (launches/group.h). Where there
+//                        are transfers, PlanSteps instead: when they are started and waited for
+//                        (collective/steps.h)
 //   PlanMemory           one arena for all temporaries (memory_plan.h)
 //   MarkSteady           which buffers GPUs may fetch early (launches/steady.h)
 #pragma once

@@ -152,9 +152,9 @@ bool Stores(const GpuSchedule& gpu, int64_t elements) {
                      });
 }
 
-std::vector<size_t> ProductsOfScores(const GpuSchedule& gpu, const std::string& arch) {
+std::vector<size_t> ProductsOfScores(const schedule::Schedule& schedule, const std::string& arch) {
   std::vector<size_t> products;
-  for (const schedule::ScheduledKernel& kernel : gpu.schedule().kernels) {
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
     const codegen::LoopNest nest = ValueOrDie(codegen::AnalyzeKernel(kernel.ast));
     if (codegen::PanelsOf(nest, /*ends=*/true).empty()) continue;
     const auto plan =

@@ -14,6 +14,7 @@
 #include "compiler/ir/dtype.h"
 #include "compiler/ir/host_tensor.h"
 #include "compiler/ir/uop.h"
+#include "compiler/schedule/schedule.h"
 #include "tests/compiler/gpu_schedule.h"
 
 namespace outboard::test {
@@ -73,7 +74,10 @@ void ExpectNoSpills(const GpuSchedule& gpu, const char* arch);
 bool Stores(const GpuSchedule& gpu, int64_t elements);
 
 // How many products of matrices each kernel with scores computes, fewest first; 0: it has no plan.
-std::vector<size_t> ProductsOfScores(const GpuSchedule& gpu, const std::string& arch);
+std::vector<size_t> ProductsOfScores(const schedule::Schedule& schedule, const std::string& arch);
+inline std::vector<size_t> ProductsOfScores(const GpuSchedule& gpu, const std::string& arch) {
+  return ProductsOfScores(gpu.schedule(), arch);
+}
 
 // The same numbers, floats in f64.
 std::vector<HostTensor> Widened(const std::vector<HostTensor>& inputs);

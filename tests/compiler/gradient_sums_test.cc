@@ -22,6 +22,8 @@
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/attention.h"
 #include "compiler/schedule/prepare.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/schedule_options.h"
 #include "compiler/target.h"
 #include "tests/compiler/attention_cases.h"
 #include "tests/compiler/gpu_schedule.h"
@@ -118,13 +120,14 @@ struct Both {
   const UOp *before = nullptr, *after = nullptr;
 };
 
-Both Rewritten(Graph& graph, const UOp* sink, ScorePolicy policy = ScorePolicy::kRecompute) {
+Both Rewritten(Graph& graph, const UOp* sink, ScorePolicy policy = ScorePolicy::kRecompute,
+               int64_t visits_max = schedule::GradientSumsSearch().visits_max) {
   const Target target = CudaTarget("sm_90a", 132);
   Both both;
   both.before = Simplify(graph, ValueOrDie(schedule::Prepare(graph, sink)));
   both.after = ValueOrDie(schedule::SumOverColumns(
       graph, both.before, schedule::FindScores(both.before, policy, target), policy, target,
-      /*of_f32=*/policy == ScorePolicy::kRecompute));
+      {.of_f32 = policy == ScorePolicy::kRecompute, .visits_max = visits_max}));
   return both;
 }
 
@@ -287,8 +290,38 @@ TEST(GradientSums, NotWhereScoresAreStoredOrSmall) {
   const auto scores = schedule::FindScores(prepared, ScorePolicy::kRecompute, TestTarget());
   EXPECT_FALSE(scores.attention_of.empty());
   EXPECT_EQ(ValueOrDie(schedule::SumOverColumns(graph, prepared, scores, ScorePolicy::kRecompute,
-                                                TestTarget(), /*of_f32=*/true)),
+                                                TestTarget(), {.of_f32 = true})),
             prepared);
+}
+
+// Of many attentions with the same values each sum would look at the products of all: here at 16.
+// The last one has values of its own, and is found if there are visits left. Once there are none,
+// the graph stays as it was.
+TEST(GradientSums, SharedValuesTakeVisitsInProportion) {
+  constexpr int64_t kAttentions = 300, kVisitsOfEach = 250;
+  Graph graph;
+  const UOp* const sink =
+      RecordResults(graph, [&]() -> std::vector<Tensor> {
+        const auto matrix = [] { return Input({1, 32, 16}, DType::kBF16); };
+        std::vector<Tensor> results;
+        const Tensor shared = matrix();
+        for (int64_t i = 0; i < kAttentions; ++i) {
+          const Tensor q = matrix(), v = i + 1 < kAttentions ? shared : matrix();
+          const Tensor scores = q.matmul(matrix().transpose()).cast(DType::kF32) * 0.25,
+                       out = scores.softmax().cast(DType::kBF16).matmul(v);
+          results.push_back(out);
+          results.push_back(out.gradient({q}, matrix())[0]);
+        }
+        return results;
+      }).sink;
+  const Both both = Rewritten(graph, sink, ScorePolicy::kRecompute, kAttentions * kVisitsOfEach);
+  EXPECT_EQ(SumsOverKeys(both.before), kAttentions);
+  EXPECT_LT(SumsOverKeys(both.after), kAttentions);
+  const auto last = [](const UOp* of) { return of->src.back(); };
+  EXPECT_EQ(SumsOverKeys(last(both.before)), 1);
+  EXPECT_EQ(SumsOverKeys(last(both.after)), 0);
+  const Both stopped = Rewritten(graph, sink, ScorePolicy::kRecompute, /*visits_max=*/2);
+  EXPECT_EQ(stopped.before, stopped.after);
 }
 
 // Real dropout: what is hidden is computed from a counter, in both directions.
@@ -358,6 +391,112 @@ TEST(GradientSums, WhereTheyTakeLessTime) {
           .sink,
       "sm_90a");
   EXPECT_EQ(ProductsOfScores(with, "sm_90a"), (std::vector<size_t>{2, 3, 4})) << with.ToString();
+}
+
+// Two gradients that differ by how that of the weights is rounded: by sums over columns, of dp in
+// f32, they are one node.
+TEST(GradientSums, ResultsThatBecomeOneNodeAreBothStored) {
+  constexpr int64_t kHeads = 2, kRows = 128, kWidth = 64;
+  Graph graph;
+  const RecordedResults recorded = RecordResults(graph, [&]() -> std::vector<Tensor> {
+    const auto matrix = [&] { return Input({kHeads, kRows, kWidth}, DType::kBF16); };
+    const Tensor q = matrix(), k = matrix(), v = matrix(), g = matrix();
+    const Tensor x = q.matmul(k.transpose()).cast(DType::kF32) * 0.125,
+                 e = (x - x.max(-1, true)).exp(), s = e.sum(-1, true), p = e / s;
+    // [heads][queries][columns][keys]
+    const auto wide = [](const Tensor& y, int64_t axis) {
+      return y.unsqueeze(axis).cast(DType::kF32);
+    };
+    const Tensor values = wide(v.transpose(), 1);
+    const Tensor out = (wide(p.cast(DType::kBF16), 2) * values).sum(-1).cast(DType::kBF16),
+                 dp = (wide(g, 3) * values).sum(2);
+    std::vector<Tensor> results = {out};
+    for (const Tensor& of_weights : {dp, dp.cast(DType::kBF16).cast(DType::kF32)}) {
+      const Tensor quotient = of_weights / s;
+      const Tensor ds = e * (quotient - (p * quotient).sum(-1, true)) * 0.125;
+      results.push_back(ds.cast(DType::kBF16).matmul(k));
+    }
+    return results;
+  });
+  const Both both = Rewritten(graph, recorded.sink);
+  EXPECT_NE(both.before->src[1], both.before->src[2]);
+  ASSERT_EQ(both.after->src[1], both.after->src[2]);
+  const GpuSchedule gpu(recorded.sink, "sm_90a", ScorePolicy::kRecompute);
+  EXPECT_EQ(ProductsOfScores(gpu, "sm_90a"), (std::vector<size_t>{2, 3})) << gpu.ToString();
+  gpu.ExpectAsInterpreted(recorded.sink, {}, 2 * kAttentionTolerance);
+}
+
+// A product of f32 that is rounded later, as programs write it: only what is rounded is stored.
+TEST(GradientSums, ResultsThatAreRoundedLaterAreStoredOnce) {
+  constexpr int64_t kHeads = 2, kRows = 128, kWidth = 64;
+  enum class Later { kDimensionsOf1, kReshaped, kPermuted, kJoined };
+  for (const Later later :
+       {Later::kDimensionsOf1, Later::kReshaped, Later::kPermuted, Later::kJoined}) {
+    SCOPED_TRACE(static_cast<int>(later));
+    Graph graph;
+    const RecordedResults recorded = RecordResults(graph, [&]() -> std::vector<Tensor> {
+      const auto matrix = [&] { return Input({kHeads, kRows, kWidth}, DType::kBF16); };
+      const std::vector<Tensor> leaves = {matrix(), matrix(), matrix()};
+      Tensor out = (leaves[0].matmul(leaves[1].transpose()).cast(DType::kF32) * 0.125)
+                       .softmax()
+                       .cast(DType::kBF16)
+                       .matmul(leaves[2], DType::kF32);
+      if (later == Later::kPermuted || later == Later::kJoined) out = out.permute({1, 0, 2});
+      if (later == Later::kReshaped) out = out.reshape({kHeads * kRows, kWidth});
+      if (later == Later::kJoined) out = out.reshape({kRows, kHeads * kWidth});
+      out = out.cast(DType::kBF16);
+      std::vector<Tensor> results = {out};
+      for (const Tensor& gradient : out.gradient(leaves, Input(out.shape(), DType::kBF16)))
+        results.push_back(gradient);
+      return results;
+    });
+    const Both both = Rewritten(graph, recorded.sink);
+    EXPECT_EQ(SumsOverKeys(both.before), 1);
+    EXPECT_EQ(SumsOverKeys(both.after), 0);
+    const GpuSchedule gpu(recorded.sink, "sm_90a", ScorePolicy::kRecompute);
+    EXPECT_EQ(ProductsOfScores(gpu, "sm_90a"), (std::vector<size_t>{2, 3, 4})) << gpu.ToString();
+    for (const schedule::ScheduledBuffer& buffer : gpu.schedule().buffers)
+      EXPECT_FALSE(buffer.dtype == DType::kF32 && buffer.elements == kHeads * kRows * kWidth)
+          << gpu.ToString();
+    // As a result, too, where it lies as the sums do.
+    const bool in_place = later == Later::kDimensionsOf1 || later == Later::kReshaped;
+    EXPECT_EQ(Stores(gpu, kHeads * kRows * kWidth), !in_place) << gpu.ToString();
+    gpu.ExpectAsInterpreted(recorded.sink, {}, 2 * kAttentionTolerance);
+  }
+}
+
+// Layers of attention between products with weights. Gradients of the last product's weights need
+// the attention's results anyway. Without them nothing else does, and they would take a third more
+// memory.
+TEST(GradientSums, NotWhereTheyTakeMoreMemory) {
+  constexpr int64_t kLayers = 4, kHeads = 4, kRows = 4096, kWidth = 64;
+  const Target target = CudaTarget("sm_90a", 132);
+  const auto products = [&](bool trained) {
+    Graph graph;
+    const RecordedResults recorded = RecordResults(graph, [&]() -> std::vector<Tensor> {
+      const auto weights = [&] { return Input({kWidth, kWidth}, DType::kBF16); };
+      const Tensor first = Input({kHeads, kRows, kWidth}, DType::kBF16);
+      std::vector<Tensor> leaves = {first};
+      Tensor x = first;
+      for (int64_t layer = 0; layer < kLayers; ++layer) {
+        const Tensor q = x.matmul(weights()), k = x.matmul(weights()), v = x.matmul(weights());
+        const Tensor p = (q.matmul(k.transpose()).cast(DType::kF32) * 0.125).softmax(),
+                     last = weights();
+        x = p.cast(DType::kBF16).matmul(v).matmul(last);
+        if (trained) leaves.push_back(last);
+      }
+      return x.gradient(leaves, Input(x.shape(), DType::kBF16));
+    });
+    const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(
+        graph, recorded.sink, target, /*donated=*/{}, ScheduleOptionsFor(target)));
+    std::printf("%s: %lld bytes of temporaries\n", trained ? "trained" : "not trained",
+                static_cast<long long>(schedule.arena_bytes));
+    return ProductsOfScores(schedule, "sm_90a");
+  };
+  const std::vector<size_t> over_columns = products(/*trained=*/true),
+                            over_keys = products(/*trained=*/false);
+  EXPECT_EQ(std::count(over_columns.begin(), over_columns.end(), 3u), kLayers);
+  EXPECT_EQ(std::count(over_keys.begin(), over_keys.end(), 3u), 0);
 }
 
 }  // namespace

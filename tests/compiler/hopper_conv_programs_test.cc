@@ -16,14 +16,17 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "client/tensor/tensor.h"
 #include "compiler/compile.h"
 #include "compiler/ir/spec.h"
 #include "compiler/kernel/loop_nest.h"
+#include "compiler/kernel/row_sums.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/schedule_options.h"
 #include "compiler/starting_opts.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/kernel_run.h"
@@ -237,6 +240,41 @@ TEST(HopperConvPrograms, TheInputsGradientOfStridedWindowsIsMultipliedByAUnit) {
                                           opts[0].kind == codegen::OptKind::kWgmma);
         EXPECT_GE(by_units, 1) << ScheduleToString(schedule);
       }
+}
+
+// Beside a convolution its result's sums over all places, as for a batch norm: rows are places of
+// images, whose number is divided and put together again, of tiles in groups of which the last one
+// is smaller. All of that is proved.
+TEST(HopperConvPrograms, SumsOverRowsAreBesideProductsByWarpgroups) {
+  constexpr int64_t kPictures = 32, kChannels = 128, kSide = 28;
+  const Target target = CudaTarget("sm_90a", 132);
+  Graph recorded, g;
+  const UOp* const sink = RecordProgram(
+      recorded,
+      {"sums",
+       [&](Size) {
+         const auto held = [&](const Dims& dims) {
+           return Tensor::zeros(dims, DType::kBF16).state_().permute({0, 3, 1, 2});
+         };
+         const Tensor x = held({kPictures, kSide, kSide, kChannels}),
+                      w = held({kChannels, 3, 3, kChannels}), next = held({64, 3, 3, kChannels});
+         const Tensor y = x.conv2d(w, {}, {.padding = 1}).cast(DType::kF32);
+         const Tensor centred = (y - y.mean({0, 2, 3}, /*keepdim=*/true)).cast(DType::kBF16);
+         const std::vector<Tensor> results = {centred.relu().conv2d(next, {}, {.padding = 1})};
+         realize(results);
+       }},
+      Size::kSmall);
+  const schedule::Schedule schedule = ValueOrDie(
+      schedule::MakeSchedule(g, sink, target, /*donated=*/{}, ScheduleOptionsFor(target)));
+  int beside = 0;
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
+    if (!codegen::HasRowSums(kernel.ast)) continue;
+    const CompiledKernel compiled = ValueOrDie(CompileKernel(kernel.ast, {.target = target}));
+    EXPECT_EQ(absl::StrJoin(compiled.given_up, "; "), "");
+    EXPECT_TRUE(absl::StrContains(compiled.object, "wgmma.mma_async"));
+    ++beside;
+  }
+  EXPECT_EQ(beside, 1) << ScheduleToString(schedule);
 }
 
 }  // namespace

@@ -51,13 +51,14 @@ class Evaluator {
 
 // Sums, multiples, quotients and remainders of three ranges, one made of the others. Of index 847
 // the facts of a division have divisions of their own, which were once added to a list while it was
-// read: an error of AddressSanitizer.
-TEST(Prover, WhatIsNeverNegativeOfRandomIndices_IsNotNegativeAtAnyPoint) {
-  constexpr uint32_t kIndices = 400;
+// read: an error of AddressSanitizer. With `put_together`, also sums of a quotient and a remainder
+// of one division, by the right factor or another.
+void CheckRandomIndices(bool put_together) {
+  const uint32_t indices = put_together ? 100 : 400;
   constexpr int kNodes = 14;
   int proved = 0, negative = 0;
   std::vector<uint32_t> seeds = {847};
-  for (uint32_t seed = 0; seed < kIndices; ++seed) seeds.push_back(seed);
+  for (uint32_t seed = 0; seed < indices; ++seed) seeds.push_back(seed);
   for (const uint32_t seed : seeds) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
@@ -80,6 +81,15 @@ TEST(Prover, WhatIsNeverNegativeOfRandomIndices_IsNotNegativeAtAnyPoint) {
         case 4: nodes.push_back(Alu(g, Op::kIDiv, a, c)); break;
         default: nodes.push_back(Alu(g, Op::kMod, a, c)); break;
       }
+    }
+    for (int i = 0; put_together && i < kNodes; ++i) {
+      const UOp* const a = nodes[below(nodes.size())];
+      const int64_t divisor = number(2, 3), factor = divisor + (below(4) == 0 ? 1 : 0);
+      const auto by = [&](Op op, const UOp* x, int64_t n) {
+        return Alu(g, op, x, ConstIndex(g, n));
+      };
+      nodes.push_back(
+          Add(g, by(Op::kMul, by(Op::kIDiv, a, divisor), factor), by(Op::kMod, a, divisor)));
     }
     std::vector<const UOp*> conditions;
     std::vector<bool> holds;
@@ -113,6 +123,44 @@ TEST(Prover, WhatIsNeverNegativeOfRandomIndices_IsNotNegativeAtAnyPoint) {
   std::printf("%d proved, %d negative somewhere\n", proved, negative);
   EXPECT_GT(proved, 1'000);
   EXPECT_GT(negative, 1'000);
+}
+
+TEST(Prover, WhatIsNeverNegativeOfRandomIndices_IsNotNegativeAtAnyPoint) {
+  CheckRandomIndices(/*put_together=*/false);
+}
+
+TEST(Prover, WhatIsNeverNegativeOfDividedIndices_IsNotNegativeAtAnyPoint) {
+  CheckRandomIndices(/*put_together=*/true);
+}
+
+// A row's number, taken apart and put together again, is that number: sums of 16 rows are stored at
+// (49 b + 7 h + w) / 16 where row / 16 is a block that there is.
+TEST(Prover, APlaceOfQuotientsAndRemainders_IsWhatWasDivided) {
+  constexpr int64_t kRows = 1568, kBlocks = kRows / 16, kColumns = 2048;
+  Graph g;
+  const auto times = [&](const UOp* x, int64_t factor) { return Mul(g, x, ConstIndex(g, factor)); };
+  const auto divided = [&](Op op, const UOp* x, int64_t by) {
+    return Alu(g, op, x, ConstIndex(g, by));
+  };
+  const UOp* const row = Add(g, Add(g, times(Range(g, 0, 13), 128), times(Range(g, 1, 2), 64)),
+                             times(Range(g, 2, 4), 16));
+  const UOp* const line = divided(Op::kIDiv, row, 7);
+  const auto is_below = [&](int64_t places, int64_t of_image) {
+    const UOp* const again = Add(
+        g,
+        Add(g, times(divided(Op::kIDiv, line, 7), of_image), times(divided(Op::kMod, line, 7), 7)),
+        divided(Op::kMod, row, 7));
+    const UOp* const place =
+        Add(g, times(divided(Op::kIDiv, again, 16), kColumns), Range(g, 3, kColumns));
+    proof::Budget budget = 20'000;
+    proof::Prover prover(&budget, proof::Prover::Divisions::kRelated);
+    prover.Assume(Alu(g, Op::kCmpLt, divided(Op::kIDiv, row, 16), ConstIndex(g, kBlocks)), true);
+    const auto left = proof::AddScaled(proof::Constant(places - 1), prover.FormOf(place), -1);
+    return left && prover.NeverNegative(*left);
+  };
+  EXPECT_TRUE(is_below(kBlocks * kColumns, 49));
+  EXPECT_FALSE(is_below(kBlocks * kColumns - 1, 49));
+  EXPECT_FALSE(is_below(kBlocks * kColumns, 50));
 }
 
 }  // namespace

@@ -72,13 +72,14 @@ class ScheduleLayoutTest : public testing::Test {
     std::vector<LoweredKernel> kernels;
     for (const UOp* value : choice.kept)
       kernels.push_back(ValueOrDie(LowerKernel(g, value, choice.read_again)));
-    layouts = ChooseLayouts(sink, choice, kernels, target);
+    layouts = ChooseLayouts(sink, choice, kernels, target, &compared);
   }
 
   Graph g;
   const UOp* sink = nullptr;
   Choice choice;
   Layouts layouts;
+  int64_t compared = 0;  // pairs of places
 
  private:
   int64_t slot_ = 0;
@@ -198,7 +199,8 @@ TEST_F(ScheduleLayoutTest, UpdatesOfCopiedWeights_AreWrittenOverThem) {
   EXPECT_EQ(copies, 1) << ScheduleToString(schedule);
 }
 
-// A sum that reads each weight once reads the weights, and then there is nobody for the copy.
+// A sum that reads each weight once reads the weights, and then there is nobody for the copy: they
+// have no layout that others would follow, and no kernel is lowered again for them.
 TEST_F(ScheduleLayoutTest, CopiesThatNobodyReadsAreNotMade) {
   const auto input = [&](int64_t slot, const Shape& dims) {
     return Param(g, slot, DType::kBF16, dims);
@@ -209,7 +211,7 @@ TEST_F(ScheduleLayoutTest, CopiesThatNobodyReadsAreNotMade) {
       Reduce(g, Op::kAdd, Mul(g, Cast(g, x, DType::kF32), Cast(g, weights, DType::kF32)), {1});
   const UOp* const others = input(3, {8, 16, 3});
   Choose({Convolution(x, others), sums}, CudaTarget("sm_90a", 132));
-  ASSERT_TRUE(layouts.contains(weights));
+  EXPECT_FALSE(layouts.contains(weights));
   ASSERT_TRUE(layouts.contains(others));
   const LaidOut laid_out = ApplyLayouts(g, sink, choice, layouts);
   ASSERT_EQ(laid_out.choice.kept.size(), choice.kept.size() + 1);
@@ -263,6 +265,31 @@ TEST_F(ScheduleLayoutTest, ChannelsOfTheOtherFactorGoLastOnGpus) {
   EXPECT_TRUE(follows(DType::kF16, CudaTarget("sm_80", 108)));
   EXPECT_FALSE(follows(DType::kF32, CudaTarget("sm_90a", 132)));
   EXPECT_FALSE(follows(DType::kBF16, TestTarget()));
+}
+
+// The windows are of the last value, from which all others follow one by one.
+TEST_F(ScheduleLayoutTest, EachValueOfALongChainIsFollowedOnce) {
+  const auto compared_of = [&](int64_t length) {
+    const auto input = [&](int64_t slot, const Shape& dims) {
+      return Param(g, slot, DType::kBF16, dims);
+    };
+    const UOp* x = Kept(Add(g, input(70, {2, 16, 9}), input(71, {2, 16, 9})));
+    std::vector<const UOp*> chain = {x};
+    for (int64_t i = 0; i < length; ++i) {
+      const UOp* const sums = Convolution(x, input(72 + i, {16, 16, 1}));
+      x = Kept(Cast(g, Reshape(g, sums, {2, 16, 9}), DType::kBF16));
+      chain.push_back(x);
+    }
+    Choose(Convolution(x, input(72 + length, {8, 16, 3})), CudaTarget("sm_90a", 132));
+    for (const UOp* value : chain) {
+      EXPECT_TRUE(layouts.contains(value));
+      if (layouts.contains(value)) EXPECT_EQ(layouts.at(value), (Order{0, 2, 1}));
+    }
+    return compared;
+  };
+  const int64_t few = compared_of(40);
+  EXPECT_GT(few, 0);
+  EXPECT_LE(compared_of(160), 4 * few + 4);
 }
 
 // Of large products, on GPUs, of 16 bits.

@@ -111,16 +111,18 @@ TilePlace ProductRing::PlaceOf(ValueId tile_number) {
   const ValueId in_batch = b_.Modulo(tile_number, tiles_m_ * tiles_n_);
   const ValueId in_group = b_.Modulo(in_batch, group * tiles_n_);
   const ValueId number = b_.Divide(in_batch, group * tiles_n_);
-  ValueId row = b_.Modulo(in_group, group), column = b_.Divide(in_group, group);
+  ValueId row = b_.Plus(b_.Times(number, group), b_.Modulo(in_group, group)),
+          column = b_.Divide(in_group, group);
   if (last != 0) {
-    const ValueId is_last = b_.Alu(Op::kCmpEq, DType::kBool, {number, b_.Int(tiles_m_ / group)});
-    row = b_.Alu(Op::kWhere, DType::kI64, {is_last, b_.Modulo(in_group, last), row});
+    // As the prover needs it: each side is below tiles_m_ where it is taken.
+    const ValueId is_whole = b_.Less(number, b_.Int(tiles_m_ / group));
+    row = b_.Alu(Op::kWhere, DType::kI64,
+                 {is_whole, row, b_.Plus(b_.Modulo(in_group, last), b_.Int(tiles_m_ - last))});
     // MODULO changes nothing: the last group has no tiles beyond its columns. The prover needs it.
     const ValueId of_last = b_.Modulo(b_.Divide(in_group, last), tiles_n_);
-    column = b_.Alu(Op::kWhere, DType::kI64, {is_last, of_last, column});
+    column = b_.Alu(Op::kWhere, DType::kI64, {is_whole, column, of_last});
   }
-  return {b_.Divide(tile_number, tiles_m_ * tiles_n_),
-          b_.Times(b_.Plus(b_.Times(number, group), row), tile.rows),
+  return {b_.Divide(tile_number, tiles_m_ * tiles_n_), b_.Times(row, tile.rows),
           b_.Times(column, tile.columns)};
 }
 

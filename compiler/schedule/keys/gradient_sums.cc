@@ -21,7 +21,8 @@ namespace {
 // one more kernel takes 3 us (split.cc). A mask may hide half of the scores.
 constexpr double kScoresOfColumn = 3, kScoresOfKernel = 50'000, kVisiblePart = 0.5;
 
-constexpr int kStepsMax = 16;  // between weights and a product
+constexpr int kStepsMax = 16;     // between weights and a product, or results and their rounding
+constexpr int kProductsMax = 16;  // of one factor, looked at for each sum
 constexpr int64_t kNodesOfASum = 64;
 
 // The dimensions that are not 1, which a RESHAPE may put in other places; `axis` -1: of all.
@@ -40,13 +41,19 @@ using Steps = std::vector<const UOp*>;
 
 bool IsRearranged(const UOp* step) { return step->op == Op::kReshape || step->op == Op::kPermute; }
 
+// Whether it is `node` but for dimensions of 1.
+bool IsOfLongDims(const UOp* step, const UOp* node) {
+  return step->op == Op::kReshape && LongDims(step->shape) == LongDims(node->shape);
+}
+
 // Finds the steps from `top` down to what `is_end`, which is not among them: rounding, places of
-// dimensions, products and conditions where it is 0 otherwise.
+// dimensions, products and conditions where it is 0 otherwise. Each node that it looks at is taken
+// from `visits_left`.
 template <typename IsEnd>
-bool FindSteps(const UOp* top, const IsEnd& is_end, Steps& steps) {
+bool FindSteps(const UOp* top, const IsEnd& is_end, int64_t& visits_left, Steps& steps) {
   // Of a product whose second factor is still to be tried: it, and how many steps are before it.
   std::vector<std::pair<const UOp*, size_t>> others;
-  for (int visits = 0; visits < 4 * kStepsMax; ++visits) {
+  for (int visits = 0; visits < 4 * kStepsMax && --visits_left >= 0; ++visits) {
     if (is_end(top)) return true;
     const UOp* next = nullptr;
     if (std::ssize(steps) < kStepsMax) {
@@ -135,7 +142,7 @@ bool IsSum(const UOp* node) {
 
 // What an EXPAND repeats, behind casts; nullptr: it is none.
 const UOp* RepeatedOf(const UOp* node) {
-  while (node->op == Op::kCast) node = node->src[0];
+  for (int casts = 0; casts < kStepsMax && node->op == Op::kCast; ++casts) node = node->src[0];
   return node->op == Op::kExpand ? node->src[0] : nullptr;
 }
 
@@ -156,7 +163,8 @@ struct GradientSum {
 
 class Finder {
  public:
-  explicit Finder(const std::vector<const UOp*>& order) {
+  // Looks at `visits_max` nodes at most, in all calls of Find together.
+  Finder(const std::vector<const UOp*>& order, int64_t visits_max) : visits_left_(visits_max) {
     for (const UOp* node : order) {
       for (const UOp* s : node->src) users_[s].push_back(node);
       if (IsSum(node) && node->src[0]->op == Op::kMul && ReduceOf(node).axes().size() == 1)
@@ -164,7 +172,7 @@ class Finder {
     }
   }
 
-  std::optional<GradientSum> Find(const UOp* sum) const {
+  std::optional<GradientSum> Find(const UOp* sum) {
     if (!IsSum(sum) || ReduceOf(sum).axes().size() != 1 || sum->src[0]->op != Op::kMul)
       return std::nullopt;
     const UOp* const product = sum->src[0];
@@ -179,16 +187,24 @@ class Finder {
     return std::nullopt;
   }
 
-  // The results as a kernel stores them: rounded, where nobody reads them otherwise.
-  const UOp* StoredOf(const UOp* results) const {
-    const std::vector<const UOp*>& users = users_.at(results);
-    const bool rounded =
-        users.size() == 1 && users[0]->op == Op::kCast && IsFloatOf16(users[0]->dtype);
-    return rounded ? users[0] : results;
+  // The steps from the results to where they are rounded, perhaps in other places, if nobody reads
+  // them otherwise, and on to where dimensions of 1 come or go. None: they are stored as they are.
+  Steps ToRounded(const UOp* results) const {
+    Steps steps;
+    bool rounded = false;
+    for (const UOp* node = results; std::ssize(steps) < kStepsMax; node = steps.back()) {
+      const std::vector<const UOp*>& users = users_.at(node);
+      if (users.size() != 1) break;
+      const bool rounds = users[0]->op == Op::kCast && IsFloatOf16(users[0]->dtype);
+      if (rounded ? !IsOfLongDims(users[0], node) : !rounds && !IsRearranged(users[0])) break;
+      steps.push_back(users[0]);
+      rounded = rounded || rounds;
+    }
+    return rounded ? steps : Steps{};
   }
 
  private:
-  bool Complete(const UOp* sum, GradientSum& found) const {
+  bool Complete(const UOp* sum, GradientSum& found) {
     const auto is_sum_of_products = [](const UOp* node) {
       return IsSum(node) && node->src[0]->op == Op::kMul;
     };
@@ -196,7 +212,7 @@ class Finder {
     if (!FindSteps(
             found.quotient->src[0],
             [&](const UOp* node) { return is_sum_of_products(node) && (end = node) != nullptr; },
-            found.to_gradient))
+            visits_left_, found.to_gradient))
       return false;
     found.columns_sum = end;
     const UOp* const terms = end->src[0];
@@ -205,7 +221,9 @@ class Finder {
       const auto results = sums_of_.find(terms->src[1 - side]);
       if (gradient == nullptr || results == sums_of_.end()) continue;
       found.repeated_of_results = terms->src[side];
+      int looked_at = 0;
       for (const UOp* result : results->second) {
+        if (++looked_at > kProductsMax || --visits_left_ < 0) break;
         if (result == end || result->shape != gradient->shape ||
             result->src[0]->shape != terms->shape)
           continue;
@@ -221,13 +239,13 @@ class Finder {
 
   // Whether dp is made of `columns_sum` as `factor`, of the results' terms, is made of the weights,
   // in the other direction: then a weight's gradient is the sum of what it was repeated for.
-  static bool IsTransposed(const UOp* sum, const UOp* factor, GradientSum& found) {
+  bool IsTransposed(const UOp* sum, const UOp* factor, GradientSum& found) {
     const UOp* const narrow = RepeatedOf(factor);
     if (narrow == nullptr || narrow->shape != found.columns_sum->shape) return false;
     Steps steps;
     const UOp* const weights = found.weights;
     if (!FindSteps(
-            narrow, [&](const UOp* node) { return node == weights; }, steps))
+            narrow, [&](const UOp* node) { return node == weights; }, visits_left_, steps))
       return false;
     if (!AreOfFloats(steps) || !AreOfFloats(found.to_gradient) ||
         MovesBeyondFactors(steps, /*from_end=*/true) ||
@@ -251,13 +269,15 @@ class Finder {
 
   absl::flat_hash_map<const UOp*, std::vector<const UOp*>> users_;
   absl::flat_hash_map<const UOp*, std::vector<const UOp*>> sums_of_;  // by a factor of their terms
+  int64_t visits_left_;
 };
 
 // Whether the results' gradient is of 16 bits. Of f32 the pass for queries' gradients alone, in
 // larger tiles then, spills.
 bool IsOf16Bits(const GradientSum& found) {
   const UOp* gradient = found.repeated_of_results;
-  while (IsMovement(gradient->op)) gradient = gradient->src[0];
+  for (int steps = 0; steps < kStepsMax && IsMovement(gradient->op); ++steps)
+    gradient = gradient->src[0];
   return gradient->op == Op::kCast && IsFloatOf16(gradient->src[0]->dtype);
 }
 
@@ -273,8 +293,14 @@ class Rebuilder {
  public:
   Rebuilder(Graph& graph, const Finder& finder,
             const absl::flat_hash_map<const UOp*, GradientSum>& sums)
-      : g_(graph), finder_(finder), sums_(sums) {
-    for (const auto& [sum, found] : sums) quotients_.emplace(found.quotient, &found);
+      : g_(graph), sums_(sums) {
+    for (const auto& [sum, found] : sums) {
+      quotients_.emplace(found.quotient, &found);
+      const Steps steps = finder.ToRounded(found.results);
+      if (steps.empty()) continue;
+      rounded_results_.emplace(found.results, steps.back());
+      rounded_.emplace(steps.back(), Rounded{found.results, steps});
+    }
   }
 
   absl::StatusOr<const UOp*> Run(const UOp* sink) {
@@ -301,8 +327,13 @@ class Rebuilder {
   std::vector<const UOp*> NeedsOf(const UOp* node) const {
     if (const auto sum = sums_.find(node); sum != sums_.end()) {
       const GradientSum& found = sum->second;
-      return {found.repeated_of_results, finder_.StoredOf(found.results), found.sums_of_rows()};
+      const auto rounded = rounded_results_.find(found.results);
+      return {found.repeated_of_results,
+              rounded == rounded_results_.end() ? found.results : rounded->second,
+              found.sums_of_rows()};
     }
+    if (const auto rounded = rounded_.find(node); rounded != rounded_.end())
+      return {rounded->second.results};
     return {node->src.begin(), node->src.end()};
   }
 
@@ -310,6 +341,8 @@ class Rebuilder {
     if (const auto sum = sums_.find(node); sum != sums_.end()) return MakeSum(node, sum->second);
     if (const auto quotient = quotients_.find(node); quotient != quotients_.end())
       return Alu(g_, Op::kFDiv, Gradient(*quotient->second), made_.at(node->src[1]));
+    if (const auto rounded = rounded_.find(node); rounded != rounded_.end())
+      return MakeRounded(rounded->second);
     return WithSourcesBecome(g_, node, made_);
   }
 
@@ -333,6 +366,33 @@ class Rebuilder {
     return value;
   }
 
+  struct Rounded {
+    const UOp* results;
+    Steps steps;
+  };
+
+  // Rounded first, in the places of the sums, which the same kernel makes. What a kernel stores of
+  // o is that, or where dimensions of 1 have come or gone, as it may be a result.
+  const UOp* MakeRounded(const Rounded& rounded) {
+    const DType dtype = rounded.steps.back()->dtype;
+    const UOp* value = Cast(g_, made_.at(rounded.results), dtype);
+    const UOp*& stored = stored_[rounded.results] = value;
+    for (const UOp* step : rounded.steps) {
+      const UOp* const before = value;
+      if (step->op == Op::kReshape) value = Reshape(g_, value, step->shape);
+      if (step->op == Op::kPermute) value = Permute(g_, value, PermuteOf(step).axes());
+      if (stored == before && (value == before || IsOfLongDims(value, before))) stored = value;
+    }
+    return value;
+  }
+
+  // o, of f32 and in the places of the sums, by what is stored.
+  const UOp* Results(const UOp* results) const {
+    const auto stored = stored_.find(results);
+    if (stored == stored_.end()) return made_.at(results);
+    return Cast(g_, Reshape(g_, stored->second, results->shape), DType::kF32);
+  }
+
   const UOp* MakeSum(const UOp* sum, const GradientSum& found) {
     const UOp* gradient = made_.at(found.repeated_of_results);
     std::vector<DType> casts;
@@ -340,7 +400,7 @@ class Rebuilder {
     gradient = gradient->src[0];  // of the EXPAND
     for (auto cast = casts.rbegin(); cast != casts.rend(); ++cast)
       gradient = Cast(g_, gradient, *cast);
-    const UOp* const results = Cast(g_, made_.at(finder_.StoredOf(found.results)), DType::kF32);
+    const UOp* const results = Results(found.results);
     const auto columns = ReduceOf(found.columns_sum).axes();
     const UOp* rows =
         Reduce(g_, Op::kAdd, Mul(g_, gradient, results), {columns.begin(), columns.end()});
@@ -357,24 +417,26 @@ class Rebuilder {
   }
 
   Graph& g_;
-  const Finder& finder_;
   const absl::flat_hash_map<const UOp*, GradientSum>& sums_;
   absl::flat_hash_map<const UOp*, const GradientSum*> quotients_;
+  absl::flat_hash_map<const UOp*, Rounded> rounded_;                      // by their last step
+  absl::flat_hash_map<const UOp*, const UOp*> rounded_results_, stored_;  // by results: that step
   absl::flat_hash_map<const UOp*, const UOp*> made_;
 };
 
 }  // namespace
 
 absl::StatusOr<const UOp*> SumOverColumns(Graph& graph, const UOp* sink, const Scores& scores,
-                                          ScorePolicy policy, const Target& target, bool of_f32) {
+                                          ScorePolicy policy, const Target& target,
+                                          const GradientSumsSearch& search) {
   if (target.kind != TargetKind::kCuda || scores.attention_of.empty()) return sink;
   const std::vector<const UOp*> order = PostOrder(sink);
-  const Finder finder(order);
+  Finder finder(order, search.visits_max);
   absl::flat_hash_map<const UOp*, GradientSum> sums;
   for (const UOp* node : order) {
     if (node->op != Op::kReduce || !scores.attention_of.contains(node->src[0])) continue;
     std::optional<GradientSum> found = finder.Find(node);
-    if (!found || !(of_f32 || IsOf16Bits(*found)) ||
+    if (!found || !(search.of_f32 || IsOf16Bits(*found)) ||
         (policy == ScorePolicy::kByCost && !IsWorthIt(node, *found, target)))
       continue;
     sums.emplace(node, *std::move(found));

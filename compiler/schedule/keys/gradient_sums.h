@@ -13,6 +13,8 @@
 // any more, so that the two sides of dp - sum of p dp stay as near to each other as f32 allows.
 #pragma once
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
 #include "compiler/schedule/attention.h"
@@ -20,13 +22,22 @@
 
 namespace outboard::schedule {
 
+struct GradientSumsSearch {
+  // Gradients of f32, too, for tests: their kernels spill registers.
+  bool of_f32 = false;
+  // How many nodes are looked at, of all attentions together; an honest one takes about a hundred.
+  // Behind that, and behind 16 sums of products of the same values, the graph stays as it was.
+  int64_t visits_max = 1 << 20;
+};
+
 // Returns `sink` with the sums over columns of those attentions of `scores` where that is proved to
 // be the same, takes less time or is asked for (`policy` kRecompute), and on NVIDIA's GPUs; itself
-// where there is none. Requires a prepared graph (prepare.h). Gradients of f32 are left out, since
-// their kernels spill registers, but with `of_f32`, for tests.
+// where there is none. Two results may be one node then. What is stored of o lives until the
+// gradients: whether there is memory for it is asked of the schedule (schedule.cc). Requires a
+// prepared graph (prepare.h).
 // Errors: RESOURCE_EXHAUSTED  a limit of the graph
 absl::StatusOr<const UOp*> SumOverColumns(Graph& graph, const UOp* sink, const Scores& scores,
                                           ScorePolicy policy, const Target& target,
-                                          bool of_f32 = false);
+                                          const GradientSumsSearch& search = {});
 
 }  // namespace outboard::schedule
