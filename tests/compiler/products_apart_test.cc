@@ -442,28 +442,28 @@ TEST(ProductsApart, NoMoreOfASumIsComputedThanItsKernelNeeds) {
   constexpr int64_t kRows = 4096, kHalf = kRows / 2;
   const auto halves = [=] {
     const Tensor c = Input({kRows, 1024}, BF16).matmul(Input({1024, 1024}, BF16)).cast(F32);
-    const Tensor other = Input({kHalf, 1024}, BF16).matmul(Input({1024, 1024}, BF16)).cast(F32);
+    const Tensor other = Input({kHalf, 4096}, BF16).matmul(Input({4096, 1024}, BF16)).cast(F32);
     return Results{c.shrink({{0, kHalf}, {0, 1024}}).relu(),
                    c.shrink({{kHalf, kRows}, {0, 1024}}) * other};
   };
   Graph graph;
   EXPECT_EQ(ProductsComputed(ScheduleOf(graph, CudaTarget("sm_80", 132), halves)),
-            (kRows + kHalf) * 1024 * 1024);
+            (kRows + 4 * kHalf) * 1024 * 1024);
 }
 
 // A value that a kernel before computes as well is not stored behind it.
 TEST(ProductsApart, WhatAKernelBeforeComputesIsNotStored) {
   constexpr int64_t kRows = 4096, kHalf = kRows / 2, kQuarter = kRows / 4;
   const auto parts = [=] {
-    const Tensor c = Input({kRows, 1024}, BF16).matmul(Input({1024, 1024}, BF16));
-    const Tensor other = Input({kQuarter, 1024}, BF16).matmul(Input({1024, 1024}, BF16));
+    const Tensor c = Input({kRows, 1024}, BF16).matmul(Input({1024, 1024}, BF16)).cast(F32);
+    const Tensor other = Input({kQuarter, 8192}, BF16).matmul(Input({8192, 1024}, BF16)).cast(F32);
     const auto rows = [&](int64_t from, int64_t to) { return c.shrink({{from, to}, {0, 1024}}); };
     return Results{rows(0, kHalf).relu(),
                    rows(kHalf, kHalf + kQuarter) * other + rows(kHalf + kQuarter, kRows)};
   };
   Graph graph;
   EXPECT_EQ(ProductsComputed(ScheduleOf(graph, CudaTarget("sm_80", 132), parts)),
-            (kRows + kQuarter) * 1024 * 1024);
+            (kRows + 8 * kQuarter) * 1024 * 1024);
 }
 
 // Of short sums the stores of a processor take longer than what tiles gain.
