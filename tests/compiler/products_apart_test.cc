@@ -2,6 +2,8 @@
 // products_apart.h): which of them are computed by matrix units, with the products stored apart and
 // as they were, and their results on the PTX machine and on this processor against the reference
 // interpreter.
+#include "compiler/schedule/materialize/products_apart.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +21,6 @@
 #include "compiler/ir/build.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/lower.h"
-#include "compiler/schedule/materialize/products_apart.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/schedule_options.h"
 #include "compiler/target.h"
@@ -368,6 +369,119 @@ TEST(ProductsApart, ResultsOfGradientsAreThoseOfTheInterpreter) {
   ExpectResults("sm_80", "mmm-mmmmm", 0x1p-7, [=] { return Lora(with, 16, 2); });
 }
 
+// ---- What is stored.
+
+// Sums of experts, each behind a gate of its own. Inputs are (rows, in) of each, W, and the gates.
+Results Experts(const Layer& l, int count) {
+  const Tensor gates = Input({l.rows, count}, l.dtype);
+  Tensor y;
+  for (int i = 0; i < count; ++i) {
+    const Tensor one = gates.shrink({{0, l.rows}, {i, i + 1}}) * l.X().matmul(l.W(l.in, l.out));
+    y = i == 0 ? one : y + one;
+  }
+  return {y};
+}
+
+schedule::Schedule ScheduleOf(Graph& graph, const Target& target,
+                              const std::function<Results()>& program) {
+  Graph recorded;
+  const UOp* const sink = RecordResults(recorded, program).sink;
+  return ValueOrDie(schedule::MakeSchedule(graph, sink, target, {}, ScheduleOptionsFor(target)));
+}
+
+TEST(ProductsApart, OfManySums_TwoResultsAreInMemory) {
+  for (const int count : {4, 9})
+    for (const char* const arch : {"sm_80", "sm_90a"}) {
+      Graph graph;
+      const Target target = CudaTarget(arch, 132);
+      const auto experts = [&] { return Experts({.rows = 8192, .in = 1024, .out = 4096}, count); };
+      EXPECT_LE(ScheduleOf(graph, target, experts).arena_bytes, 2 * 8192 * 4096 * 2);
+      EXPECT_EQ(ProductsOf(target, experts), std::pair(count, count)) << arch;
+    }
+}
+
+TEST(ProductsApart, OfManySumsThatMeetInNoChain_NoMoreIsStoredThanAFewTimesTheInputs) {
+  const auto tree = [] {
+    const Tensor x = Input({8192, 256}, BF16);
+    Results all;
+    for (int i = 0; i < 16; ++i) all.push_back(x.matmul(Input({256, 4096}, BF16)).relu());
+    for (; all.size() > 1; all.resize(all.size() / 2))
+      for (size_t i = 0; i < all.size() / 2; ++i) all[i] = all[i] + all[all.size() / 2 + i];
+    return all;
+  };
+  Graph graph;
+  EXPECT_EQ(ScheduleOf(graph, CudaTarget("sm_80", 132), tree).arena_bytes, 0);
+}
+
+TEST(ProductsApart, ResultsOfChainsAreThoseOfTheInterpreter) {
+  const auto experts = [] { return Experts({.rows = 1024, .in = 64, .out = 1024}, 4); };
+  ExpectResults("sm_80", "mmmm", 0x1p-6, experts);
+  Graph graph;
+  EXPECT_LE(ScheduleOf(graph, CudaTarget("sm_80", 132), experts).arena_bytes, 2 * 1024 * 1024 * 2);
+}
+
+// Of a sum that two kernels compute a half of: products that are computed altogether.
+int64_t ProductsComputed(const schedule::Schedule& schedule) {
+  int64_t products = 0;
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
+    int64_t points = 1;
+    const std::vector<const UOp*> nodes = PostOrder(kernel.ast);
+    for (const UOp* node : nodes)
+      if (IsRange(node, RangeKind::kOutput)) points *= RangeOf(node).extent();
+    for (const UOp* node : nodes) {
+      if (node->op != Op::kReduceLoop) continue;
+      int64_t terms = points;
+      for (const UOp* range : node->src.subspan(1)) terms *= RangeOf(range).extent();
+      products += terms;
+    }
+  }
+  return products;
+}
+
+TEST(ProductsApart, NoMoreOfASumIsComputedThanItsKernelNeeds) {
+  constexpr int64_t kRows = 4096, kHalf = kRows / 2;
+  const auto halves = [=] {
+    const Tensor c = Input({kRows, 1024}, BF16).matmul(Input({1024, 1024}, BF16)).cast(F32);
+    const Tensor other = Input({kHalf, 4096}, BF16).matmul(Input({4096, 1024}, BF16)).cast(F32);
+    return Results{c.shrink({{0, kHalf}, {0, 1024}}).relu(),
+                   c.shrink({{kHalf, kRows}, {0, 1024}}) * other};
+  };
+  Graph graph;
+  EXPECT_EQ(ProductsComputed(ScheduleOf(graph, CudaTarget("sm_80", 132), halves)),
+            (kRows + 4 * kHalf) * 1024 * 1024);
+}
+
+// A value that a kernel before computes as well is not stored behind it.
+TEST(ProductsApart, WhatAKernelBeforeComputesIsNotStored) {
+  constexpr int64_t kRows = 4096, kHalf = kRows / 2, kQuarter = kRows / 4;
+  const auto parts = [=] {
+    const Tensor c = Input({kRows, 1024}, BF16).matmul(Input({1024, 1024}, BF16)).cast(F32);
+    const Tensor other = Input({kQuarter, 8192}, BF16).matmul(Input({8192, 1024}, BF16)).cast(F32);
+    const auto rows = [&](int64_t from, int64_t to) { return c.shrink({{from, to}, {0, 1024}}); };
+    return Results{rows(0, kHalf).relu(),
+                   rows(kHalf, kHalf + kQuarter) * other + rows(kHalf + kQuarter, kRows)};
+  };
+  Graph graph;
+  EXPECT_EQ(ProductsComputed(ScheduleOf(graph, CudaTarget("sm_80", 132), parts)),
+            (kRows + 8 * kQuarter) * 1024 * 1024);
+}
+
+// Of short sums the stores of a processor take longer than what tiles gain.
+TEST(ProductsApart, OfTiles_ManyShortSumsStayTogether) {
+  EXPECT_EQ(
+      ProductsOf(
+          WithTiles(),
+          [] {
+            Tensor y;
+            for (int i = 0; i < 8; ++i) {
+              const Tensor one = Input({1024, 32}, BF16).matmul(Input({32, 1024}, BF16)).relu();
+              y = i == 0 ? one : y + one;
+            }
+            return Results{y};
+          }),
+      std::pair(1, 0));
+}
+
 // ---- What is asked.
 
 int64_t AsksOf(const std::function<Results()>& program) {
@@ -414,6 +528,10 @@ TEST(ProductsApart, AKernelOfManyProducts_IsAskedAboutOnceForEach) {
 
 TEST(ProductsApart, OfSmallProductsNothingIsAsked) {
   EXPECT_EQ(AsksOf([] { return Lora({.rows = 256, .in = 256, .out = 256}, 16, 1); }), 0);
+}
+
+TEST(ProductsApart, WhereDividingCannotPayNothingIsAsked) {
+  EXPECT_EQ(AsksOf([] { return Experts({.rows = 4096, .in = 16, .out = 4096}, 6); }), 0);
 }
 
 // Of graphs from strangers: no more is asked than there are steps for.

@@ -21,6 +21,10 @@ namespace {
 constexpr double kProductsOfByte = 6.25, kSavedOfProduct = 0.9;
 // A kernel more, 3 us on a GPU and some 20 on a processor, takes the time of so many bytes.
 constexpr double kGpuKernelBytes = 1 << 23, kCpuKernelBytes = 1 << 18;
+// A byte stored and loaded again, against one of a long load: cores store with fewer in flight.
+constexpr double kCpuBytesOfStored = 1.5;
+// All sums together are stored up to so many times the bytes that the kernel loads and stores.
+constexpr double kStoredMax = 4;
 // Sums of one kernel: their sets are bits.
 constexpr size_t kSumsMax = 64;
 
@@ -39,6 +43,21 @@ struct Computed {
   std::vector<const UOp*> order;  // from the REDUCEs with loops up; sources before users
   absl::flat_hash_map<const UOp*, int> users;
   std::vector<const UOp*> loops;  // REDUCEs, of those that no other one sums
+  double bytes = 0;               // of its value and of what it loads
+};
+
+using Nodes = absl::flat_hash_set<const UOp*>;
+
+// Where the sums of a kernel meet. Sets of sums are bits.
+struct Meeting {
+  absl::flat_hash_map<const UOp*, uint64_t> sums_in;
+  // By the sums in them, values that a value with more sums in it is computed from.
+  absl::flat_hash_map<uint64_t, Nodes> last;
+
+  uint64_t In(const UOp* node) const {
+    const auto found = sums_in.find(node);
+    return found == sums_in.end() ? uint64_t{0} : found->second;
+  }
 };
 
 class Parts {
@@ -49,6 +68,7 @@ class Parts {
         choice_(choice),
         never_(never),
         kernel_bytes_(target.kind == TargetKind::kCpu ? kCpuKernelBytes : kGpuKernelBytes),
+        of_stored_(target.kind == TargetKind::kCpu ? kCpuBytesOfStored : 1),
         units_(units) {}
 
   struct Kernel {
@@ -60,9 +80,10 @@ class Parts {
   absl::Status Divide(const UOp* value, LoweredKernel kernel, std::vector<Kernel>& out) {
     std::vector<Kernel> divided;
     if (MayGain(kernel)) {
-      OB_ASSIGN_OR_RETURN(divided, Divided(value));
+      OB_ASSIGN_OR_RETURN(divided, Divided(value, kernel.ast));
     }
     if (divided.empty()) {
+      AddComputed(value, before_);
       out.push_back({value, std::move(kernel)});
       return absl::OkStatus();
     }
@@ -92,12 +113,12 @@ class Parts {
       if (ReduceOf(node).op() == Op::kAdd && IsFloat(node->dtype)) most = std::max(most, terms);
     }
     // With fewer products a kernel saves less than another one takes.
-    return loops > 1 && most >= kernel_bytes_ * kProductsOfByte &&
-           !units_.Multiplies(graph_, kernel.ast);
+    return loops > 1 && most >= kernel_bytes_ * kProductsOfByte;
   }
 
-  // The kernels of `value` and of what is stored of it; none where it is better as it is.
-  absl::StatusOr<std::vector<Kernel>> Divided(const UOp* value) {
+  // The kernels of `value` and of what is stored of it; none where it is better as it is, which is
+  // `whole`.
+  absl::StatusOr<std::vector<Kernel>> Divided(const UOp* value, const UOp* whole) {
     OB_ASSIGN_OR_RETURN(const std::optional<Computed> computed, ComputedWith(value));
     if (!computed || computed->loops.size() < 2 || computed->loops.size() > kSumsMax)
       return std::vector<Kernel>{};
@@ -105,11 +126,75 @@ class Parts {
     for (const bool together : {true, false}) {
       std::vector<Sum> sums = SumsOf(*computed, together);
       if (together && sums.size() == computed->loops.size()) continue;
-      if (!FindStored(value, *computed, sums)) continue;
+      const Meeting meeting = MeetingOf(*computed, sums);
+      if (!FindStored(value, meeting, sums)) continue;
+      double bytes = 0;
+      for (const Sum& sum : sums) bytes += Bytes(sum.stored);
+      if (bytes > computed->bytes) {
+        const std::vector<Sum> chain = ChainOf(value, *computed, meeting, sums);
+        if (!chain.empty() && CanPay(chain) && !units_.Multiplies(graph_, whole)) {
+          OB_ASSIGN_OR_RETURN(std::vector<Kernel> kernels, Chained(value, chain));
+          if (!kernels.empty()) return kernels;
+        }
+      }
+      if (bytes > kStoredMax * computed->bytes || !CanPay(sums) || units_.Multiplies(graph_, whole))
+        continue;
       OB_ASSIGN_OR_RETURN(std::vector<Kernel> kernels, Apart(value, sums));
       if (!kernels.empty()) return kernels;
     }
     return std::vector<Kernel>{};
+  }
+
+  static size_t LargestOf(const std::vector<Sum>& sums) {
+    size_t largest = 0;
+    for (size_t i = 0; i < sums.size(); ++i)
+      if (sums[i].products >= sums[largest].products) largest = i;
+    return largest;
+  }
+
+  double CostOf(const Sum& sum) const { return 2 * of_stored_ * Bytes(sum.stored) + kernel_bytes_; }
+  static bool Pays(double products, double cost) {
+    return products * kSavedOfProduct / kProductsOfByte > cost;
+  }
+  // Whether it pays if matrix units compute all of them. The last of a chain is not stored; else it
+  // is the largest.
+  bool CanPay(const std::vector<Sum>& sums) const {
+    const size_t largest = LargestOf(sums);
+    double products = 0, cost = 0;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      products += sums[i].products;
+      if (sums.back().stored == nullptr ? i + 1 < sums.size() : i != largest)
+        cost += CostOf(sums[i]);
+    }
+    return Pays(products, cost);
+  }
+
+  // Adds `value` and what is computed for it, up to what is loaded.
+  void AddComputed(const UOp* value, Nodes& to) const {
+    std::vector<const UOp*> open = {value};
+    while (!open.empty()) {
+      const UOp* const node = open.back();
+      open.pop_back();
+      if ((node != value && IsLoaded(node)) || !to.insert(node).second) continue;
+      open.insert(open.end(), node->src.begin(), node->src.end());
+    }
+  }
+
+  // Whether each part is computed by no kernel before its own.
+  bool AreFirst(const std::vector<Kernel>& parts) const {
+    Nodes of_parts;
+    for (const Kernel& part : parts) {
+      if (before_.contains(part.value) || of_parts.contains(part.value)) return false;
+      AddComputed(part.value, of_parts);
+    }
+    return true;
+  }
+
+  // `parts` are stored, and `left` is the kernel of `value` that loads them.
+  std::vector<Kernel> Stored(const UOp* value, std::vector<Kernel> parts, LoweredKernel left) {
+    for (const Kernel& part : parts) choice_.read_again.insert(part.value);
+    parts.push_back({value, std::move(left)});
+    return parts;
   }
 
   bool IsLoaded(const UOp* node) const {
@@ -122,6 +207,7 @@ class Parts {
     absl::flat_hash_set<const UOp*> seen = {value};
     std::vector<std::pair<const UOp*, size_t>> open = {{value, 0}};
     std::vector<const UOp*> below;  // sources of the loops
+    Nodes loaded = {value};
     while (!open.empty()) {
       auto& [node, next] = open.back();
       bool is_loop = false;
@@ -143,15 +229,20 @@ class Parts {
       }
       const UOp* const source = node->src[next++];
       ++computed.users[source];
-      if (!IsLoaded(source) && seen.insert(source).second) open.emplace_back(source, 0);
+      if (IsLoaded(source))
+        loaded.insert(source);
+      else if (seen.insert(source).second)
+        open.emplace_back(source, 0);
     }
     while (!below.empty()) {
       const UOp* const node = below.back();
       below.pop_back();
+      if (IsLoaded(node)) loaded.insert(node);
       if (IsLoaded(node) || !seen.insert(node).second) continue;
       if (never_.contains(node)) return std::nullopt;
       below.insert(below.end(), node->src.begin(), node->src.end());
     }
+    for (const UOp* node : loaded) computed.bytes += Bytes(node);
     return computed;
   }
 
@@ -192,34 +283,35 @@ class Parts {
     return sums;
   }
 
+  static Meeting MeetingOf(const Computed& computed, const std::vector<Sum>& sums) {
+    Meeting meeting;
+    for (size_t i = 0; i < sums.size(); ++i)
+      for (const UOp* loop : sums[i].of) meeting.sums_in[loop] = uint64_t{1} << i;
+    for (const UOp* node : computed.order) {
+      uint64_t bits = meeting.In(node);
+      const bool is_loop = bits != 0;
+      if (!is_loop)
+        for (const UOp* s : node->src) bits |= meeting.In(s);
+      if (bits == 0) continue;
+      meeting.sums_in[node] = bits;
+      if (is_loop) continue;
+      for (const UOp* s : node->src) {
+        const uint64_t of_source = meeting.In(s);
+        if (of_source != 0 && of_source != bits) meeting.last[of_source].insert(s);
+      }
+    }
+    return meeting;
+  }
+
   // Finds for each sum what could be stored of it: what all that the kernel computes of it is
   // computed from, in as few bytes as possible; of two with as many bytes the one that has more
   // computed. Returns false where one has no such value.
-  bool FindStored(const UOp* value, const Computed& computed, std::vector<Sum>& sums) const {
-    absl::flat_hash_map<const UOp*, uint64_t> sums_in;  // as bits
-    for (size_t i = 0; i < sums.size(); ++i)
-      for (const UOp* loop : sums[i].of) sums_in[loop] = uint64_t{1} << i;
-    const auto in = [&](const UOp* node) {
-      const auto found = sums_in.find(node);
-      return found == sums_in.end() ? uint64_t{0} : found->second;
-    };
-    absl::flat_hash_map<uint64_t, absl::flat_hash_set<const UOp*>> last;  // of one sum alone
-    for (const UOp* node : computed.order) {
-      uint64_t bits = in(node);
-      const bool is_loop = bits != 0;
-      if (!is_loop)
-        for (const UOp* s : node->src) bits |= in(s);
-      if (bits == 0) continue;
-      sums_in[node] = bits;
-      if (is_loop) continue;
-      for (const UOp* s : node->src)
-        if (in(s) != 0 && in(s) != bits) last[in(s)].insert(s);
-    }
+  static bool FindStored(const UOp* value, const Meeting& meeting, std::vector<Sum>& sums) {
     for (size_t i = 0; i < sums.size(); ++i) {
-      const auto found = last.find(uint64_t{1} << i);
-      if (found == last.end()) return false;
+      const auto found = meeting.last.find(uint64_t{1} << i);
+      if (found == meeting.last.end()) return false;
       if (found->second.size() == 1)
-        sums[i].stored = Smallest(*found->second.begin(), in);
+        sums[i].stored = Smallest(*found->second.begin(), meeting);
       else if (sums[i].of.size() == 1)
         sums[i].stored = sums[i].of[0];
       else
@@ -229,20 +321,51 @@ class Parts {
     return true;
   }
 
-  // From `top` down, as long as one source alone has sums in it.
-  template <typename SumsIn>
-  static const UOp* Smallest(const UOp* top, const SumsIn& in) {
+  // The sums in an order in which each is added to, or multiplied by, the result of those before it
+  // and of nothing else: each is to store that result with its own, and the last nothing. So two of
+  // these results are in memory at a time. None where the sums do not meet like this.
+  static std::vector<Sum> ChainOf(const UOp* value, const Computed& computed,
+                                  const Meeting& meeting, const std::vector<Sum>& sums) {
+    if (sums.size() < 3) return {};
+    std::vector<Sum> chain;
+    uint64_t left = ~uint64_t{0} >> (64 - sums.size());
+    const UOp* stored = nullptr;
+    while (chain.size() + 1 < sums.size()) {
+      bool is_found = false;
+      for (size_t i = sums.size(); i-- > 0 && !is_found;) {
+        const uint64_t bit = uint64_t{1} << i;
+        if ((left & bit) == 0) continue;
+        const auto found = meeting.last.find(left & ~bit);
+        if (found == meeting.last.end() || found->second.size() != 1) continue;
+        chain.push_back({sums[i].products, sums[i].of, stored});
+        stored = Smallest(*found->second.begin(), meeting);
+        left &= ~bit;
+        is_found = stored != value && Bytes(stored) <= computed.bytes;
+        if (!is_found) return {};
+      }
+      if (!is_found) return {};
+    }
+    for (size_t i = 0; i < sums.size(); ++i)
+      if ((left >> i & 1) != 0) chain.push_back({sums[i].products, sums[i].of, stored});
+    std::reverse(chain.begin(), chain.end());
+    return chain;
+  }
+
+  // From `top` down, as long as one source alone has sums in it. Elements that the kernel does not
+  // need would be computed for nothing.
+  static const UOp* Smallest(const UOp* top, const Meeting& meeting) {
     const UOp* best = top;
     for (const UOp* node = top; node != nullptr;) {
       const UOp* below = nullptr;
       int count = 0;
       for (const UOp* s : node->src) {
-        if (in(s) == 0 || s == below) continue;
+        if (meeting.In(s) == 0 || s == below) continue;
         below = s;
         ++count;
       }
       if (count != 1) break;
-      if (Bytes(below) < Bytes(best) || (Bytes(below) == Bytes(best) && IsMovement(best->op)))
+      if (Elements(below) <= Elements(best) &&
+          (Bytes(below) < Bytes(best) || (Bytes(below) == Bytes(best) && IsMovement(best->op))))
         best = below;
       node = below;
     }
@@ -261,13 +384,11 @@ class Parts {
   // kernel of its own is computed by a matrix unit. None if no kernel with it is, or that does not
   // pay.
   absl::StatusOr<std::vector<Kernel>> Apart(const UOp* value, const std::vector<Sum>& sums) {
-    size_t largest = 0;
-    for (size_t i = 0; i < sums.size(); ++i)
-      if (sums[i].products >= sums[largest].products) largest = i;
+    const size_t largest = LargestOf(sums);
     std::vector<Kernel> parts;
     double saved = 0, cost = 0;
     const auto store = [&](const Sum& sum, LoweredKernel lowered) {
-      cost += 2 * Bytes(sum.stored) + kernel_bytes_;
+      cost += CostOf(sum);
       parts.push_back({sum.stored, std::move(lowered)});
     };
     for (size_t i = 0; i < sums.size(); ++i) {
@@ -284,17 +405,32 @@ class Parts {
       store(sums[largest], std::move(alone));
       OB_ASSIGN_OR_RETURN(left, Lowered(value, parts));
     }
-    if (saved * kSavedOfProduct / kProductsOfByte <= cost) return std::vector<Kernel>{};
-    for (const Kernel& part : parts) choice_.read_again.insert(part.value);
-    parts.push_back({value, std::move(left)});
-    return parts;
+    if (!Pays(saved, cost) || !AreFirst(parts)) return std::vector<Kernel>{};
+    return Stored(value, std::move(parts), std::move(left));
+  }
+
+  // The kernels of a chain (ChainOf): each loads what the one before it stores. None unless a
+  // matrix unit computes each.
+  absl::StatusOr<std::vector<Kernel>> Chained(const UOp* value, const std::vector<Sum>& chain) {
+    std::vector<Kernel> parts;
+    for (const Sum& sum : chain) {
+      const UOp* const result = sum.stored == nullptr ? value : sum.stored;
+      if (result != value && before_.contains(result)) return std::vector<Kernel>{};
+      OB_ASSIGN_OR_RETURN(LoweredKernel kernel, Lowered(result, parts));
+      if (!units_.Multiplies(graph_, kernel.ast)) return std::vector<Kernel>{};
+      parts.push_back({result, std::move(kernel)});
+    }
+    LoweredKernel last = std::move(parts.back().lowered);
+    parts.pop_back();
+    return Stored(value, std::move(parts), std::move(last));
   }
 
   Graph& graph_;
   Choice& choice_;
   const absl::flat_hash_set<const UOp*>& never_;
-  const double kernel_bytes_;
+  const double kernel_bytes_, of_stored_;
   MatrixUnitKernels& units_;
+  Nodes before_;  // computed by the kernels so far
 };
 
 }  // namespace

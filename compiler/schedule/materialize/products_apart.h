@@ -3,7 +3,8 @@
 // several that are added in f32. With two that are rounded, scaled or multiplied before they meet,
 // as in x @ W + (x @ A) @ B of bf16, a kernel would be computed by plain threads. Then all but the
 // largest are stored by kernels of their own, and the kernel that is left loads them: what it does
-// after its product is an epilogue, which the unit's plans take.
+// after its product is an epilogue, which the unit's plans take. Of many sums that meet one by one,
+// the results so far are stored instead, of which two are in memory at a time.
 //
 // Whether a matrix unit computes a kernel is asked of the compiler, before and after. A kernel that
 // it computes as it is stays whole, and so does one that would gain too little: by an estimate, the
