@@ -91,7 +91,10 @@ TEST(PtxMachineLabels, AreThoseOfTheProgramsThatRunKernelsThere) {
     const std::string program = entry.value("command", Json::array({""})).at(0);
     const auto known = programs.find(program);
     if (known == programs.end() || HasLabel(entry, kFigures)) continue;
-    const bool runs = asked.contains(program) ? Sets(entry, "OUTBOARD_CHECK_PTX") : known->second;
+    // What names a processor runs kernels on it alone.
+    const bool runs =
+        !Sets(entry, "OUTBOARD_PROCESSOR") &&
+        (asked.contains(program) ? Sets(entry, "OUTBOARD_CHECK_PTX") : known->second);
     // Not the other way round: of a program that names the driver the compiler may take the name
     // apart.
     EXPECT_TRUE(HasLabel(entry, kLabel) || !(runs || Sets(entry, "OUTBOARD_CUDA_DRIVER")))
