@@ -163,8 +163,8 @@ TEST(Prover, APlaceOfQuotientsAndRemainders_IsWhatWasDivided) {
   EXPECT_FALSE(is_below(kBlocks * kColumns, 50));
 }
 
-// An index of very many remainders is looked at once for each of them in each sum beside a quotient,
-// and that is paid for.
+// In an index of very many remainders each sum beside a quotient looks at all of them, and that is
+// paid for.
 TEST(Prover, RemaindersBesideAQuotient_AreStepsOfTheBudget) {
   constexpr int64_t kRemainders = 200, kSums = 40;
   constexpr proof::Budget kSteps = 20'000;
