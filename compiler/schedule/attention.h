@@ -6,9 +6,11 @@
 // materialised if each of them ends in a sum or maximum over one axis, one of those is the
 // maximum at the start of a softmax, and one is again a matrix product. Only the maxima and sums
 // are stored, one number per row, so memory grows with the length of a sequence instead of its
-// square. The kernels compute the scores of a few rows at a time in memory of the thread's own
-// (compiler/optimize/operands/panel.h): whole rows where they fit a cache, so that each operation
-// of the softmax is the one in the graph, else in blocks (compiler/optimize/operands/online.h).
+// square. On processors the kernels compute the scores of a few rows at a time in memory of the
+// thread's own (compiler/optimize/operands/panel.h): whole rows where they fit a cache, so that
+// each operation of the softmax is the one in the graph, else in blocks
+// (compiler/optimize/operands/online.h). On NVIDIA's GPUs warps compute them in registers
+// (compiler/program/online/plan.h).
 #pragma once
 
 #include <vector>
@@ -36,7 +38,7 @@ struct Scores {
   // products.
   absl::flat_hash_set<const UOp*> All() const;
   absl::flat_hash_set<int> Attentions() const;
-  // Leaves out these attentions, which keep their scores.
+  // Leaves out these attentions, whose scores are stored after all.
   void Keep(const absl::flat_hash_set<int>& attentions);
 };
 

@@ -13,8 +13,9 @@
 //     is stored per element but read under another range is recomputed there if that is cheap;
 //   - two sums over the same elements, which are then read once;
 //   - kernels that each compute a single number.
-// A matrix product is never fused with another kernel that has a loop: it has tiles of its own. But
-// it may add some rows of its result for a kernel that adds all of them (fuse/row_sums.h).
+// A matrix product is not fused with another kernel that has a loop, since it has tiles of its own;
+// but two kernels of an attention are that share a score. And it may add some rows of its result
+// for a kernel that adds all of them (fuse/row_sums.h).
 //
 // A kernel that reads what a transfer receives waits for the kernel that stores what it sends
 // (collective/cut.h). Of kernels that could be next, one that waits for fewer transfers goes first.

@@ -15,7 +15,8 @@
 //   SplitReductions      large sums with few results become two steps (split.h)
 //   WithoutCopies        what is in memory anyway is sent from there (collective/cut.h)
 //   RoundGradients       gradients of scores of f32 are rounded before they are multiplied with
-//                        matrices of bf16, on NVIDIA's GPUs (keys/rounded_gradients.h)
+//                        matrices of bf16, on NVIDIA's GPUs (keys/rounded_gradients.h); not in a
+//                        graph in which DivideKeys divided some keys
 //   WithDistinctResults  a result that is an input, or another result, becomes a copy of it
 //   FindScores           values never to materialise, an attention's scores (attention.h)
 //   SumOverColumns       sums over keys in attention's gradients become sums over columns, on
@@ -84,8 +85,8 @@ struct ScheduledBuffer {
 struct ScheduleOptions {
   ScorePolicy scores = ScorePolicy::kByCost;
   OverwritePolicy overwrites = OverwritePolicy::kLarge;
-  // Whether the target computes a kernel with scores well; where one is not, all scores are kept.
-  // Null: it does.
+  // Whether the target computes a kernel with scores well. Where it does not, the attentions that
+  // the kernel's scores are of store theirs (keys/score_kernels.h). Null: it does.
   std::function<bool(const UOp* kernel)> computes_scores;
   // Whether it computes a product with sums over its rows (fuse/row_sums.h) well; where it does
   // not, they are read again. Null: it does not.

@@ -64,7 +64,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     scores = Causal(scores);
   else if (!o.mask.empty())
     scores = IsBool(o.mask.dtype()) ? o.mask.where(scores, kUnseen) : scores + o.mask;
-  // Weights are rounded to the type of the values at the end, as their product takes them.
+  // The softmax is of f32 or f64; its weights are rounded before the product with the values.
   return scores.softmax().cast(FloatOf(type)).dropout(o.dropout_p).matmul(v);
 }
 

@@ -29,7 +29,8 @@ Tensor einsum(std::string_view formula, const std::vector<Tensor>& operands, At 
 //
 // The axes before the last two broadcast. With enable_gqa key and value may have fewer heads (the
 // axis before the last two) than the query: each then serves a group of consecutive query heads.
-// Scores are accumulated in f32 at least; the weights and the result have the query's type.
+// Scores and their softmax are of f32, or f64 where query or key are; the weights are then rounded
+// to the query's type, which the result has where the values have it, too.
 // Errors: INVALID_ARGUMENT for shapes that do not match, a mask together with is_causal, and head
 // counts that do not divide.
 // Threads: as Tensor.

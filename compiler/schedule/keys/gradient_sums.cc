@@ -272,8 +272,8 @@ class Finder {
   int64_t visits_left_;
 };
 
-// Whether the results' gradient is of 16 bits. Of f32 the pass for queries' gradients alone, in
-// larger tiles then, spills.
+// Whether the output's gradient is of 16 bits. Of f32 the kernel of queries' gradients then has one
+// loop, for which its plan takes larger tiles, and spills.
 bool IsOf16Bits(const GradientSum& found) {
   const UOp* gradient = found.repeated_of_results;
   for (int steps = 0; steps < kStepsMax && IsMovement(gradient->op); ++steps)

@@ -77,7 +77,8 @@ Weights WeightsOf(const UOp* node) {
   return {};
 }
 
-// Weights times (d - the sum over a row of the same weights times d).
+// Weights times (d - the sum over a row of the same weights times d). Either may be divided by what
+// is repeated, as by the row's sum: the exponentials are the same.
 bool IsGradientOfSoftmax(const UOp* product) {
   for (const int side : {0, 1}) {
     const UOp* const difference = product->src[1 - side];
@@ -187,7 +188,7 @@ class Rounder {
   }
 
  private:
-  // Whether nothing reads a sum but what rounds it to bf16, in other places.
+  // Whether all that reads a sum, through movements, rounds it to bf16.
   bool IsRounded(const UOp* sum) const {
     std::vector<const UOp*> open = {sum};
     for (size_t i = 0; i < open.size(); ++i) {
@@ -240,8 +241,8 @@ absl::StatusOr<RoundedGradients> RoundGradients(Graph& graph, const UOp* sink, S
   Rounder rounder(graph, sink);
   if (!rounder.HasProducts()) return none;
   absl::flat_hash_set<const UOp*> as_they_are = exact;
-  // All gradients of an attention that keeps its scores are left out together, so the second graph
-  // is that of the others; what they change for each other, a third one would show.
+  // Gradients of attentions that store their scores are left out, and FindScores is asked again of
+  // the others. If the third round still leaves some out, nothing is rounded.
   constexpr int kRoundsMax = 3;
   for (int round = 0; round < kRoundsMax; ++round) {
     OB_ASSIGN_OR_RETURN(RoundedGradients rounded, rounder.Run(as_they_are));
