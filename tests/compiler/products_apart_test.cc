@@ -451,6 +451,31 @@ TEST(ProductsApart, NoMoreOfASumIsComputedThanItsKernelNeeds) {
             (kRows + 4 * kHalf) * 1024 * 1024);
 }
 
+// Some rows of what sums meet in: a kernel computes the sums for these rows alone.
+TEST(ProductsApart, OfRowsThatAreRead_NoOthersAreStored) {
+  constexpr int64_t kRows = 8192, kRead = 128, kSteps = 4096, kColumns = 1024;
+  const auto products = [](const std::function<Results()>& program) {
+    Graph graph;
+    return ProductsComputed(ScheduleOf(graph, CudaTarget("sm_90a", 132), program));
+  };
+  const auto gate = [=] {
+    const Tensor x = Input({kRows, kSteps}, BF16);
+    const auto times = [&] { return x.matmul(Input({kSteps, kColumns}, BF16)); };
+    return times().relu() * times();
+  };
+  EXPECT_EQ(products([=] { return Results{gate().shrink({{0, kRead}, {0, kColumns}})}; }),
+            2 * kRead * kSteps * kColumns);
+  EXPECT_EQ(products([=] { return Results{gate().take(Input({kRead}, DType::kI32), 0)}; }),
+            2 * kRead * kSteps * kColumns);
+  const auto chain = [=] {
+    const Tensor x = Input({kRows, kSteps}, BF16);
+    Tensor all = x.matmul(Input({kSteps, kColumns}, BF16)).relu();
+    for (int i = 0; i < 3; ++i) all = all + x.matmul(Input({kSteps, kColumns}, BF16)).relu();
+    return Results{all.shrink({{0, kRead}, {0, kColumns}})};
+  };
+  EXPECT_EQ(products(chain), 4 * kRead * kSteps * kColumns);
+}
+
 // A value that a kernel before computes as well is not stored behind it.
 TEST(ProductsApart, WhatAKernelBeforeComputesIsNotStored) {
   constexpr int64_t kRows = 4096, kHalf = kRows / 2, kQuarter = kRows / 4;

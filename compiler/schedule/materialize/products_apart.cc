@@ -305,7 +305,8 @@ class Parts {
 
   // Finds for each sum what could be stored of it: what all that the kernel computes of it is
   // computed from, in as few bytes as possible; of two with as many bytes the one that has more
-  // computed. Returns false where one has no such value.
+  // computed. Returns false where one has no such value, or none with as few elements as `value`:
+  // the kernel computes them for these alone, where only some rows of what sums meet in are read.
   static bool FindStored(const UOp* value, const Meeting& meeting, std::vector<Sum>& sums) {
     for (size_t i = 0; i < sums.size(); ++i) {
       const auto found = meeting.last.find(uint64_t{1} << i);
@@ -316,14 +317,17 @@ class Parts {
         sums[i].stored = sums[i].of[0];
       else
         return false;
-      if (sums[i].stored == value || Elements(sums[i].stored) == 0) return false;
+      if (sums[i].stored == value || Elements(sums[i].stored) == 0 ||
+          Elements(sums[i].stored) > Elements(value))
+        return false;
     }
     return true;
   }
 
   // The sums in an order in which each is added to, or multiplied by, the result of those before it
-  // and of nothing else: each is to store that result with its own, and the last nothing. So two of
-  // these results are in memory at a time. None where the sums do not meet like this.
+  // and of nothing else (what is read twice is in memory already): each is to store that result
+  // with its own, and the last nothing. So two of these results are in memory at a time. None where
+  // the sums do not meet like this.
   static std::vector<Sum> ChainOf(const UOp* value, const Computed& computed,
                                   const Meeting& meeting, const std::vector<Sum>& sums) {
     if (sums.size() < 3) return {};
@@ -340,7 +344,8 @@ class Parts {
         chain.push_back({sums[i].products, sums[i].of, stored});
         stored = Smallest(*found->second.begin(), meeting);
         left &= ~bit;
-        is_found = stored != value && Bytes(stored) <= computed.bytes;
+        is_found = stored != value && Elements(stored) <= Elements(value) &&
+                   Bytes(stored) <= computed.bytes;
         if (!is_found) return {};
       }
       if (!is_found) return {};
