@@ -78,7 +78,7 @@ Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t thr
   tile.odd_begin = odd_begin;
   tile.run = lanes * inner;
   tile.step = tile.run * threads * outer;
-  const int64_t span = align > 1 ? extent + align - (odd_begin ? 1 : lanes) : extent;
+  const int64_t span = AlignedSpan(extent, align, lanes, odd_begin);
   tile.trips = align > 1 && span <= tile.step ? 0 : span / tile.step;
   const auto pieces = [&](int64_t length) {
     std::vector<Piece> out;

@@ -25,6 +25,11 @@ struct Piece {
   int active = 1;
 };
 
+// The extent of a range and the most values before it that aligning it to `align` adds (see Tile).
+inline int64_t AlignedSpan(int64_t extent, int64_t align, int lanes, bool odd_begin) {
+  return align > 1 ? extent + align - (odd_begin ? 1 : lanes) : extent;
+}
+
 // A range in blocks: `trips` blocks of `step` values, each made of the pieces `main`; then, if the
 // extent is not a multiple, one block of the pieces `rest`, which starts at trips * step.
 //
@@ -34,8 +39,9 @@ struct Piece {
 // begins a sector of memory: the first vectors may then lie before the range, and all of the range
 // is in `rest`, unless blocks divide it.
 //
-// Vectors of an odd tile need not fit their range: its extent is no multiple of their lanes, or
-// (`odd_begin`) it begins within a vector. Of a vector at such an edge some lanes are nobody's.
+// In an odd tile vectors need not fit the range: its extent is not a multiple of the lanes, or the
+// range begins in the middle of a vector (`odd_begin`). A vector at such an end has lanes that lie
+// outside of the range; nothing is computed for them.
 struct Tile {
   int range = 0;  // into LoopNest::ranges
   int64_t extent = 0;
@@ -61,9 +67,7 @@ struct Tile {
   // Whether threads have vectors that lie within the range in part.
   bool odd() const { return threads > 1 && lanes() > 1 && (odd_begin || extent % lanes() != 0); }
   // The extent, and what lies before it at most.
-  int64_t span() const {
-    return align > 1 ? extent + align - (odd_begin ? 1 : lanes()) : extent;
-  }
+  int64_t span() const { return AlignedSpan(extent, align, lanes(), odd_begin); }
   // Of one block: those of `main`, or where there are none of these, of `rest`.
   const std::vector<Piece>& pieces() const { return trips > 0 ? main : rest; }
   bool plain() const { return main.size() == 1 && main[0].lanes == 1 && rest.empty(); }

@@ -454,7 +454,7 @@ class Maker {
         changed.emplace_back(written, attention->second);
     };
     for (const DividedKeys& divided : prepared.divided) add(divided.sum, ScoresOf(divided));
-    for (const RoundedGradient& gradient : prepared.rounded) add(gradient.exact, gradient.rounded);
+    for (const auto& [written, rounded] : prepared.rounded) add(written, rounded);
     // Each time an attention keeps its scores, at least; all of them where that takes too long.
     while (as_written.size() == before) {
       OB_ASSIGN_OR_RETURN(std::optional<Schedule> over, OverColumns(prepared, scores));

@@ -72,8 +72,8 @@ TEST(OddRows, PlacesOfMaxima_AreTheInterpreters) {
 
 // ---- kernels without reductions
 
-// The gradient of a loss over logits, of which maxima and what exponentials are multiplied with are
-// known: x over what it is of, or over the logits.
+// The gradient of a loss over logits whose maxima and factors of exponentials are inputs: stored in
+// a buffer of its own, or over the logits (`in_place`).
 struct Gradient {
   DType dtype = DType::kF32;
   int64_t rows = 1, columns = 1;

@@ -134,7 +134,7 @@ TEST(Prover, WhatIsNeverNegativeOfDividedIndices_IsNotNegativeAtAnyPoint) {
 }
 
 // A row's number, taken apart and put together again, is that number: sums of 16 rows are stored at
-// (49 b + 7 h + w) / 16 where row / 16 is a block that there is.
+// (49 b + 7 h + w) / 16, and it is known that block row / 16 exists.
 TEST(Prover, APlaceOfQuotientsAndRemainders_IsWhatWasDivided) {
   constexpr int64_t kRows = 1568, kBlocks = kRows / 16, kColumns = 2048;
   Graph g;

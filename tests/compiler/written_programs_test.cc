@@ -217,6 +217,14 @@ std::string DefectOnProcessor(const RandomCase& c, bool narrow) {
   return defect.ok() ? *defect : defect.status().ToString();
 }
 
+// The programs that the environment asks for.
+struct Seeds {
+  bool one = std::getenv("OUTBOARD_SEED") != nullptr;
+  uint64_t first =
+      one ? FromEnvironment("OUTBOARD_SEED", 0) : FromEnvironment("OUTBOARD_FROM", 1);
+  uint64_t count = one ? 1 : FromEnvironment("OUTBOARD_PROGRAMS", kPrograms);
+};
+
 uint64_t seed_now = 0;
 void OnAbort(int) {
   char text[64];
@@ -226,11 +234,8 @@ void OnAbort(int) {
 }
 
 TEST(WrittenPrograms, OnThePtxMachine_AreTheInterpreters) {
-  const bool one = std::getenv("OUTBOARD_SEED") != nullptr;
+  const auto [one, first, count] = Seeds();
   const bool told = std::getenv("OUTBOARD_TOLD") != nullptr;
-  const uint64_t first =
-      one ? FromEnvironment("OUTBOARD_SEED", 0) : FromEnvironment("OUTBOARD_FROM", 1);
-  const uint64_t count = one ? 1 : FromEnvironment("OUTBOARD_PROGRAMS", kPrograms);
   std::signal(SIGABRT, OnAbort);
   for (uint64_t seed = first; seed < first + count; ++seed) {
     seed_now = seed;
@@ -286,10 +291,7 @@ TEST(WrittenPrograms, OnThePtxMachine_AreTheInterpreters) {
 }
 
 TEST(WrittenPrograms, OnTheProcessor_AreTheInterpreters) {
-  const bool one = std::getenv("OUTBOARD_SEED") != nullptr;
-  const uint64_t first =
-      one ? FromEnvironment("OUTBOARD_SEED", 0) : FromEnvironment("OUTBOARD_FROM", 1);
-  const uint64_t count = one ? 1 : FromEnvironment("OUTBOARD_PROGRAMS", kPrograms);
+  const auto [one, first, count] = Seeds();
   std::signal(SIGABRT, OnAbort);
   for (uint64_t seed = first; seed < first + count; ++seed) {
     seed_now = seed;

@@ -63,7 +63,9 @@ void ThreadPlanner::Rebuild(int group, int range) {
 
 absl::Status ThreadPlanner::Fits(int range, int64_t count) const {
   const Nest& nest = nests_[range];
-  const int64_t extent = nest.span(kernel_.ranges[range].extent), step = nest.step();
+  const int64_t extent = AlignedSpan(kernel_.ranges[range].extent, nest.align, nest.lanes,
+                                     nest.odd_begin),
+                step = nest.step();
   if (step * (count - 1) >= extent)
     return Illegal("of ", count, " times ", step, " values, most are beyond the extent of ",
                    extent);

@@ -51,9 +51,6 @@ class ThreadPlanner {
     int64_t align = 1;
     const UOp* aligned = nullptr;
     bool odd_begin = false;
-    int64_t span(int64_t extent) const {
-      return align > 1 ? extent + align - (odd_begin ? 1 : lanes) : extent;
-    }
     int64_t step() const { return lanes * inner * threads * outer; }
   };
 

@@ -9,9 +9,9 @@
 
 namespace outboard::codegen {
 
-// Where rows of so many values begin, if all that the kernel loads and stores along them begins at
-// the same place of a vector of `lanes`, in each row: whether that is within a vector. nullopt: a
-// vector of one of them would be several accesses of others.
+// Whether some row of `extent` values begins in the middle of a vector of `lanes`. nullopt: not all
+// that the kernel loads and stores along such rows begins at the same place of a vector, so that
+// one vector of the row would be several accesses.
 std::optional<bool> BeginWithinVector(const LoopNest& kernel, int64_t extent, int64_t lanes);
 
 }  // namespace outboard::codegen

@@ -165,7 +165,7 @@ class Rounder {
 
   bool HasProducts() const { return !products_.empty(); }
 
-  absl::StatusOr<RoundedGradients> Run(const absl::flat_hash_set<const UOp*>& exact) {
+  absl::StatusOr<RoundedGradients> Run(const absl::flat_hash_set<const UOp*>& as_written) {
     made_.clear();
     rounded_.clear();
     all_.clear();
@@ -174,7 +174,7 @@ class Rounder {
         return absl::ResourceExhaustedError(
             absl::StrCat("the graph has over ", kNodesMax, " nodes"));
       const auto product = products_.find(node);
-      if (product == products_.end() || exact.contains(product->second.gradient)) {
+      if (product == products_.end() || as_written.contains(product->second.gradient)) {
         made_[node] = WithSourcesBecome(g_, node, made_);
         continue;
       }
@@ -235,23 +235,22 @@ class Rounder {
 
 absl::StatusOr<RoundedGradients> RoundGradients(Graph& graph, const UOp* sink, ScorePolicy policy,
                                                 const Target& target,
-                                                const absl::flat_hash_set<const UOp*>& exact) {
+                                                absl::flat_hash_set<const UOp*> as_written) {
   const RoundedGradients none{sink, {}};
   if (target.kind != TargetKind::kCuda || policy == ScorePolicy::kKeep) return none;
   Rounder rounder(graph, sink);
   if (!rounder.HasProducts()) return none;
-  absl::flat_hash_set<const UOp*> as_they_are = exact;
   // Gradients of attentions that store their scores are left out, and FindScores is asked again of
   // the others. If the third round still leaves some out, nothing is rounded.
   constexpr int kRoundsMax = 3;
   for (int round = 0; round < kRoundsMax; ++round) {
-    OB_ASSIGN_OR_RETURN(RoundedGradients rounded, rounder.Run(as_they_are));
+    OB_ASSIGN_OR_RETURN(RoundedGradients rounded, rounder.Run(as_written));
     if (rounded.all.empty()) return none;
     const Scores scores = FindScores(rounded.sink, policy, target);
-    const size_t before = as_they_are.size();
+    const size_t before = as_written.size();
     for (const RoundedGradient& gradient : rounded.all)
-      if (!scores.attention_of.contains(gradient.rounded)) as_they_are.insert(gradient.exact);
-    if (as_they_are.size() == before) return rounded;
+      if (!scores.attention_of.contains(gradient.rounded)) as_written.insert(gradient.written);
+    if (as_written.size() == before) return rounded;
   }
   return none;
 }

@@ -21,9 +21,9 @@
 
 namespace outboard::schedule {
 
-// Scores' gradients as they were, of f32, and what products have in their place.
+// Scores' gradients as the program has them, of f32, and what products have in their place.
 struct RoundedGradient {
-  const UOp* exact = nullptr;
+  const UOp* written = nullptr;
   const UOp* rounded = nullptr;  // CAST to f32 of CAST to bf16; of the new graph
 };
 
@@ -34,11 +34,11 @@ struct RoundedGradients {
 };
 
 // Returns `sink` with gradients of scores rounded where the attention then keeps no scores
-// (FindScores with `policy`), but for those of `exact`; itself where there is none, and for targets
-// other than NVIDIA's GPUs. Requires a prepared graph (prepare.h).
+// (FindScores with `policy`), but for those of `as_written`; itself where there is none, and for
+// targets other than NVIDIA's GPUs. Requires a prepared graph (prepare.h).
 // Errors: RESOURCE_EXHAUSTED  a limit of the graph
 absl::StatusOr<RoundedGradients> RoundGradients(Graph& graph, const UOp* sink, ScorePolicy policy,
                                                 const Target& target,
-                                                const absl::flat_hash_set<const UOp*>& exact = {});
+                                                absl::flat_hash_set<const UOp*> as_written = {});
 
 }  // namespace outboard::schedule

@@ -19,7 +19,8 @@ namespace {
 // A100, 8.75 of H100; a core of Sapphire Rapids computes fewer, of bf16. A matrix unit takes a
 // tenth of their time, or less.
 constexpr double kProductsOfByte = 6.25, kSavedOfProduct = 0.9;
-// A kernel more, 3 us on a GPU and some 20 on a processor, takes the time of so many bytes.
+// The time of one more kernel, 3 us on a GPU and about 20 us on a processor, as the bytes of memory
+// that take as long.
 constexpr double kGpuKernelBytes = 1 << 23, kCpuKernelBytes = 1 << 18;
 // A byte stored and loaded again, against one of a long load: cores store with fewer in flight.
 constexpr double kCpuBytesOfStored = 1.5;
