@@ -35,8 +35,8 @@ const UOp* DecomposeTranscendentals(Graph& graph, const UOp* sink);
 // NVIDIA GPU (ir/op.h), which DecomposeTranscendentals leaves. In `graph`, unless there are none.
 const UOp* DecomposeByUnit(Graph& graph, const UOp* sink);
 
-// Returns the last of `nodes`, which are in post-order, as a node of `graph`: Rewrite knows a node
-// by its number in one graph.
+// Returns the last of `nodes`, which are in post-order, as a node of `graph`, with all of them: the
+// numbers of nodes (UOp::index) order them within one graph alone.
 const UOp* CopiedTo(Graph& graph, const std::vector<const UOp*>& nodes);
 
 }  // namespace outboard::codegen

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/kernel/decompose_math.h"
 #include "compiler/rewrite/rules/linear.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/rewrite/substitute.h"
@@ -91,7 +92,8 @@ const UOp* SplitRanges(Graph& graph, const UOp* sink) {
     const UOp* const inner = RangeWith(graph, range, 2 * id + 1, period);
     by[range] = Add(graph, Mul(graph, outer, ConstIndex(graph, period)), inner);
   }
-  return Simplify(graph, Substitute(graph, sink, by));
+  const UOp* const split = Substitute(graph, sink, by);
+  return Simplify(graph, CopiedTo(graph, PostOrder(split)));
 }
 
 }  // namespace outboard::codegen

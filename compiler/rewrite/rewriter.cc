@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/rebuild.h"
@@ -22,33 +23,50 @@ constexpr int64_t kSpareNodes = 4096;
 thread_local RewriteTotals totals;
 thread_local bool counts_attempts = false;
 
-// What became of each node, by UOp::index, for one walk. Rewrites of a few nodes in a large graph
-// are frequent, so the table is kept by its thread and forgotten by counting walks, not by clearing
-// it.
+// What became of each node, for one walk. Rewrites of a few nodes in a large graph are frequent, so
+// the table, by UOp::index, is kept by its thread and forgotten by counting walks, not by clearing
+// it. Under a node of one graph may be nodes of another, whose indices are taken: these are in a
+// map.
 class Memo {
  public:
   enum class State { kUnknown, kWaiting, kFinal };
 
-  void Begin() { ++walk_; }
+  void Begin() {
+    ++walk_;
+    others_.clear();
+  }
   State StateOf(const UOp* node) const {
-    if (node->index >= entries_.size() || entries_[node->index].walk != walk_)
-      return State::kUnknown;
-    return entries_[node->index].final == nullptr ? State::kWaiting : State::kFinal;
+    if (node->index >= entries_.size()) return State::kUnknown;
+    const Entry& entry = entries_[node->index];
+    if (entry.walk != walk_) return State::kUnknown;
+    if (entry.node == node) return entry.final == nullptr ? State::kWaiting : State::kFinal;
+    const auto other = others_.find(node);
+    if (other == others_.end()) return State::kUnknown;
+    return other->second == nullptr ? State::kWaiting : State::kFinal;
   }
   // Requires kFinal.
-  const UOp* FinalOf(const UOp* node) const { return entries_[node->index].final; }
+  const UOp* FinalOf(const UOp* node) const {
+    const Entry& entry = entries_[node->index];
+    return entry.node == node ? entry.final : others_.at(node);
+  }
   // nullptr: waiting.
   void Set(const UOp* node, const UOp* final) {
     if (node->index >= entries_.size()) entries_.resize(node->index + node->index / 2 + 1024);
-    entries_[node->index] = {walk_, final};
+    Entry& entry = entries_[node->index];
+    if (entry.walk == walk_ && entry.node != node)
+      others_[node] = final;
+    else
+      entry = {walk_, node, final};
   }
 
  private:
   struct Entry {
     uint64_t walk = 0;
+    const UOp* node = nullptr;
     const UOp* final = nullptr;
   };
   std::vector<Entry> entries_;
+  absl::flat_hash_map<const UOp*, const UOp*> others_;
   uint64_t walk_ = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
@@ -52,6 +53,33 @@ TEST_F(RewriterTest, RepeatedNamesMustBeTheSameNode) {
   EXPECT_EQ(Run(kRules, Alu(g, Op::kIDiv, r0, r1)), Alu(g, Op::kIDiv, r0, r1));
   EXPECT_EQ(stats.visits, 1);
   EXPECT_EQ(stats.matches, 0);
+}
+
+// Under nodes of one graph are nodes of another, which have the same numbers (UOp::index).
+TEST_F(RewriterTest, NodesOfTwoGraphsAreNotTakenForEachOther) {
+  Graph other;
+  const auto range_of = [](Graph& graph, int64_t id) {
+    return graph.MakeChecked(Op::kRange, DType::kI64, {}, {id, 10 + id, 0});
+  };
+  const UOp* mixed = ConstInt(g, DType::kBool, 0);
+  for (int64_t i = 0; i < 30; ++i) {
+    const UOp* const own = Add(g, Add(g, Number(-1), range_of(g, i)), Mul(g, r0, Number(1)));
+    const UOp* const far = range_of(other, 40 + i);
+    const UOp* const sum = Add(other, Add(other, ConstIndex(other, -3), far), far);
+    const UOp* const less = Alu(other, Op::kCmpLt, sum, ConstIndex(other, i - 2));
+    mixed = Alu(g, Op::kXor, mixed, Alu(g, Op::kAnd, Alu(g, Op::kCmpNe, own, Number(5)), less));
+  }
+  Graph one;
+  const auto copy = [&](const UOp* root) {
+    absl::flat_hash_map<const UOp*, const UOp*> made;
+    for (const UOp* node : PostOrder(root)) {
+      std::vector<const UOp*> src;
+      for (const UOp* s : node->src) src.push_back(made.at(s));
+      made[node] = one.MakeChecked(node->op, node->dtype, src, node->arg);
+    }
+    return made.at(root);
+  };
+  EXPECT_EQ(GraphToString(Simplify(g, mixed)), GraphToString(Simplify(one, copy(mixed))));
 }
 
 TEST_F(RewriterTest, EarlierRulesWin) {

@@ -48,6 +48,18 @@ TEST_F(SplitRangesTest, WhatIsDividedWithAnotherIndexIsSplitAtTheDivisor) {
   EXPECT_EQ(Split(WindowGradient(33, 3, 3)), (Extents{11, 3}));
 }
 
+// Nodes that no range reaches, too: those of another graph have the same numbers (UOp::index).
+TEST_F(SplitRangesTest, TheResultIsOfOneGraph) {
+  const UOp* const sink = WindowGradient(32, 2, 4);
+  const UOp* const store = sink->src[0];
+  const UOp* const rate = test::LoadAt(g, 2, DType::kF32, 4, ConstIndex(g, 3));
+  const UOp* const scaled = Sink(
+      g, {g.MakeChecked(Op::kStore, DType::kVoid, {store->src[0], Mul(g, store->src[1], rate)})});
+  Graph own;
+  for (const UOp* node : PostOrder(SplitRanges(own, scaled)))
+    EXPECT_EQ(own.MakeChecked(node->op, node->dtype, node->src, node->arg), node);
+}
+
 TEST_F(SplitRangesTest, NoDivisionDependsOnTheOuterRangeAnyMore) {
   const UOp* const split = SplitRanges(g, WindowGradient(32, 2, 4));
   int divisions = 0;
