@@ -19,6 +19,7 @@
 #include "tests/bench/gpu_groups.h"
 #include "tests/bench/gpu_kernel_figures.h"
 #include "tests/bench/gpu_memory_figures.h"
+#include "tests/bench/gpu_test_figures.h"
 #include "tests/bench/report.h"
 #include "tests/compiler/ptx_assembler.h"
 #include "tests/support/command_output.h"
@@ -227,6 +228,13 @@ TEST(GpuFigureNames, AGroupThatIsEnded_ListsWhatItHasNotReported) {
             "{\"figure\": \"c\", \"skipped\": \"the group was ended after 1 s\"}\n"
             "exits with 1\n");
   EXPECT_FALSE(test::OutputOf(run + " --search-seconds abc").ok());
+}
+
+// A name that is none would count as a failed test on a machine that has the bundle alone.
+TEST(GpuFigureNames, TestsOfTheDevice_AreBuilt) {
+  EXPECT_FALSE(DeviceTestPrograms().empty());
+  for (const std::string& name : DeviceTestPrograms())
+    EXPECT_TRUE(std::filesystem::exists(absl::StrCat(test::kBuildFolder, "/tests/", name))) << name;
 }
 
 // Of machine code; the goals are beside the names.

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -49,7 +50,7 @@ constexpr OnADevice kOnADevice[] = {
     {"gradient_engines_test"},
     {"elementwise_ulp_test"},
     {"random_test", "-*SameGraph"},
-    {"variable_test", "-*OneGraph:*FirstUse:*PadsNothing"},
+    {"variable_test", "-*OneGraph:*FirstUse:*PadsNothing:*DocumentRuns"},  // documents: not there
     {"decode_test", "-*OneGraph"},
     {"ggml_test"},
     {"nn_test", "*Gradients*:*Formulas:*BatchNorm*:*StartAlike"},
@@ -217,6 +218,12 @@ void GpuTestFigures() {
                  "count", "",
                  absl::StrCat("of ", faults.Sum("faults_planted"),
                               " that ptx_faults_test and ptx_planted_test plant"));
+}
+
+std::vector<std::string> DeviceTestPrograms() {
+  std::vector<std::string> names;
+  for (const OnADevice& one : kOnADevice) names.push_back(one.program);
+  return names;
 }
 
 TestsOnDevice RunTestsOnDevice(const std::string& only) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace outboard::bench {
 
@@ -14,6 +15,9 @@ struct TestsOnDevice {
   int64_t ran = 0, passed = 0;  // those that skip themselves by name count in neither
   std::string failed;  // names, and programs that were not there or ended without a word
 };
+
+// The programs of the tests below; scripts/bundle takes them to machines with a GPU.
+std::vector<std::string> DeviceTestPrograms();
 
 // The same tests of operators, graphs, engine and device on the CUDA device that is there, program
 // by program. The programs are in this build's tests/, or in the folder OUTBOARD_TESTS_FOLDER.

@@ -272,9 +272,13 @@ int Main(int argc, char** argv) {
       const std::vector<std::string> names = GpuFigureNames(argv[++i]);
       for (const std::string& name : names) std::printf("%s\n", name.c_str());
       return names.empty() ? 2 : 0;
+    } else if (flag == "--list-device-tests") {
+      for (const std::string& name : DeviceTestPrograms()) std::printf("%s\n", name.c_str());
+      return 0;
     } else {
       std::fprintf(stderr, "usage: outboard_bench [--json] [--only GROUP ...]\n"
                    "       outboard_bench --list-figures GROUP    of one that needs a GPU\n"
+                   "       outboard_bench --list-device-tests     programs of cuda_device_tests_ratio\n"
                    "groups:\n");
       for (const Group& group : groups)
         std::fprintf(stderr, "  %s%s\n", group.name.c_str(),
