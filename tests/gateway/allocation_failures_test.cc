@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/fair_queue.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/admission/graph_admission.h"
 #include "gateway/base/limits.h"
@@ -237,6 +238,23 @@ TEST(AllocationFailures, OfAPin_CountWhatTheRowSays) {
   const auto again = ValueOrDie(
       BlobRetention::Open(store.get(), temp.File("names.db"), [] { return WallTime{1}; }));
   EXPECT_EQ(ValueOrDie(again->UsageOf(kTenant)).pinned_bytes, all);
+}
+
+// A job that stays behind without a turn would never run, and never let go of what it owes.
+TEST(AllocationFailures, OfAJobThatIsPosted_LeaveNothingOfIt) {
+  FairQueue queue({.threads = 1});
+  const auto owes = std::make_shared<std::atomic<int>>(0);  // jobs that have run
+  int posted = 0;
+  const int thrown = TimesThrown([&](int account) {
+    std::function<void()> job = [owes] { ++*owes; };
+    queue.Post(account, std::move(job));
+    ++posted;
+  });
+  EXPECT_GT(thrown, 2);
+  EXPECT_EQ(posted, 1);
+  queue.Stop();
+  EXPECT_EQ(*owes, 1) << "jobs that were refused have run";
+  EXPECT_EQ(owes.use_count(), 1);
 }
 
 // A disk that knows which folders have names that a power cut would take.
