@@ -1,8 +1,12 @@
-// An answer that somebody owes a caller. If nobody gives it, as what would have threw, the last who
-// could have does: else the caller waits for ever, and the server's end for the caller.
+// An answer that somebody owes a caller. Where nobody gives it, since what was to give it threw, the
+// last one to let go of it does: else the caller waits for ever, and the server's end for the caller.
 //
 // `Call` is whatever answers. Its End(status) ends it, may end its life, and does not throw; it is
-// called once at most. Threads: any.
+// called once at most.
+//
+// Errors: those of a step
+//         RESOURCE_EXHAUSTED, INTERNAL  it was let go of, or threw (gateway/base/thrown.h)
+// Threads: any.
 #pragma once
 
 #include <atomic>

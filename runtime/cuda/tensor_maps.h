@@ -10,7 +10,8 @@ namespace outboard::cuda {
 
 // Returns OK if the driver and the device know views, and those of the kernel have a meaning and
 // can be encoded: of `memory`, which is the device's, in place of the buffers, which nobody knows
-// when a kernel is loaded. A refusal then has another form of the kernel; at the launch it has none.
+// when a kernel is loaded. Where that is refused, another form of the kernel is left; at the launch
+// there is none.
 // Errors: UNIMPLEMENTED     a driver without cuTensorMapEncodeTiled (before CUDA 12), a device
 //                           before sm_90
 //         INVALID_ARGUMENT  a view that is none: its rule, and the value

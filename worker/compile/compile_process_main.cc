@@ -36,8 +36,8 @@ void EndWithoutMemory() {
   _exit(kExitNoMemory);
 }
 
-// Takes all address space that the limit leaves, but for so much of it. What is out of reach takes no
-// memory of the machine.
+// Takes all address space that the limit leaves, but for so much of it. What is out of reach takes
+// no memory of the machine.
 void LeaveRoom(size_t bytes) {
   const auto take = [](size_t size) {
     return mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
