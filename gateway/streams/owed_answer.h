@@ -1,5 +1,6 @@
-// An answer that somebody owes a caller. Where nobody gives it, since what was to give it threw, the
-// last one to let go of it does: else the caller waits for ever, and the server's end for the caller.
+// An answer that somebody owes a caller. Where nobody gives it, since what was to give it threw,
+// the last one to let go of it does: else the caller waits for ever, and the server's end for the
+// caller.
 //
 // `Call` is whatever answers. Its End(status) ends it, may end its life, and does not throw; it is
 // called once at most.
