@@ -66,14 +66,16 @@ class FairQueue {
   FairQueue& operator=(const FairQueue&) = delete;
 
   // Runs `job` on a thread of the pool when it is the account's turn; after Stop, on the caller's.
+  // Where there is no memory for it, it throws, and has nothing of the job.
   void Post(uint64_t account, std::function<void()> job) {
     {
       std::unique_lock lock(mutex_);
       if (!stopping_) {
         Account& owner = Find(account);
+        std::set<std::pair<int64_t, uint64_t>> ready = {{owner.bill_us, account}};
         owner.waiting.push_back(std::move(job));
-        ++waiting_;
-        if (MayBegin(owner)) ready_.emplace(owner.bill_us, account);  // F1
+        ++waiting_;  // nothing throws from here on
+        if (MayBegin(owner)) ready_.merge(ready);  // F1
         lock.unlock();
         wake_.notify_one();
         return;

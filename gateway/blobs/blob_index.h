@@ -77,6 +77,8 @@ class BlobIndex {
     std::vector<wire::Hash> chunks;
     BlobOrigin origin = BlobOrigin::kClient;
     bool durable = false;  // the list is on disk
+    // A sync of the list failed, once: the next would go well, and say nothing of what was lost.
+    bool sync_failed = false;
     uint32_t protections = 0;
     uint32_t absent = 0;  // number of absent chunks, counted as `listed` is
     int64_t used_ms = 0;

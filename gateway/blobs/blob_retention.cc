@@ -5,7 +5,8 @@
 //   BR3 Each root that a session's entry lists is protected once for each time that it is listed,
 //       also where memory ends: what is protected is a Protected's until an entry lists it, and
 //       there is room for what an entry gives up before it does.
-//   BR4 pinned_ counts the roots in held_ of the pinned names. Neither changes while a name is
+//   BR4 pinned_ counts the roots in held_ of the pinned names, each once a name, also where memory
+//       ends: what counting needs is there before the row changes. Neither changes while a name is
 //       pinned.
 // names_mutex_ is held while a row changes, so that rows and held_ change together; sessions_mutex_
 // is never held during disk I/O. The store never calls back with its own lock held.
@@ -74,7 +75,7 @@ absl::Status BlobRetention::ProtectNames() {
     std::vector<wire::Hash>& held = held_[{tenant.value, row.name}];
     for (const wire::Hash& root : wanted)
       if (store_->Protect(tenant, std::span(&root, 1)).ok()) held.push_back(root);
-    if (row.pinned) CountPinned(tenant, held, true);
+    if (row.pinned) CountPinned(tenant, ToCount(tenant, held), true);
   }
   return absl::OkStatus();
 }
@@ -182,20 +183,39 @@ absl::Status BlobRetention::Pin(TenantId tenant, std::string_view name, bool pin
   std::lock_guard lock(names_mutex_);
   OB_ASSIGN_OR_RETURN(const NameRow row, names_->Find(tenant, name));
   if (row.pinned == pinned) return absl::OkStatus();
+  // Before the row: it takes memory.
+  PinnedRoots roots = ToCount(tenant, held_[{tenant.value, row.name}]);
   OB_RETURN_IF_ERROR(names_->Pin(tenant, name, pinned));
-  CountPinned(tenant, held_[{tenant.value, row.name}], pinned);
+  CountPinned(tenant, std::move(roots), pinned);
   return absl::OkStatus();
 }
 
-void BlobRetention::CountPinned(TenantId tenant, std::span<const wire::Hash> roots, bool pinned) {
+BlobRetention::PinnedRoots BlobRetention::ToCount(TenantId tenant,
+                                                  std::span<const wire::Hash> roots) {
+  PinnedRoots count;
+  for (const wire::Hash& root : roots)
+    count.try_emplace(root, PinnedRoot{.bytes = store_->SizeOf(tenant, root)});
   std::lock_guard lock(pinned_mutex_);
-  Pinned& count = pinned_[tenant.value];
-  for (const wire::Hash& root : roots) {
-    uint32_t& names = count.names[root];
-    if (pinned && names++ == 0) count.bytes += store_->SizeOf(tenant, root);
-    if (pinned || --names > 0) continue;
-    count.bytes -= store_->SizeOf(tenant, root);
-    count.names.erase(root);
+  pinned_.try_emplace(tenant.value);
+  return count;
+}
+
+void BlobRetention::CountPinned(TenantId tenant, PinnedRoots roots, bool pinned) noexcept {
+  std::lock_guard lock(pinned_mutex_);
+  Pinned& all = pinned_.find(tenant.value)->second;
+  while (!roots.empty()) {
+    auto root = roots.extract(roots.begin());
+    if (pinned) {
+      const auto added = all.roots.insert(std::move(root));
+      ++added.position->second.names;
+      if (added.inserted) all.bytes += added.position->second.bytes;
+      continue;
+    }
+    const auto counted = all.roots.find(root.key());
+    // The file may say of a change that it failed, and have it: then it was not counted.
+    if (counted == all.roots.end() || --counted->second.names > 0) continue;
+    all.bytes -= counted->second.bytes;
+    all.roots.erase(counted);
   }
 }
 

@@ -113,8 +113,15 @@ class BlobRetention final : public BlobUses {
   BlobRetention(BlobStore* store, std::unique_ptr<Names> names, std::function<WallTime()> now)
       : store_(store), names_(std::move(names)), now_(std::move(now)) {}
   absl::Status ProtectNames();
-  // Counts the roots of a name as pinned, or no longer.
-  void CountPinned(TenantId tenant, std::span<const wire::Hash> roots, bool pinned);
+  struct PinnedRoot {
+    uint32_t names = 0;  // how many pinned names have it
+    uint64_t bytes = 0;
+  };
+  using PinnedRoots = std::map<wire::Hash, PinnedRoot>;
+  // The roots of a name, and room in pinned_, for CountPinned.
+  PinnedRoots ToCount(TenantId tenant, std::span<const wire::Hash> roots);
+  // Counts the roots of a name as pinned, or no longer. Takes no memory: its row has changed.
+  void CountPinned(TenantId tenant, PinnedRoots roots, bool pinned) noexcept;
   // Protects `roots`, waits until they are durable, then writes the row.
   void Name(TenantId tenant, const NameRow& row, std::vector<wire::Hash> roots, Done done);
   class Protected;
@@ -140,7 +147,7 @@ class BlobRetention final : public BlobUses {
   // The roots that each name protects, by tenant and name.
   std::map<std::pair<int64_t, std::string>, std::vector<wire::Hash>> held_;
   struct Pinned {
-    std::map<wire::Hash, uint32_t> names;  // how many pinned names have each root
+    PinnedRoots roots;
     uint64_t bytes = 0;
   };
   std::mutex pinned_mutex_;           // never held during disk I/O

@@ -29,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -155,6 +156,7 @@ class BlobStore {
     TenantId tenant;
     wire::Hash hash;
     bool root = false;  // a blob's list; else a chunk
+    friend bool operator==(const Unsynced&, const Unsynced&) = default;
   };
   struct Waiter {
     TenantId tenant;
@@ -218,6 +220,8 @@ class BlobStore {
   std::set<int64_t> tenants_;                            // whose folders exist
   std::set<std::pair<int64_t, wire::Hash>> used_since_;  // blobs whose last use is not in a file
   std::deque<Unsynced> unsynced_;
+  std::optional<Unsynced> syncing_;                  // whose file is being synced, without the lock
+  bool replaced_ = false;                            // its name has been queued once more since
   std::map<uint64_t, std::vector<Waiter>> waiters_;  // by the value of synced_ they wait for
   uint64_t queued_ = 0, synced_ = 0;                 // items, since the start
   bool folders_failed_ = false;  // a folder could not be synced: its files may not be durable

@@ -25,6 +25,7 @@ constexpr absl::string_view kWaiter = "what waits until blobs are durable";
 
 void BlobStore::QueueSync(const Unsynced& item) {
   unsynced_.push_back(item);
+  replaced_ |= syncing_ == item;
   ++queued_;
   wake_.notify_all();
 }
@@ -37,47 +38,55 @@ absl::Status BlobStore::SyncFile(const std::string& path) {
 
 // Where it throws, nothing has changed.
 absl::Status BlobStore::SyncOne(const Unsynced& item, std::set<std::string>& folders) {
-  std::string path, later;  // later: the name that it may have, or gets, meanwhile
+  const std::string of_session = RootPath(item.tenant, item.hash, BlobOrigin::kSession);
+  const std::string of_client = RootPath(item.tenant, item.hash, BlobOrigin::kClient);
+  const std::string fresh = ChunkPath(item.tenant, item.hash, State::kFresh);
+  const std::string durable = ChunkPath(item.tenant, item.hash, State::kDurable);
+  // Returns the item's file, or null: it was removed, or needs no sync any more. mutex_ held.
+  const auto file = [&]() -> const std::string* {
+    if (item.root) {
+      const BlobIndex::Blob* const blob = index_.FindBlob(item.tenant, item.hash);
+      if (blob == nullptr) return nullptr;
+      return blob->origin == BlobOrigin::kClient ? &of_client : &of_session;
+    }
+    const BlobIndex::Chunk* const chunk = index_.FindChunk(item.tenant, item.hash);
+    return chunk != nullptr && chunk->state == State::kFresh ? &fresh : nullptr;
+  };
+  std::string folder = TenantFolder(item.tenant) + (item.root ? "/roots" : "/chunks");
+  const std::string* path;
   {
     std::lock_guard lock(mutex_);
-    if (item.root) {
-      const BlobIndex::Blob* blob = index_.FindBlob(item.tenant, item.hash);
-      if (blob == nullptr) return absl::OkStatus();
-      path = RootPath(item.tenant, item.hash, blob->origin);
-      later = RootPath(item.tenant, item.hash, BlobOrigin::kClient);
-    } else {
-      const BlobIndex::Chunk* chunk = index_.FindChunk(item.tenant, item.hash);
-      if (chunk == nullptr || chunk->state != State::kFresh) return absl::OkStatus();
-      path = ChunkPath(item.tenant, item.hash, State::kFresh);
-      later = ChunkPath(item.tenant, item.hash, State::kDurable);
-    }
+    path = file();
+    if (path == nullptr) return absl::OkStatus();
+    folders.insert(std::move(folder));
+    syncing_ = item;
+    replaced_ = false;
   }
-  folders.insert(TenantFolder(item.tenant) + (item.root ? "/roots" : "/chunks"));
   // Nothing throws from here on: how the disk fares would be forgotten.
-  absl::Status status = SyncFile(path);
+  absl::Status status = SyncFile(*path);
   std::lock_guard lock(mutex_);
+  syncing_.reset();
+  path = file();
+  if (path == nullptr) return absl::OkStatus();
+  // Another file has the name now, of which the disk has told nothing: the first was removed, and
+  // was uploaded again; or it has another name, as a client committed what a session had made. The
+  // lock keeps this one where it is.
+  if (replaced_ && (status.ok() || absl::IsNotFound(status))) status = SyncFile(*path);
   if (item.root) {
-    BlobIndex::Blob* blob = index_.FindBlob(item.tenant, item.hash);
-    if (blob == nullptr) return absl::OkStatus();  // removed meanwhile
-    // Renamed meanwhile: a client committed a blob that a session had made.
-    if (blob->origin == BlobOrigin::kClient && later != path &&
-        (status.ok() || absl::IsNotFound(status)))
-      status = SyncFile(later);
-    if (!status.ok()) return status;
-    blob->durable = true;
-    return absl::OkStatus();
+    BlobIndex::Blob& blob = *index_.FindBlob(item.tenant, item.hash);
+    blob.sync_failed |= !status.ok();
+    blob.durable = !blob.sync_failed;
+    return status;
   }
-  BlobIndex::Chunk* chunk = index_.FindChunk(item.tenant, item.hash);
-  if (chunk == nullptr || chunk->state != State::kFresh) return absl::OkStatus();
   if (status.ok()) {
-    status = ErrorIfThrown("renaming a file", [&] { return disk_.Rename(path, later); });  // BS1
+    status = ErrorIfThrown("renaming a file", [&] { return disk_.Rename(fresh, durable); });  // BS1
   }
   if (!status.ok()) {
     // The disk's contents are unknown, and a second try would not reveal them: treated as damaged.
-    Lose(item.tenant, item.hash, path);
+    Lose(item.tenant, item.hash, fresh);
     return status;
   }
-  chunk->state = State::kDurable;
+  index_.FindChunk(item.tenant, item.hash)->state = State::kDurable;
   return absl::OkStatus();
 }
 

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "gateway/base/thrown.h"
 #include "gateway/core/events.h"
 #include "telemetry/metric.h"
 #include "wire/status.h"
@@ -56,12 +57,26 @@ class CallRecord {
   bool ended_ = false;
 };
 
+// Ends the record, and returns what ends the call. Where there is no memory for what the status
+// says, it is an error whose text takes none.
+inline grpc::Status EndCall(CallRecord& record, const absl::Status& status) noexcept {
+  grpc::Status answer(grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory");
+  const auto caught = [](const auto& work) {
+    ErrorIfThrown("the end of a call", [&] {
+      work();
+      return absl::OkStatus();
+    }).IgnoreError();
+  };
+  caught([&] { record.End(status); });
+  caught([&] { answer = wire::ToGrpc(status); });
+  return answer;
+}
+
 // Ends a call that has one answer: its record, then the call.
 inline std::function<void(const absl::Status&)> Finisher(grpc::ServerUnaryReactor* reactor,
                                                          std::shared_ptr<CallRecord> record) {
   return [reactor, record = std::move(record)](const absl::Status& status) {
-    record->End(status);
-    reactor->Finish(wire::ToGrpc(status));
+    reactor->Finish(EndCall(*record, status));
   };
 }
 

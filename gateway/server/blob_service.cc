@@ -13,6 +13,7 @@
 #include "gateway/base/thrown.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/observe/call_record.h"
+#include "gateway/streams/owed_answer.h"
 #include "telemetry/counters.h"
 #include "wire/blobs/piece.h"
 #include "wire/limits.h"
@@ -78,6 +79,28 @@ void BlobService::Admit(const Caller& caller, SlotKind slot, KeyDoor::Then then)
   then(Admitted{Identity{*tenant, ""}});
 }
 
+template <typename Stream>
+void BlobService::AdmitStream(const Caller& caller, Stream* stream) noexcept {
+  std::shared_ptr<OwedAnswer<Stream>> owed;
+  const absl::Status status = ErrorIfThrown("a transfer", [&] {
+    owed = std::make_shared<OwedAnswer<Stream>>(stream);
+    Admit(caller, SlotKind::kStream, [owed](absl::StatusOr<Admitted> admitted) {
+      Stream* const mine = owed->Take();
+      if (mine == nullptr) return;
+      OwedAnswer<Stream>::RunStep(mine, [&] { return mine->Begin(std::move(admitted)); });
+    });
+    return absl::OkStatus();
+  });
+  if (!status.ok() && (owed == nullptr || owed->Take() != nullptr)) stream->End(status);
+}
+
+template <typename Stream>
+void BlobService::PostStep(Stream* stream, absl::Status (Stream::*step)()) noexcept {
+  const TenantId tenant = stream->tenant();
+  OwedAnswer<Stream>::RunStepLater(
+      stream, [&](std::function<void()> job) { Post(tenant, std::move(job)); }, step, tenant.value);
+}
+
 // Executors come without a proxy.
 void BlobService::NoteFailure(const Caller& caller, const absl::Status& status) {
   if (callers_ == BlobCallers::kExecutors && caller.session.has_value() && IsOfDisk(status))
@@ -125,24 +148,24 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
         reply_(reply) {
     caller_ = Caller::Of(*context);
     record_.SetPeer(service_->PeerOf(caller_));
-    service_->Admit(caller_, SlotKind::kStream, [this](absl::StatusOr<Admitted> admitted) {
-      absl::Status status = admitted.status();
-      if (admitted.ok()) status = Begin(*std::move(admitted));
-      if (!status.ok()) return Close(status);
-      transfer_->Waits();
-      Read();
-    });
+    service_->AdmitStream(caller_, this);
   }
 
  private:
-  absl::Status Begin(Admitted admitted) {
-    admitted_ = std::move(admitted);
+  friend class BlobService;
+  friend class OwedAnswer<UploadStream>;
+
+  absl::Status Begin(absl::StatusOr<Admitted> admitted) {
+    if (!admitted.ok()) return admitted.status();
+    admitted_ = *std::move(admitted);
     record_.SetAccount(tenant());
     auto transfer = service_->uploads_.Begin(tenant(), [this] { context_->TryCancel(); });
     if (!transfer.ok()) return transfer.status();
     transfer_ = *std::move(transfer);
     watched_ = service_->watch_.Watch(admitted_.identity.key_id,
                                       [this](const absl::Status& why) { Deny(why); });
+    transfer_->Waits();
+    Read();
     return absl::OkStatus();
   }
   TenantId tenant() const { return admitted_.identity.tenant; }
@@ -153,26 +176,33 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
       std::lock_guard lock(mutex_);
       if (!std::exchange(reads_, false)) return;  // denied, and finished with it
     }
-    if (!ok) {
-      Serialize(stored_, reply_);
-      if (writer_ != nullptr) return Close(absl::AbortedError("ended in the middle of a chunk"));
-      // gRPC does not tell the end from a message that it cannot read: a compressed one, say.
-      if (stored_.chunks_stored() == 0)
-        return Close(absl::InvalidArgumentError("no chunk came that could be read"));
-      return Close(absl::OkStatus());
-    }
     // Finish is only called from here on, so OnDone cannot come while the job runs.
-    service_->Post(tenant(), [this] {
-      absl::Status status = ErrorIfThrown("the upload", [&] { return Take(); }, tenant().value);
-      if (!status.ok()) {
-        writer_.reset();
-        service_->NoteFailure(caller_, status);
-        return Close(status);
-      }
-      buffer_.Clear();
-      transfer_->Waits();
-      Read();
-    });
+    if (ok) return service_->PostStep(this, &UploadStream::TakePiece);
+    absl::Status status = ErrorIfThrown(
+        "the upload", [&] { return Finished(); }, tenant().value);
+    End(status);
+  }
+  absl::Status Finished() {
+    Serialize(stored_, reply_);
+    if (writer_ != nullptr) return absl::AbortedError("ended in the middle of a chunk");
+    // gRPC does not tell the end from a message that it cannot read: a compressed one, say.
+    if (stored_.chunks_stored() == 0)
+      return absl::InvalidArgumentError("no chunk came that could be read");
+    return absl::OkStatus();
+  }
+
+  absl::Status TakePiece() {
+    absl::Status status = ErrorIfThrown(
+        "the upload", [&] { return Take(); }, tenant().value);
+    if (!status.ok()) {
+      writer_.reset();
+      service_->NoteFailure(caller_, status);
+      return status;
+    }
+    buffer_.Clear();
+    transfer_->Waits();
+    Read();
+    return absl::OkStatus();
   }
 
   void Read() {
@@ -184,7 +214,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
         return;
       }
     }
-    Close(denied_);
+    End(denied_);
   }
 
   void Deny(const absl::Status& why) {
@@ -193,7 +223,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
       if (denied_.ok()) denied_ = why;
       if (!std::exchange(reads_, false)) return;
     }
-    Close(denied_);
+    End(denied_);
   }
 
   absl::Status Take() {
@@ -240,10 +270,9 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     return absl::OkStatus();
   }
 
-  void Close(const absl::Status& status) {
+  void End(const absl::Status& status) noexcept {
     CountRefusal(status);
-    record_.End(status);
-    Finish(wire::ToGrpc(status));
+    Finish(EndCall(record_, status));
   }
   void OnDone() override { delete this; }
 
@@ -277,31 +306,33 @@ class BlobService::DownloadStream final
       : service_(service), context_(context), record_(CallMethod::kDownload, *context) {
     const Caller caller = Caller::Of(*context);
     record_.SetPeer(service_->PeerOf(caller));
-    service_->Admit(caller, SlotKind::kStream, [this](absl::StatusOr<Admitted> admitted) {
-      if (!admitted.ok()) return Close(admitted.status());
-      admitted_ = *std::move(admitted);
-      tenant_ = admitted_.identity.tenant;
-      record_.SetAccount(tenant_);
-      auto transfer = service_->downloads_.Begin(tenant_, [this] { context_->TryCancel(); });
-      if (!transfer.ok()) return Close(transfer.status());
-      transfer_ = *std::move(transfer);
-      transfer_->Waits();
-      StartRead(&request_);
-    });
+    service_->AdmitStream(caller, this);
   }
 
  private:
+  friend class BlobService;
+  friend class OwedAnswer<DownloadStream>;
+
+  absl::Status Begin(absl::StatusOr<Admitted> admitted) {
+    if (!admitted.ok()) return admitted.status();
+    admitted_ = *std::move(admitted);
+    record_.SetAccount(tenant());
+    auto transfer = service_->downloads_.Begin(tenant(), [this] { context_->TryCancel(); });
+    if (!transfer.ok()) return transfer.status();
+    transfer_ = *std::move(transfer);
+    transfer_->Waits();
+    StartRead(&request_);
+    return absl::OkStatus();
+  }
+  TenantId tenant() const { return admitted_.identity.tenant; }
+
   void OnReadDone(bool ok) override {
     transfer_->Goes();
-    if (!ok) return Close(absl::InvalidArgumentError("no request came that could be read"));
-    service_->Post(tenant_, [this] {
-      absl::Status status = ErrorIfThrown("the download", [&] { return Begin(); }, tenant_.value);
-      if (!status.ok()) return Close(status);
-      Next();
-    });
+    if (ok) return service_->PostStep(this, &DownloadStream::TakeRequest);
+    End(absl::InvalidArgumentError("no request came that could be read"));
   }
 
-  absl::Status Begin() {
+  absl::Status TakeRequest() {
     watched_ = service_->watch_.Watch(admitted_.identity.key_id,
                                       [this](const absl::Status& why) { Deny(why); });
     proto::DownloadRequest wanted;
@@ -310,30 +341,32 @@ class BlobService::DownloadStream final
     auto hashes = ToHashes(wanted.chunks());
     if (!hashes.ok()) return hashes.status();
     chunks_ = *std::move(hashes);
-    return absl::OkStatus();
+    return Next();
   }
 
   void OnWriteDone(bool ok) override {
     transfer_->Goes();
-    if (!ok) return Close(absl::CancelledError("nobody reads"));
-    if (const absl::Status why = denied(); !why.ok()) return Close(why);
-    if (at_ < bytes_->size()) return Write();
-    service_->Post(tenant_, [this] { Next(); });
+    if (!ok) return End(absl::CancelledError("nobody reads"));
+    if (const absl::Status why = denied(); !why.ok()) return End(why);
+    if (at_ == bytes_->size()) return service_->PostStep(this, &DownloadStream::Next);
+    OwedAnswer<DownloadStream>::RunStep(
+        this, [this] { return Write(); }, tenant().value);
   }
 
-  void Next() {
-    if (next_ == chunks_.size()) return Close(absl::OkStatus());
-    auto bytes = ErrorIfThrown(
-        "the download", [&] { return service_->store_->ReadChunk(tenant_, chunks_[next_]); },
-        tenant_.value);
-    if (!bytes.ok()) return Close(bytes.status());
+  absl::Status Next() {
+    if (next_ == chunks_.size()) {
+      End(absl::OkStatus());
+      return absl::OkStatus();
+    }
+    auto bytes = service_->store_->ReadChunk(tenant(), chunks_[next_]);
+    if (!bytes.ok()) return bytes.status();
     bytes_ = std::make_shared<const std::string>(*std::move(bytes));
     at_ = 0;
     ++next_;
-    Write();
+    return Write();
   }
 
-  void Write() {
+  absl::Status Write() {
     const size_t count = std::min(bytes_->size() - at_, wire::kPieceBytesMax);
     buffer_ = wire::EncodeBlobPiece(chunks_[next_ - 1], static_cast<uint32_t>(bytes_->size()),
                                     static_cast<uint32_t>(at_),
@@ -342,6 +375,7 @@ class BlobService::DownloadStream final
     CountBytes(telemetry::Direction::kOut, count);
     transfer_->Waits();
     StartWrite(&buffer_);
+    return absl::OkStatus();
   }
 
   void Deny(const absl::Status& why) {
@@ -355,17 +389,13 @@ class BlobService::DownloadStream final
     return denied_;
   }
 
-  void Close(const absl::Status& status) {
-    record_.End(status);
-    Finish(wire::ToGrpc(status));
-  }
+  void End(const absl::Status& status) noexcept { Finish(EndCall(record_, status)); }
   void OnDone() override { delete this; }
 
   BlobService* const service_;
   grpc::CallbackServerContext* const context_;
   Admitted admitted_;
   CallRecord record_;
-  TenantId tenant_{};
   std::unique_ptr<TransferLimiter::Transfer> transfer_;
   std::vector<wire::Hash> chunks_;
   size_t next_ = 0;  // index into chunks_

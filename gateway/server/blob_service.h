@@ -69,6 +69,12 @@ class BlobService final
   //         PERMISSION_DENIED  neither scope of blobs, or not an executor of the session that it
   //                            names
   void Admit(const Caller& caller, SlotKind slot, KeyDoor::Then then);
+  // Calls Begin of a stream of blobs with that; ends the stream where nobody does.
+  template <typename Stream>
+  void AdmitStream(const Caller& caller, Stream* stream) noexcept;
+  // Has the pool do a step of it (streams/owed_answer.h).
+  template <typename Stream>
+  void PostStep(Stream* stream, absl::Status (Stream::*step)()) noexcept;
   // Of an executor, whose session is not to pay for what our disk cannot store.
   void NoteFailure(const Caller& caller, const absl::Status& status);
   std::string PeerOf(const Caller& caller) const;  // for the log

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "gateway/base/thrown.h"
 #include "telemetry/counters.h"
 
 namespace outboard::gateway {
@@ -46,16 +47,26 @@ void StallWatch::CancelStalled() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const Clock::time_point now = Clock::now();
-    std::vector<Watched*> stalled;
-    for (Watched* watched : all_)
-      if (watched->since_ && now - *watched->since_ >= stalled_after_) stalled.push_back(watched);
-    for (Watched* watched : stalled) {
-      if (!all_.contains(watched)) continue;
-      watched->since_.reset();
-      telemetry::CountRefused(telemetry::Refusal::kStalledReader);
-      const std::function<void()> cancel = watched->cancel_;
-      cancel();
-    }
+    // What throws, as where memory ends, is tried again in the next round.
+    ErrorIfThrown("looking for who stalls", [&] {
+      std::vector<Watched*> stalled;
+      for (Watched* watched : all_)
+        if (watched->since_ && now - *watched->since_ >= stalled_after_) stalled.push_back(watched);
+      for (Watched* watched : stalled) {
+        if (!all_.contains(watched)) continue;
+        const std::function<void()> cancel = watched->cancel_;
+        const auto since = std::exchange(watched->since_, std::nullopt);
+        const absl::Status cut_off = ErrorIfThrown("cutting off who stalls", [&] {
+          cancel();
+          return absl::OkStatus();
+        });
+        if (cut_off.ok())
+          telemetry::CountRefused(telemetry::Refusal::kStalledReader);
+        else if (all_.contains(watched))
+          watched->since_ = since;
+      }
+      return absl::OkStatus();
+    }).IgnoreError();
     wake_.wait_for(lock, stalled_after_ / 4, [this] { return stopping_; });
   }
 }

@@ -14,7 +14,6 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -24,8 +23,8 @@
 #include "gateway/base/thrown.h"
 #include "gateway/data_path/admitted.h"
 #include "gateway/observe/call_record.h"
+#include "gateway/streams/owed_answer.h"
 #include "gateway/streams/stall_watch.h"
-#include "wire/status.h"
 
 namespace outboard::gateway {
 
@@ -48,7 +47,7 @@ class UnaryCall final : public grpc::ServerBidiReactor<Request, Reply> {
       : record_(method, *context),
         request_comes_(requests->Watch([context] { context->TryCancel(); })),
         work_(std::move(work)) {
-    const auto owed = std::make_shared<Owed>(this);
+    const auto owed = std::make_shared<OwedAnswer<UnaryCall>>(this);
     Caught([&] {
       let_in(record_, [owed](absl::StatusOr<Admitted> admitted) {
         if (UnaryCall* const call = owed->Take()) call->Begin(std::move(admitted));
@@ -57,23 +56,7 @@ class UnaryCall final : public grpc::ServerBidiReactor<Request, Reply> {
   }
 
  private:
-  // An answer that somebody owes the caller. If nobody gives it, as what would have threw, the last
-  // who could have does: else the caller waits for ever, and the server's end for the caller.
-  class Owed {
-   public:
-    explicit Owed(UnaryCall* call) : call_(call) {}
-    ~Owed() {
-      if (UnaryCall* const call = Take()) call->End(kNoMemoryAtAll);
-    }
-    Owed(const Owed&) = delete;
-    Owed& operator=(const Owed&) = delete;
-    // Null once it is given.
-    UnaryCall* Take() { return call_.exchange(nullptr); }
-    void Owe(UnaryCall* call) { call_ = call; }
-
-   private:
-    std::atomic<UnaryCall*> call_;
-  };
+  friend class OwedAnswer<UnaryCall>;
   template <typename Step>
   static void Caught(const Step& work) noexcept {
     ErrorIfThrown("a call", [&] {
@@ -82,12 +65,16 @@ class UnaryCall final : public grpc::ServerBidiReactor<Request, Reply> {
     }).IgnoreError();
   }
 
-  void Begin(absl::StatusOr<Admitted> admitted) {
-    if (!admitted.ok()) return End(admitted.status());
-    admitted_ = *std::move(admitted);
-    if (admitted_.identity.tenant.value != 0) record_.SetAccount(admitted_.identity.tenant);
-    request_comes_->Waits();
-    this->StartRead(&request_);
+  // Whoever has called `then` knows nothing of what comes behind it.
+  void Begin(absl::StatusOr<Admitted> admitted) noexcept {
+    OwedAnswer<UnaryCall>::RunStep(this, [&] {
+      if (!admitted.ok()) return admitted.status();
+      admitted_ = *std::move(admitted);
+      if (admitted_.identity.tenant.value != 0) record_.SetAccount(admitted_.identity.tenant);
+      request_comes_->Waits();
+      this->StartRead(&request_);
+      return absl::OkStatus();
+    });
   }
 
   void OnReadDone(bool ok) override {
@@ -105,20 +92,19 @@ class UnaryCall final : public grpc::ServerBidiReactor<Request, Reply> {
   }
   void OnDone() override { delete this; }
 
-  void End(const absl::Status& status) {
-    Caught([&] { record_.End(status); });
-    if (status.ok())
-      return this->StartWriteAndFinish(&reply_, grpc::WriteOptions(), grpc::Status::OK);
-    // A text that takes no memory.
-    grpc::Status answer(grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory");
-    Caught([&] { answer = wire::ToGrpc(status); });
-    this->Finish(answer);
+  void End(const absl::Status& status) noexcept {
+    grpc::Status answer = EndCall(record_, status);
+    if (answer.ok())
+      return this->StartWriteAndFinish(&reply_, grpc::WriteOptions(), std::move(answer));
+    this->Finish(std::move(answer));
   }
 
   CallRecord record_;
   const std::unique_ptr<StallWatch::Watched> request_comes_;
   Work work_;
-  std::shared_ptr<Owed> owed_by_work_ = std::make_shared<Owed>(nullptr);  // while there is memory
+  // Made while there is memory.
+  std::shared_ptr<OwedAnswer<UnaryCall>> owed_by_work_ =
+      std::make_shared<OwedAnswer<UnaryCall>>(nullptr);
   Admitted admitted_;
   Request request_;
   Reply reply_;

@@ -94,6 +94,7 @@ class CudaDevice final : public runtime::Device {
     OB_CUDA(context_, cuEventCreate, &begin_, CU_EVENT_DEFAULT);
     OB_CUDA(context_, cuEventCreate, &end_, CU_EVENT_DEFAULT);
     OB_CUDA(context_, cuMemAlloc, &vars_, kVarsMax * sizeof(int64_t));
+    loader_.UseMemory(vars_);
     if (absl::Status status = work_pieces_.Open(stream_); !status.ok()) return status;
     uploads_ = std::make_unique<UploadStream>(&context_);
     if (absl::Status status = uploads_->Open(stream_); !status.ok()) return status;

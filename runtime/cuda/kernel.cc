@@ -126,7 +126,7 @@ absl::Status KernelLoader::CheckFits(const CompiledKernel& kernel) const {
     return absl::UnimplementedError(absl::StrCat("kernel ", kernel.symbol, " wants ",
                                                  kernel.shared_bytes, " bytes of shared memory; ",
                                                  context_->name(), " has ", most));
-  if (absl::Status status = CheckMaps(*context_, kernel); !status.ok()) return status;
+  if (absl::Status status = CheckMaps(*context_, kernel, memory_); !status.ok()) return status;
   if (kernel.object.size() > limits::kObjectBytesMax)
     return absl::ResourceExhaustedError(absl::StrCat("kernel ", kernel.symbol, " of ",
                                                      kernel.object.size(), " bytes; limit ",

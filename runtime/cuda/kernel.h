@@ -54,6 +54,8 @@ class KernelLoader {
       : context_(context), left_(left), linker_(context) {}
 
   void UseStore(runtime::LinkedCodeStore* store) { linker_.UseStore(store); }
+  // Memory of the device, of a multiple of 16, that views are tried with (tensor_maps.h).
+  void UseMemory(CUdeviceptr memory) { memory_ = memory; }
 
   // Results are in the order of `compiled`. Equal texts become one module, while a kernel of that
   // text lives. Errors: as runtime::Device::Load
@@ -68,6 +70,7 @@ class KernelLoader {
   DriverContext* const context_;
   LeftToWork* const left_;
   Linker linker_;
+  CUdeviceptr memory_ = 0;
   absl::flat_hash_map<std::string, std::weak_ptr<const LinkedModule>> by_text_;
 };
 

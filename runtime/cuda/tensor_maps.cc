@@ -16,7 +16,7 @@ constexpr int kMajorMin = 9;
 
 }  // namespace
 
-absl::Status CheckMaps(const DriverContext& context, const CompiledKernel& kernel) {
+absl::Status CheckMaps(DriverContext& context, const CompiledKernel& kernel, CUdeviceptr memory) {
   if (kernel.maps.empty()) return absl::OkStatus();
   const auto bad = [&](const auto&... what) {
     return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel.symbol, ": a view ", what...));
@@ -47,6 +47,10 @@ absl::Status CheckMaps(const DriverContext& context, const CompiledKernel& kerne
     for (const int64_t bytes : map.strides)
       if (bytes < 1 || bytes % MappedTensor::kStrideAlign != 0)
         return bad("has a stride of ", bytes, " bytes");
+    CUtensorMap encoded;
+    if (absl::Status status = EncodeMap(context, map, memory, &encoded); !status.ok())
+      return absl::Status(status.code(),
+                          absl::StrCat("kernel ", kernel.symbol, ": a view: ", status.message()));
   }
   return absl::OkStatus();
 }

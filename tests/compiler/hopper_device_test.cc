@@ -142,6 +142,11 @@ TEST_F(HopperDevice, AViewThatIsNone_IsRefusedWhenTheKernelIsLoaded) {
   EXPECT_TRUE(
       absl::StrContains(refused([](MappedTensor& m) { m.strides[0] = 24; }), "stride of 24"));
   EXPECT_TRUE(absl::StrContains(refused([](MappedTensor& m) { m.dims.pop_back(); }), "dimensions"));
+  // By the driver's own rules, which it applies where a view is encoded.
+  const std::string row = refused([](MappedTensor& m) { m.box[0] = 4; });
+  EXPECT_TRUE(absl::StrContains(row, "CUDA_ERROR_INVALID_VALUE")) << row;
+  EXPECT_TRUE(absl::StrContains(row, "kernel k: a view")) << row;
+  EXPECT_TRUE(device_->Load(good).ok()) << "the device works on";
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/fair_queue.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/admission/graph_admission.h"
 #include "gateway/base/limits.h"
@@ -198,6 +199,62 @@ TEST(AllocationFailures, OfBlobsThatComeAndGo_CountNothingTwice) {
   }
   EXPECT_EQ(files, usage.objects) << "no file but those that the index has";
   EXPECT_EQ(bytes, usage.used_bytes);
+}
+
+// The row says whether a name is pinned, and what is counted agrees with it.
+TEST(AllocationFailures, OfAPin_CountWhatTheRowSays) {
+  test::TempDir temp;
+  const auto store = ValueOrDie(BlobStore::Open(temp.File("blobs"), {.sync_thread = false}));
+  const auto retention = ValueOrDie(
+      BlobRetention::Open(store.get(), temp.File("names.db"), [] { return WallTime{1}; }));
+  proto::Checkpoint list;
+  for (int i = 0; i < 3; ++i) {
+    auto& entry = *list.add_entries();
+    entry.set_name("array " + std::to_string(i));
+    entry.set_dtype(3);
+    entry.add_dims(100);
+    entry.set_size_bytes(100);
+    const std::string bytes(100, static_cast<char>('a' + i));
+    entry.set_blob_root(
+        std::string(wire::AsBytes(ValueOrDie(store->Write(kTenant, bytes, BlobOrigin::kClient)))));
+  }
+  retention->Set(kTenant, "name", list, [](const absl::Status& set) { OB_CHECK_OK(set); });
+  while (store->SyncSome()) continue;
+  const auto pinned_bytes = [&] { return ValueOrDie(retention->UsageOf(kTenant)).pinned_bytes; };
+  uint64_t all = 0;
+  for (const bool pinned : {true, false, true}) {
+    const int thrown = TimesThrown([&](int) {
+      const absl::Status done = retention->Pin(kTenant, "name", pinned);
+      if (absl::IsResourceExhausted(done)) throw std::bad_alloc();
+      OB_CHECK_OK(done);
+    });
+    EXPECT_GT(thrown, 3) << pinned;
+    ASSERT_EQ(ValueOrDie(retention->Get(kTenant, "name")).row.pinned, pinned);
+    if (all == 0) all = pinned_bytes();
+    EXPECT_GT(all, 300u);
+    EXPECT_EQ(pinned_bytes(), pinned ? all : 0u);
+  }
+  // As after the next start, which counts anew.
+  const auto again = ValueOrDie(
+      BlobRetention::Open(store.get(), temp.File("names.db"), [] { return WallTime{1}; }));
+  EXPECT_EQ(ValueOrDie(again->UsageOf(kTenant)).pinned_bytes, all);
+}
+
+// A job that stays behind without a turn would never run, and never let go of what it owes.
+TEST(AllocationFailures, OfAJobThatIsPosted_LeaveNothingOfIt) {
+  FairQueue queue({.threads = 1});
+  const auto owes = std::make_shared<std::atomic<int>>(0);  // jobs that have run
+  int posted = 0;
+  const int thrown = TimesThrown([&](int account) {
+    std::function<void()> job = [owes] { ++*owes; };
+    queue.Post(account, std::move(job));
+    ++posted;
+  });
+  EXPECT_GT(thrown, 2);
+  EXPECT_EQ(posted, 1);
+  queue.Stop();
+  EXPECT_EQ(*owes, 1) << "jobs that were refused have run";
+  EXPECT_EQ(owes.use_count(), 1);
 }
 
 // A disk that knows which folders have names that a power cut would take.

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "gateway/blobs/disk.h"
 
@@ -25,6 +26,10 @@ class FaultDisk final : public Disk {
   int reads = 0;
   std::atomic<int> removed = 0;
   std::function<void()> on_remove;  // before a file goes, with the store's lock held
+  // Once, behind a sync of a file under a path with this in it, as if others had called meanwhile;
+  // what it returns is how that sync went.
+  std::string meanwhile_at;
+  std::function<absl::Status()> meanwhile;
   int stop_before = -1;  // change: this one and all later ones do nothing and fail
   absl::Status sync_status, open_status, read_status;  // with which such calls fail
   bool stopped() const { return stop_before >= 0 && changes > stop_before; }
@@ -97,10 +102,9 @@ class FaultDisk final : public Disk {
   absl::Status Sync(const std::string& path) override {
     if (absl::Status status = Change(); !status.ok()) return status;
     if (!sync_status.ok()) return sync_status;
-    std::lock_guard lock(mutex_);
-    bytes_.erase(path);
-    for (auto name = names_.begin(); name != names_.end();)
-      name = std::filesystem::path(name->first).parent_path() == path ? names_.erase(name) : ++name;
+    Forget(path);
+    if (meanwhile && path.find(meanwhile_at) != std::string::npos)
+      return std::exchange(meanwhile, nullptr)();
     return absl::OkStatus();  // the test's folder needs none
   }
   absl::StatusOr<bool> MakeFolder(const std::string& path) override {
@@ -109,6 +113,12 @@ class FaultDisk final : public Disk {
   }
 
  private:
+  void Forget(const std::string& path) {  // it is synced
+    std::lock_guard lock(mutex_);
+    bytes_.erase(path);
+    for (auto name = names_.begin(); name != names_.end();)
+      name = std::filesystem::path(name->first).parent_path() == path ? names_.erase(name) : ++name;
+  }
   absl::Status Change() {
     ++changes;
     return stopped() ? absl::UnavailableError("the world has stopped") : absl::OkStatus();

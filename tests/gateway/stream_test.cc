@@ -7,12 +7,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "gateway/streams/owed_answer.h"
 #include "gateway/streams/stall_watch.h"
 #include "gateway/streams/unary_call.h"
 #include "proto/cloud.pb.h"
@@ -64,7 +67,19 @@ TEST(Stream, NothingIsSentAfterItsLastMessage) {
 }
 
 // A call whose answer somebody else owes, who goes away without it in one of these ways.
-enum class Ends { kAnswers, kLetInThrows, kLetInForgets, kWorkThrows, kWorkForgets, kThrowsLater };
+enum class Ends {
+  kAnswers,
+  kLetInThrows,
+  kLetInForgets,
+  kWorkThrows,
+  kWorkForgets,
+  kThrowsLater,
+  // These have answered before.
+  kLetInThrowsBehind,
+  kLetInCallsTwice,
+  kWorkThrowsBehind,
+  kWorkCallsTwice,
+};
 
 class CallsThatEnd final : public StreamedService<proto::Fleet::Service> {
  public:
@@ -77,12 +92,19 @@ class CallsThatEnd final : public StreamedService<proto::Fleet::Service> {
         [this](CallRecord&, const Call::Then& then) {
           if (ends == Ends::kLetInThrows) throw std::bad_alloc();
           if (ends != Ends::kLetInForgets) then(Admitted{});
+          if (ends == Ends::kLetInThrowsBehind) throw std::bad_alloc();
+          if (ends == Ends::kLetInCallsTwice) then(absl::InternalError("once more"));
         },
         [this](const Admitted&, const proto::EnrolRequest*, proto::EnrolReply*,
                const Call::Done& done) {
           if (ends == Ends::kWorkThrows) throw std::bad_alloc();
           if (ends == Ends::kWorkForgets) return;
-          if (ends == Ends::kAnswers) return done(absl::OkStatus());
+          if (ends != Ends::kThrowsLater) {
+            done(absl::OkStatus());
+            if (ends == Ends::kWorkThrowsBehind) throw std::bad_alloc();
+            if (ends == Ends::kWorkCallsTwice) done(absl::InternalError("once more"));
+            return;
+          }
           later_.push_back(std::async(std::launch::async, [owed = Call::Done(done)]() mutable {
             const Call::Done mine = std::move(owed);
             throw std::bad_alloc();
@@ -103,19 +125,114 @@ TEST(UnaryCall, WhoseAnswerIsForgotten_EndsAllTheSame) {
   builder.RegisterService(&calls);
   const auto server = builder.BuildAndStart();
   const auto stub = proto::Fleet::NewStub(server->InProcessChannel({}));
-  for (const Ends ends : {Ends::kAnswers, Ends::kLetInThrows, Ends::kLetInForgets,
-                          Ends::kWorkThrows, Ends::kWorkForgets, Ends::kThrowsLater}) {
+  for (const Ends ends :
+       {Ends::kAnswers, Ends::kLetInThrows, Ends::kLetInForgets, Ends::kWorkThrows,
+        Ends::kWorkForgets, Ends::kThrowsLater, Ends::kLetInThrowsBehind, Ends::kLetInCallsTwice,
+        Ends::kWorkThrowsBehind, Ends::kWorkCallsTwice}) {
     calls.ends = ends;
     grpc::ClientContext context;
     proto::EnrolReply reply;
     const grpc::Status status = stub->Enrol(&context, proto::EnrolRequest(), &reply);
-    EXPECT_EQ(status.error_code(), ends == Ends::kAnswers
-                                       ? grpc::StatusCode::OK
-                                       : grpc::StatusCode::RESOURCE_EXHAUSTED)
+    const bool answers = ends == Ends::kAnswers || ends >= Ends::kLetInThrowsBehind;
+    EXPECT_EQ(status.error_code(),
+              answers ? grpc::StatusCode::OK : grpc::StatusCode::RESOURCE_EXHAUSTED)
         << static_cast<int>(ends) << ": " << status.error_message();
   }
   server->Shutdown();
   server->Wait();
+}
+
+// As where memory ends. The gateway goes on, and so does the watch.
+TEST(StallWatch, ACancelThatThrows_IsTriedAgain) {
+  StallWatch watch(std::chrono::milliseconds(4));
+  std::promise<void> cancelled, other_cancelled;
+  int tries = 0;
+  const auto watched = watch.Watch([&] {
+    if (++tries < 3) throw std::bad_alloc();
+    cancelled.set_value();
+  });
+  const auto other = watch.Watch([&] { other_cancelled.set_value(); });
+  watched->Waits();
+  other->Waits();
+  cancelled.get_future().wait();
+  other_cancelled.get_future().wait();
+  EXPECT_EQ(tries, 3);
+}
+
+// A call of several steps. The test says what its step and its queue do.
+struct Steps {
+  absl::Status Step() {
+    ++steps;
+    if (throws) throw std::out_of_range("no such key");
+    return result;
+  }
+  void End(const absl::Status& status) { ends.push_back(status.code()); }
+  bool throws = false;
+  absl::Status result;
+  int steps = 0;
+  std::vector<absl::StatusCode> ends;
+};
+using Job = std::function<void()>;
+
+TEST(OwedAnswer, AStepThatIsPosted_EndsItsCallOnceWhereItFails) {
+  using Code = absl::StatusCode;
+  struct Case {
+    const char* what;
+    std::function<void(Job job, std::vector<Job>& later)> post;
+    bool throws;
+    Code result;
+    int steps;
+    std::vector<Code> ends;
+  };
+  const auto at_once = [](const Job& job, std::vector<Job>&) { job(); };
+  const auto later = [](Job job, std::vector<Job>& jobs) { jobs.push_back(std::move(job)); };
+  const Case cases[] = {
+      {"goes on", at_once, false, Code::kOk, 1, {}},
+      {"goes on, later", later, false, Code::kOk, 1, {}},
+      {"fails", at_once, false, Code::kDataLoss, 1, {Code::kDataLoss}},
+      {"throws", at_once, true, Code::kOk, 1, {Code::kInternal}},
+      {"throws, later", later, true, Code::kOk, 1, {Code::kInternal}},
+      {"is let go of",
+       [](const Job&, std::vector<Job>&) {},
+       false,
+       Code::kOk,
+       0,
+       {Code::kResourceExhausted}},
+      {"is not queued",
+       [](const Job&, std::vector<Job>&) { throw std::bad_alloc(); },
+       false,
+       Code::kOk,
+       0,
+       {Code::kResourceExhausted}},
+      {"is queued, and the queue throws",
+       [&](const Job& job, std::vector<Job>& jobs) {
+         later(job, jobs);
+         throw std::bad_alloc();
+       },
+       false,
+       Code::kOk,
+       0,
+       {Code::kResourceExhausted}},
+      {"is done, and the queue throws",
+       [&](const Job& job, std::vector<Job>&) {
+         job();
+         throw std::bad_alloc();
+       },
+       false,
+       Code::kOk,
+       1,
+       {}},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.what);
+    Steps call{.throws = test.throws, .result = absl::Status(test.result, "")};
+    std::vector<Job> jobs;
+    OwedAnswer<Steps>::RunStepLater(
+        &call, [&](Job job) { test.post(std::move(job), jobs); }, &Steps::Step);
+    for (const Job& job : std::exchange(jobs, {})) job();
+    EXPECT_EQ(call.steps, test.steps);
+    EXPECT_EQ(call.ends, test.ends);
+  }
 }
 
 }  // namespace

@@ -360,6 +360,40 @@ TEST_P(KeepThrownTest, ASnapshotWhoseRowThrows_IsNotKept) {
   EXPECT_TRUE(IsThere(wire::NameBlob("first").root));
 }
 
+// Its worker drains: with the row the session moves. The first snapshot has less than what is done:
+// else it would have moved before.
+TEST_P(KeepThrownTest, ASnapshotBehindWhoseRowSomethingThrows_IsKept) {
+  proto::ServerFrame opened, done;
+  opened.set_epoch(1);
+  opened.add_items()->mutable_opened();
+  other_.executor_port.OnFrame(std::move(opened));
+  proto::ClientFrame two_items;
+  two_items.set_epoch(1);
+  for (uint64_t seq = 1; seq <= 2; ++seq) {
+    proto::ClientItem& item = *two_items.add_items();
+    item.set_seq(seq);
+    item.mutable_put()->set_handle(seq);
+  }
+  other_.port.OnFrame(std::move(two_items));
+  done.set_epoch(1);
+  done.add_items()->mutable_done()->set_through_seq(2);
+  other_.executor_port.OnFrame(std::move(done));
+  const wire::Hash first = Snapshot("first"), second = Snapshot("second");
+  ASSERT_TRUE(Keep(first, 1).ok());
+  proto::WorkerEvent drains;
+  drains.mutable_draining();
+  port_of_other_.OnEvent(drains);
+  RunAll(writes_.jobs);
+  ASSERT_EQ(RootOfRow(), wire::AsBytes(first));
+  ThrowAt(1);
+  const absl::Status kept = Keep(second, 2);
+  EXPECT_TRUE(kept.ok()) << kept;
+  ASSERT_EQ(host_.given_up.size(), 1u);
+  EXPECT_EQ(RootOfRow(), wire::AsBytes(second));
+  EXPECT_TRUE(IsThere(second));
+  EXPECT_TRUE(IsThere(wire::NameBlob("second").root));
+}
+
 INSTANTIATE_TEST_SUITE_P(Exceptions, KeepThrownTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "NoMemory" : "ABug"; });
 INSTANTIATE_TEST_SUITE_P(Exceptions, ThrownTest, testing::Bool(),

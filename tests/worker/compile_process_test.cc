@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "gtest/gtest.h"
@@ -228,6 +229,57 @@ TEST_F(CompileProcessTest, CrashCostsTheKernelThatDidIt) {
   EXPECT_EQ(process.Compile(Sources{"!abort"})[0].status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(process.process_pid(), pid);
+}
+
+// A kernel of many loads, for which the compiler's own tables grow, too.
+std::string SumOfLoads(int64_t count) {
+  Graph g;
+  const UOp* const range = g.MakeChecked(Op::kRange, DType::kI64, {}, {0, 64, 0});
+  const auto place = [&](int64_t slot) {
+    const UOp* const global = g.MakeChecked(Op::kGlobal, DType::kF32, {}, {slot, 64});
+    return g.MakeChecked(Op::kIndex, DType::kVoid, {global, range});
+  };
+  const UOp* sum = nullptr;
+  for (int64_t i = 1; i <= count; ++i) {
+    const UOp* const load = g.MakeChecked(Op::kLoad, DType::kVoid, {place(i)});
+    sum = sum == nullptr ? load : Add(g, Mul(g, sum, sum), load);
+  }
+  return EncodeGraph(Sink(g, {g.MakeChecked(Op::kStore, DType::kVoid, {place(0), sum})}))->bytes;
+}
+
+// Wherever it ends: in a table that grows, in LLVM, while a request is read.
+TEST_F(CompileProcessTest, WhereMemoryEnds_ThatKernelFailsAndIsNotTriedAgain) {
+  if (kIsSanitizersBuild) GTEST_SKIP() << "its compile process has no limit";
+  const Sources large = {SumOfLoads(400)};
+  int failed = 0, compiled = 0;
+  for (int room_kb = 0; room_kb <= 64 << 10; room_kb += 256 + room_kb / 2) {
+    SCOPED_TRACE(absl::StrCat(room_kb, " KiB"));
+    setenv("OUTBOARD_BOX_FAULTS", absl::StrCat("room ", room_kb).c_str(), 1);
+    CompileProcess process(Options());
+    const absl::Status status = process.Compile(large)[0].status();
+    setenv("OUTBOARD_BOX_FAULTS", "1", 1);  // for processes that start from now on
+    (status.ok() ? compiled : failed) += 1;
+    if (status.ok()) continue;
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_NE(status.message().find("more memory"), absl::string_view::npos) << status;
+    EXPECT_TRUE(process.Compile(Sources{SquareKernel(8)})[0].ok()) << "another process";
+    const int pid = process.process_pid();
+    EXPECT_EQ(process.Compile(large)[0].status(), status);
+    EXPECT_EQ(process.process_pid(), pid);
+  }
+  EXPECT_GT(failed, 3);
+  EXPECT_GT(compiled, 0);
+}
+
+// One that had what others have left behind gets its own process, and all of the memory.
+TEST_F(CompileProcessTest, WhereMemoryEndsInAProcessThatWasInUse_AnotherCompiles) {
+  if (kIsSanitizersBuild) GTEST_SKIP() << "its compile process has no limit";
+  setenv("OUTBOARD_BOX_FAULTS", "room 256", 1);
+  CompileProcess process(Options());
+  setenv("OUTBOARD_BOX_FAULTS", "1", 1);
+  const int pid = process.process_pid();
+  EXPECT_TRUE(process.Compile(Sources{SumOfLoads(400)})[0].ok());
+  EXPECT_NE(process.process_pid(), pid);
 }
 
 TEST_F(CompileProcessTest, HangIsCutAtTheDeadline) {

@@ -393,6 +393,29 @@ TEST_F(GpuTuner, ClustersThatTheDeviceHasNoRoomFor_AreNotLaunched) {
   compilers()->instead = nullptr;
 }
 
+// A view of a buffer that the driver refuses, as one of another version may: plain loops run in its
+// place. At the launch it would be too late for them.
+TEST_F(GpuTuner, ViewsThatTheDriverRefuses_AreNotLaunched) {
+  Graph g;
+  const UOp* const sink = Product(g, DType::kF32, 8, 16, 8);
+  int with_views = 0;
+  compilers()->instead = [&](const KernelSource& source, CompiledKernel& compiled) {
+    if (source.opts == "") return;
+    ++with_views;
+    // Its boxes have rows of 8 bytes; the driver takes multiples of 16.
+    compiled.maps.push_back({.slot = 0,
+                             .element = MappedTensor::Element::kF32,
+                             .dims = {8, 8},
+                             .strides = {32},
+                             .box = {2, 8}});
+  };
+  ExpectRight(Answer(*NewEngine(0), sink), sink);
+  EXPECT_EQ(with_views, 1);
+  ASSERT_EQ(compilers()->sources.size(), 2u);
+  EXPECT_EQ(compilers()->sources.back().opts, "");
+  compilers()->instead = nullptr;
+}
+
 const auto kNobody = [] { return false; };
 const auto kSomebody = [] { return true; };
 

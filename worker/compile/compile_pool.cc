@@ -71,7 +71,7 @@ absl::StatusOr<CompiledKernel> CompilePool::Receive(Process& process) {
   }
   const std::string how = process.child.Wait(kEndWaitMs);
   process.child.Stop();
-  return absl::ResourceExhaustedError(absl::StrCat("the compiler ", how));
+  return EndOfCompiler(how);
 }
 
 std::vector<absl::StatusOr<CompiledKernel>> CompilePool::Compile(

@@ -1,5 +1,6 @@
 #include "worker/compile/compile_process.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/cores.h"
@@ -8,6 +9,7 @@
 #include "worker/process/message_io.h"
 #include "worker/process/message_limits.h"
 #include "worker/process/program_file.h"
+#include "worker/sandbox/sandbox_limits.h"
 #include "worker/sandbox/session_share.h"
 
 namespace outboard::worker {
@@ -28,6 +30,15 @@ absl::StatusOr<ChildProcess> StartCompiler(const std::string& path, const std::v
                                                            .output = output}));
   OB_RETURN_IF_ERROR(program.Check());
   return process;
+}
+
+absl::Status EndOfCompiler(absl::string_view end) {
+  static const std::string* const no_memory = new std::string(HowItExited(kExitNoMemory));
+  if (absl::StartsWith(end, *no_memory))
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the kernel takes more memory to compile than the ",
+                     limits::kCompilerAddressBytes >> 20, " MiB that a compiler may have"));
+  return absl::ResourceExhaustedError(absl::StrCat("the compiler ", end));
 }
 
 CompileProcess::CompileProcess(CompileProcessOptions options) : options_(std::move(options)) {
@@ -77,14 +88,14 @@ absl::Status CompileProcess::Ask(std::span<const KernelSource> kernels,
       telemetry::Metric::kKernelsCompiled,
       status.ok() ? telemetry::CompileResult::kOk : telemetry::CompileResult::kFailed,
       kernels.size());
-  if (!status.ok()) {
-    const bool late = status.code() == absl::StatusCode::kDeadlineExceeded;
-    const std::string end = late ? process_.Stop() : process_.Wait(/*milliseconds=*/1000);
+  if (absl::IsDeadlineExceeded(status)) {
+    process_.Stop();
     return absl::ResourceExhaustedError(
-        late
-            ? absl::StrCat("compiling took longer than ", DeadlineOf(kernels.size()).count(), " ms")
-            : absl::StrCat("the compiler ", end, " (", std::string(status.message()), ")"));
+        absl::StrCat("compiling took longer than ", DeadlineOf(kernels.size()).count(), " ms"));
   }
+  if (!status.ok())
+    return EndOfCompiler(
+        absl::StrCat(process_.Wait(/*milliseconds=*/1000), " (", status.message(), ")"));
   for (int i = 0; i < reply.results_size(); ++i)
     (*results)[i] = FromResult(std::move(*reply.mutable_results(i)));
   return absl::OkStatus();

@@ -4,6 +4,9 @@
 // It is a child of the supervisor and serves one executor: it ends with it, and is killed and
 // replaced after a crash or a deadline. It reads requests (proto/compiler.proto) one at a time and
 // keeps nothing of a session.
+//
+// Where its memory ends, it ends, with kExitNoMemory, and nothing is thrown: no exception may pass
+// through the growth of Abseil's tables (docs/decisions/229), which the compiler uses throughout.
 #pragma once
 
 #include <chrono>
@@ -12,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "base/sha256.h"
 #include "compiler/target.h"
 #include "worker/compile/kernel_compiler.h"
@@ -20,8 +25,14 @@
 
 namespace outboard::worker {
 
+// The exit code of a compile process whose memory has ended.
+inline constexpr int kExitNoMemory = 78;
+
 // main of the process: answers on descriptor kChildSocket until that is closed.
 int CompileProcessMain();
+
+// The error of a kernel with which a compile process ended; `end`: as ChildProcess has it.
+absl::Status EndOfCompiler(absl::string_view end);
 
 // Starts the program at `path`; empty: "outboard-compiler" beside this program. It is the file that
 // was there when this process asked first, since a worker says of which build its kernels are.
@@ -50,9 +61,10 @@ class CompileProcess final : public KernelCompiler {
  public:
   explicit CompileProcess(CompileProcessOptions options = {});
 
-  // If a process crashes or misses its deadline, the kernel that caused it fails with
-  // RESOURCE_EXHAUSTED, which is remembered, so that the kernel is not tried again. UNAVAILABLE if
-  // no process can be started. CANCELLED if stop_fd ended it.
+  // If a process crashes, has no memory or misses its deadline, its kernels are compiled one by one
+  // in a new one, and the kernel that does it again fails with RESOURCE_EXHAUSTED, which is
+  // remembered, so that it is not tried again. UNAVAILABLE if no process can be started. CANCELLED
+  // if stop_fd ended it.
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
   const Target& target() const override { return options_.target; }

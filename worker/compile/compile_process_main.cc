@@ -1,4 +1,5 @@
 // The program `outboard-compiler`: the only one that links LLVM.
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -6,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <string>
 
 #include "base/environment.h"
@@ -27,11 +29,38 @@ constexpr rlim_t kMemoryBytesMax = RLIM_INFINITY;
 constexpr rlim_t kMemoryBytesMax = limits::kCompilerAddressBytes;
 #endif
 
+// A table that is growing takes no exception, and LLVM none at all.
+void EndWithoutMemory() {
+  constexpr char kWords[] = "memory has ended\n";
+  if (write(STDERR_FILENO, kWords, sizeof kWords - 1) < 0) _exit(kExitNoMemory);
+  _exit(kExitNoMemory);
+}
+
+// Takes all address space that the limit leaves, but for so much of it. What is out of reach takes
+// no memory of the machine.
+void LeaveRoom(size_t bytes) {
+  const auto take = [](size_t size) {
+    return mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  };
+  void* const room = take(bytes);
+  for (size_t size = size_t{1} << 30; size >= 4096;)
+    if (take(size) == MAP_FAILED) size /= 2;
+  if (room != MAP_FAILED) munmap(room, bytes);
+}
+
 // For tests of what happens when a process fails; only with OUTBOARD_BOX_FAULTS set.
 void ObeyFault(const std::string& kernel) {
   if (std::getenv("OUTBOARD_BOX_FAULTS") == nullptr) return;
   if (kernel == "!abort") std::abort();
   if (kernel == "!hang") pause();
+}
+
+// "room 64": KiB.
+void ObeyRoom() {
+  const char* const fault = std::getenv("OUTBOARD_BOX_FAULTS");
+  unsigned long kilobytes = 0;
+  if (fault != nullptr && std::sscanf(fault, "room %lu", &kilobytes) == 1)
+    LeaveRoom(kilobytes << 10);
 }
 
 // `compiler` is that of the request before, and is kept if the target is the same.
@@ -61,11 +90,13 @@ int CompileProcessMain() {
   setrlimit(RLIMIT_AS, &memory);
   setrlimit(RLIMIT_CORE, &no_core);
   BeginAsChild();
+  std::set_new_handler(EndWithoutMemory);
   CompileOptions options;
   const char* const debug = std::getenv("DEBUG");
   options.dump = debug != nullptr && std::atoi(debug) >= 5;
   options.no_opt = IsSet("NOOPT");
   WarmUpCompiler();
+  ObeyRoom();
   proto::CompileRequest request;
   std::unique_ptr<InProcessCompiler> compiler;
   while (ReadMessage(kChildSocket, &request).ok())

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -68,7 +69,12 @@ Results InProcessCompiler::Compile(std::span<const KernelSource> kernels) {
     GiveBack(std::move(compiler));
   };
   std::vector<std::thread> others;
-  for (size_t t = 1; t < threads; ++t) others.emplace_back(work);
+  others.reserve(threads);
+  try {
+    for (size_t t = 1; t < threads; ++t) others.emplace_back(work);
+  } catch (const std::system_error&) {
+    // No thread is left, or no memory for its stack: those that are there do the work.
+  }
   work();
   for (std::thread& other : others) other.join();
   return results;

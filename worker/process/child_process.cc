@@ -28,7 +28,7 @@ namespace {
 std::string HowItEnded(int status) {
   if (WIFSIGNALED(status)) return absl::StrCat("ended by signal ", WTERMSIG(status));
   if (WEXITSTATUS(status) == kExitAborted) return absl::StrCat("ended by signal ", SIGABRT);
-  return absl::StrCat("exited with ", WEXITSTATUS(status));
+  return HowItExited(WEXITSTATUS(status));
 }
 
 // True if the child has ended, or does so in time; nullopt without a descriptor to find out by.
@@ -89,6 +89,8 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
       return status;
   return child;
 }
+
+std::string HowItExited(int code) { return absl::StrCat("exited with ", code); }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept { *this = std::move(other); }
 

@@ -33,6 +33,9 @@ struct ChildOptions {
 // driver for example. A thread of its own reaps it whenever it ends.
 inline constexpr char kNotEnded[] = "was killed, and does not end";
 
+// How a child ended with this exit code.
+std::string HowItExited(int code);
+
 // A running child, which has one end of a socket pair as its descriptor 3. The destructor kills and
 // reaps it.
 class ChildProcess {

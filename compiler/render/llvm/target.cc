@@ -5,11 +5,14 @@
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +24,12 @@ namespace {
 
 constexpr char kTriple[] = "x86_64-unknown-linux-gnu";
 
+// Where malloc has no memory for LLVM: as where `new` has none.
+void NoMemory(void*, const char*, bool) {
+  if (const std::new_handler handler = std::get_new_handler()) handler();
+  std::abort();  // LLVM cannot go on
+}
+
 void InitializeOnce() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -28,6 +37,7 @@ void InitializeOnce() {
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
+    llvm::install_bad_alloc_error_handler(NoMemory);
   });
 }
 
