@@ -2,9 +2,9 @@
 // (compiler/program/online/plan.h):
 //
 //   copies of the rows' matrices and of the first steps' ones       COMMIT
-//   for each time:
+//   for each iteration:
 //     WAIT, BARRIER                          what is multiplied now is there for every warp
-//     copies for the next time; COMMIT       into the stage that was used before
+//     copies for the next one; COMMIT        into the stage that was used before
 //     LDMATRIX, MMA                          scores, in registers
 //     maxima: of a thread's values, then SHUFFLE; sums so far are rescaled where they grew
 //     sums of a thread's values; LDMATRIX, MMA: products of values, which are in registers as the
@@ -52,8 +52,8 @@ class OnlineMmaLowering : OnlineElements {
   }
 
  private:
-  void FetchTime(const std::vector<size_t>& matrices, ValueId step, ValueId stage) {
-    for (const size_t m : matrices) matrices_.Fetch(m, NumberOf(step), stage);
+  void FetchIteration(const std::vector<size_t>& matrices, ValueId iteration, ValueId stage) {
+    for (const size_t m : matrices) matrices_.Fetch(m, NumberOf(iteration), stage);
     b_.Add({.code = Code::kCommit});
   }
 
@@ -87,28 +87,28 @@ class OnlineMmaLowering : OnlineElements {
   void Pass(size_t phase) {
     const std::vector<size_t>& matrices = plan_.passes[phase].matrices;
     if (phase > 0) b_.Barrier();  // the stages are still being read
-    FetchTime(matrices, b_.Int(0), b_.Int(0));
+    FetchIteration(matrices, b_.Int(0), b_.Int(0));
     ValueId whole = b_.Int(0);
-    if ((StepsEnd() || StepsTakeTurns()) && HasWholeTimes()) {  // masks are for those after these
-      whole = WholeTimes();
+    if ((StepsEnd() || StepsTakeTurns()) && HasWholeIterations()) {  // masks are for later ones
+      whole = WholeIterations();
       whole_ = true;
-      Times(phase, whole, b_.Int(0));
+      Iterations(phase, whole, b_.Int(0));
       whole_ = false;
     }
-    Times(phase, windowed_ ? b_.Plus(count_, b_.Negated(whole)) : ValueId{-1}, whole);
+    Iterations(phase, windowed_ ? b_.Plus(count_, b_.Negated(whole)) : ValueId{-1}, whole);
   }
 
-  // `count` times from `first` on; -1: all.
-  void Times(size_t phase, ValueId count, ValueId first) {
+  // `count` iterations from `first` on; -1: all.
+  void Iterations(size_t phase, ValueId count, ValueId first) {
     const std::vector<size_t>& groups = plan_.online.phases[phase];
     const std::vector<size_t>&scores = plan_.passes[phase].scores,
           &matrices = plan_.passes[phase].matrices;
-    const ValueId loop = b_.Loop(times_, How::kPlain, 1, count);
-    const ValueId step = b_.Plus(first, loop);
+    const ValueId loop = b_.Loop(iterations_, How::kPlain, 1, count);
+    const ValueId iteration = b_.Plus(first, loop);
     point_.OpenScope();
     b_.Add({.code = Code::kWait, .imm = {0, 0, 0}});
     b_.Barrier();
-    const ValueId next = b_.Plus(step, b_.Int(1));
+    const ValueId next = b_.Plus(iteration, b_.Int(1));
     const auto fetch_next = [&] {
       const ValueId more = b_.If(b_.Less(next, count_));
       point_.OpenScope();
@@ -119,7 +119,7 @@ class OnlineMmaLowering : OnlineElements {
       b_.Add({.code = Code::kCommit});
     };
     if (tile_.stages > 1) fetch_next();
-    Time(groups, scores, NumberOf(step), b_.Modulo(step, tile_.stages));
+    Iteration(groups, scores, NumberOf(iteration), b_.Modulo(iteration, tile_.stages));
     if (tile_.stages == 1) {
       b_.Barrier();
       fetch_next();
@@ -128,8 +128,8 @@ class OnlineMmaLowering : OnlineElements {
     b_.End(loop);
   }
 
-  void Time(const std::vector<size_t>& groups, const std::vector<size_t>& scores, ValueId number,
-            ValueId stage) {
+  void Iteration(const std::vector<size_t>& groups, const std::vector<size_t>& scores,
+                 ValueId number, ValueId stage) {
     number_ = number;
     for (const size_t s : scores) MakeScores(s, stage);
     for (const size_t g : groups)

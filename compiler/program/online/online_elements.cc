@@ -16,7 +16,7 @@ OnlineElements::OnlineElements(const OnlinePlan& plan)
       plan_(plan),
       tile_(plan.tile),
       extent_(plan.kernel.ranges[plan.range].extent),
-      times_(DivideUp(extent_, tile_.steps)),
+      iterations_(DivideUp(extent_, tile_.steps)),
       halves_(tile_.fragments * kRowsOfFragment),
       row_sums_(point_, {plan.rows, plan.row_count}, {plan.columns, plan.column_count},
                 tile_.rows(), kFragment) {
