@@ -41,6 +41,7 @@
 //                        on GPUs (launches/slots.h)
 //   Refused              whether the target computes the kernels with scores
 //                        (keys/score_kernels.h); asked again of those that later passes change
+//   Assemble             what follows up to PlanMemory (assemble/assemble.h)
 //   DropCopies           what is only copied is made where its copy would be
 //   WriteInPlace         results are written over donated inputs (in_place.h), and of those only
 //                        the rows that change (gather/row_store.h). After a plan without,
@@ -48,7 +49,7 @@
 //   GroupLaunches        equal kernels become one launch, on GPUs (launches/group.h). Where there
 //                        are transfers, PlanSteps instead: when they are started and waited for
 //                        (collective/steps.h)
-//   PlanMemory           one arena for all temporaries (memory_plan.h)
+//   PlanMemory           one arena for all temporaries (assemble/memory_plan.h)
 //   MarkSteady           which buffers GPUs may fetch early (launches/steady.h)
 #pragma once
 
