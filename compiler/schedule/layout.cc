@@ -207,12 +207,13 @@ bool IsOfHalves(const UOp* value) {
 // A product of matrices, which kernels of a GPU compute.
 struct ProductKernel {
   std::vector<Place> places;
-  double products = 1;  // multiplications
+  double multiplications = 1;
 
   explicit ProductKernel(const LoweredKernel& kernel, std::vector<Place> of)
       : places(std::move(of)) {
     for (const UOp* node : PostOrder(kernel.ast))
-      if (node->op == Op::kRange) products *= static_cast<double>(RangeOf(node).extent());
+      if (node->op == Op::kRange)
+        multiplications *= static_cast<double>(RangeOf(node).extent());
   }
 };
 
@@ -222,14 +223,14 @@ struct ProductKernel {
 void LayOutImages(const std::vector<ProductKernel>& kernels, Layouts& layouts) {
   constexpr int64_t kChannelsMin = 8;  // fewer are no 16 bytes, and are read one by one either way
   // About what takes as long as a launch.
-  constexpr double kProductsMin = 1 << 29;
-  // Products for each element of the whole input, of which the kernel may read a slice.
+  constexpr double kMultiplicationsMin = 1 << 29;
+  // Multiplications for each element of the whole input, of which the kernel may read a slice.
   constexpr double kUsesMin = 128;
   for (const ProductKernel& kernel : kernels)
     for (const auto& [value, index] : kernel.places) {
+      const auto elements = static_cast<double>(PaddedSize(value->shape));
       if (value->op != Op::kParam || !IsOfHalves(value) ||
-          kernel.products <
-              std::max(kProductsMin, kUsesMin * static_cast<double>(PaddedSize(value->shape))))
+          kernel.multiplications < std::max(kMultiplicationsMin, kUsesMin * elements))
         continue;
       const Axes windowed = WindowedAxes(value->shape, index, WindowNumbers::kQuotients);
       std::vector<int64_t> order = OrderFor(value->shape, windowed, kChannelsMin);
@@ -258,7 +259,7 @@ void LayOutWeights(const std::vector<ProductKernel>& kernels, Layouts& layouts) 
         const std::vector<int64_t> axes = LongAxes(weights->shape);
         const int64_t elements = PaddedSize(weights->shape);
         const bool is_larger = elements > PaddedSize(from.value->shape);
-        if (is_larger && (kernel.products < kUsesMin * static_cast<double>(elements) ||
+        if (is_larger && (kernel.multiplications < kUsesMin * static_cast<double>(elements) ||
                           RangeAlong(to, axes.back(), RangeKind::kReduce) == nullptr))
           continue;
         for (const int64_t axis : axes)

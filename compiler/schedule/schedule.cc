@@ -193,7 +193,7 @@ class ScheduleMaker {
       : graph_(graph),
         request_(request),
         score_kernels_(request.options.computes_scores),
-        units_(request.options.multiplies, request.allows_tf32) {
+        units_(request.options.uses_matrix_unit, request.allows_tf32) {
     if (request.options.parts_of_sum != nullptr)
       parts_of_sum_ = [this](const UOp* reduce) { return PartsOfSumAlone(reduce); };
   }

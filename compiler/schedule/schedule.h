@@ -97,7 +97,7 @@ struct ScheduleOptions {
   std::function<int64_t(const UOp* kernel)> parts_of_sum;
   // Whether a matrix unit computes it. Products of one kernel that none does are stored apart from
   // each other where that pays (materialize/products_apart.h). Null: there is no matrix unit.
-  std::function<bool(const UOp* kernel)> multiplies;
+  std::function<bool(const UOp* kernel)> uses_matrix_unit;
 };
 
 struct ScheduledKernel {

@@ -46,7 +46,7 @@ bool HasProduct(const UOp* kernel) {
 // threads, - none. `apart`: with products stored apart.
 std::string LaunchesOf(const UOp* sink, const Target& target, bool apart) {
   schedule::ScheduleOptions options = ScheduleOptionsFor(target);
-  if (!apart) options.multiplies = nullptr;
+  if (!apart) options.uses_matrix_unit = nullptr;
   Graph graph;
   const schedule::Schedule schedule =
       ValueOrDie(schedule::MakeSchedule(graph, sink, target, {}, options));
@@ -226,7 +226,7 @@ std::pair<int, int> ProductsOf(const Target& target, const std::function<Results
   for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
     if (!HasProduct(kernel.ast)) continue;
     ++products;
-    by_units += options.multiplies != nullptr && options.multiplies(kernel.ast);
+    by_units += options.uses_matrix_unit != nullptr && options.uses_matrix_unit(kernel.ast);
   }
   return {products, by_units};
 }
@@ -515,7 +515,7 @@ int64_t AsksOf(const std::function<Results()>& program) {
   const Target target = CudaTarget("sm_90a", 132);
   schedule::ScheduleOptions options = ScheduleOptionsFor(target);
   int64_t asks = 0;
-  options.multiplies = [&, asked = options.multiplies](const UOp* kernel) {
+  options.uses_matrix_unit = [&, asked = options.uses_matrix_unit](const UOp* kernel) {
     ++asks;
     return asked(kernel);
   };
@@ -575,11 +575,11 @@ TEST(ProductsApart, AsksEndWhereNodesAreSpent) {
     for (int64_t i = 0; i < kNodes; ++i) value = Alu(g, Op::kSqrt, value);
     return value;
   };
-  EXPECT_TRUE(units.Multiplies(g, kernel(0)));
+  EXPECT_TRUE(units.Computes(g, kernel(0)));
   for (int64_t i = 1; i < 3 * schedule::kAskedNodesMax / kNodes / 2; ++i)
-    units.Multiplies(g, kernel(i));
-  EXPECT_TRUE(units.Multiplies(g, kernel(0)));  // it is known
-  EXPECT_FALSE(units.Multiplies(g, kernel(-1)));
+    units.Computes(g, kernel(i));
+  EXPECT_TRUE(units.Computes(g, kernel(0)));  // it is known
+  EXPECT_FALSE(units.Computes(g, kernel(-1)));
   EXPECT_FALSE(units.AreAsked());
   EXPECT_LE(asked, schedule::kAskedNodesMax);
 }
