@@ -100,18 +100,13 @@ class Parts {
     if (kernel.then != nullptr || !units_.AreAsked() ||
         graph_.node_count() > limits::kGraphNodesMax / 2)
       return false;
-    double points = 1, most = 0;
+    double most = 0;
     int loops = 0;
-    const std::vector<const UOp*> nodes = PostOrder(kernel.ast);
-    for (const UOp* node : nodes)
-      if (IsRange(node, RangeKind::kOutput)) points *= static_cast<double>(RangeOf(node).extent());
-    for (const UOp* node : nodes) {
+    for (const UOp* node : PostOrder(kernel.ast)) {
       if (node->op != Op::kReduceLoop) continue;
       ++loops;
-      double terms = points;
-      for (const UOp* range : node->src.subspan(1))
-        terms *= static_cast<double>(RangeOf(range).extent());
-      if (ReduceOf(node).op() == Op::kAdd && IsFloat(node->dtype)) most = std::max(most, terms);
+      if (ReduceOf(node).op() == Op::kAdd && IsFloat(node->dtype))
+        most = std::max(most, TermsOf(node));
     }
     // With fewer multiplications a kernel saves less than another one takes.
     return loops > 1 && most >= kernel_bytes_ * kMultiplicationsOfByte;
