@@ -238,10 +238,8 @@ class MmaLowering {
       ValueId term = b_.Cast(point_.Emit(addend.term), DType::kF32);
       for (const UOp* gate : addend.gates)
         term = b_.Alu(Op::kWhere, DType::kF32, {point_.Emit(gate), term, b_.Const(DType::kF32, 0)});
-      Instruction sum{.code = Code::kAlu, .op = Op::kAdd, .dtype = DType::kF32};
-      sum.src = {b_.Load(total, b_.Int(0)), term};
-      sum.imm[0] = static_cast<int64_t>(Precision::kWithProduct);
-      b_.Store(total, b_.Int(0), b_.Add(std::move(sum)));
+      const ValueId sum = point_.Combine(Op::kAdd, b_.Load(total, b_.Int(0)), term);
+      b_.Store(total, b_.Int(0), sum);
       ranges_.CloseAll(addend.reduced);
       point_.CloseScope();
       b_.End(step);
