@@ -119,7 +119,9 @@ class OnlineElements {
   ValueId RowOf(int64_t half);
   void BindRow(int64_t half);
   ValueId Within(ValueId value, Op op);
-  ValueId OverRow(Op op, ValueId value);
+  static constexpr int64_t kThreadsOfRow = 4;  // that have elements of a row, side by side
+  // The value of so many threads side by side, combined; each of them has it.
+  ValueId OverThreads(Op op, ValueId value, int64_t threads);
   void CarryMaximum(const UOp* max, int64_t half, ValueId of_steps);
   // The exponential from whose terms the maximum is subtracted; nullptr: none. Its maximum is
   // carried without the factor of x.

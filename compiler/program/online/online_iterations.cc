@@ -145,12 +145,7 @@ ValueId OnlineElements::AnyGuardFails(ValueId first, ValueId end) {
     point_.CloseScope();
     b_.End(loop);
   }
-  ValueId any = b_.Load(found, b_.Int(0));
-  for (int64_t bit = 1; bit < kWarpThreads; bit *= 2) {
-    const ValueId other =
-        b_.Add({.code = Code::kShuffle, .dtype = DType::kF32, .src = {any}, .imm = {bit, 0, 0}});
-    any = b_.Alu(Op::kMax, DType::kF32, {any, other});
-  }
+  const ValueId any = OverThreads(Op::kMax, b_.Load(found, b_.Int(0)), kWarpThreads);
   const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {lane_, b_.Int(0)}));
   b_.Store(guards_, b_.Divide(thread_, kWarpThreads), any);
   b_.EndIf(branch);
