@@ -253,7 +253,7 @@ class ScheduleMaker {
       if (++rounds_ >= kRoundsMax) refused = scores.Attentions();
       for (const auto& [original, attention] : rewritten)
         if (refused.contains(attention)) unchanged.insert(original);
-      scores.Keep(refused);
+      scores.Store(refused);
     }
     return std::nullopt;
   }
@@ -274,8 +274,8 @@ class ScheduleMaker {
     Scores over_columns = FindScores(cut.sink, request_.options.scores, request_.target);
     absl::flat_hash_set<int> refused;
     for (const auto& [node, attention] : over_columns.attention_of)
-      if (scores.kept.contains(node)) refused.insert(attention);
-    over_columns.Keep(std::exchange(refused, {}));
+      if (scores.stored.contains(node)) refused.insert(attention);
+    over_columns.Store(std::exchange(refused, {}));
     return WithoutScores(cut, over_columns, refused);
   }
 
@@ -305,7 +305,7 @@ class ScheduleMaker {
   ScoreKernels score_kernels_;
   MatrixUnitKernels units_;
   PartsOfSum parts_of_sum_;
-  // Schedules that were not taken. What one attention keeps may change what another one reads, but
+  // Schedules that were not taken. What one attention stores may change what another one reads, but
   // hardly ever in a long chain.
   static constexpr int kRoundsMax = 8;
   int rounds_ = 0;

@@ -1,8 +1,8 @@
 // From a tensor graph to kernels: what is computed together, which results are materialised, and in
 // which order kernels run. One function per pass, in this order. From DivideKeys on they are
 // repeated as long as the target does not compute kernels of some attention well (ScheduleOptions):
-// its keys then stay whole, its gradients are not rounded, or, from SumOverColumns on, it keeps its
-// scores in memory, which all do after the eighth time.
+// its keys then stay whole, its gradients are not rounded, or, from SumOverColumns on, it stores
+// its scores, which all do after the eighth round.
 //
 //   Prepare              inlines calls (prepare.h)
 //   LowerCollectives     a device-level graph's collectives become transfers and folds
