@@ -71,7 +71,7 @@ bool IsOfSmallFloats(const UOp* product) {
     while (IsMovement(operand->op)) operand = operand->src[0];
     if (operand->op != Op::kCast) return false;
     const DType dtype = operand->src[0]->dtype;
-    const bool is_float = IsFloat(dtype) && ByteWidth(dtype) == 2;
+    const bool is_float = IsFloatOf16(dtype);
     if (!is_float && dtype != DType::kI8 && dtype != DType::kU8) return false;
     has_float = has_float || is_float;
   }

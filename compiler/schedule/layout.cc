@@ -199,9 +199,8 @@ void LayOutAsRead(const UOp* sink, const absl::flat_hash_set<const UOp*>& tempor
   }
 }
 
-bool IsOfHalves(const UOp* value) {
-  constexpr int kHalfBytes = 2;
-  return IsFloat(value->dtype) && ByteWidth(value->dtype) == kHalfBytes && IsStatic(value->shape);
+bool IsStaticOf16Bits(const UOp* value) {
+  return IsFloatOf16(value->dtype) && IsStatic(value->shape);
 }
 
 // A product of matrices, which kernels of a GPU compute.
@@ -229,7 +228,7 @@ void LayOutImages(const std::vector<ProductKernel>& kernels, Layouts& layouts) {
   for (const ProductKernel& kernel : kernels)
     for (const auto& [value, index] : kernel.places) {
       const auto elements = static_cast<double>(PaddedSize(value->shape));
-      if (value->op != Op::kParam || !IsOfHalves(value) ||
+      if (value->op != Op::kParam || !IsStaticOf16Bits(value) ||
           kernel.multiplications < std::max(kMultiplicationsMin, kUsesMin * elements))
         continue;
       const Axes windowed = WindowedAxes(value->shape, index, WindowNumbers::kQuotients);
@@ -253,7 +252,7 @@ void LayOutWeights(const std::vector<ProductKernel>& kernels, Layouts& layouts) 
       if (channels == nullptr) continue;
       for (const Place& to : kernel.places) {
         const UOp* const weights = to.value;
-        if (weights->op != Op::kParam || !IsOfHalves(weights) || found.contains(weights) ||
+        if (weights->op != Op::kParam || !IsStaticOf16Bits(weights) || found.contains(weights) ||
             layouts.contains(weights))
           continue;
         const std::vector<int64_t> axes = LongAxes(weights->shape);
@@ -336,7 +335,7 @@ class Followers {
       for (; beside < values_.size(); ++beside) Follow(values_[beside], kernels_, SameOrder);
       Follow(values_[others], products_,
              [&](const Place& from, const std::vector<int64_t>& order, const Place& to) {
-               return IsOfHalves(to.value)
+               return IsStaticOf16Bits(to.value)
                           ? OrderBesideOtherChannels(from, order, to, channels_min_)
                           : std::vector<int64_t>();
              });
@@ -406,7 +405,7 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
     if (!gpu || !MultipliesMatrices(kernel)) continue;
     products.emplace_back(kernel, PlacesIn(kernel, read));
     for (const auto& [value, index] : places.back())
-      if (IsOfHalves(value))
+      if (IsStaticOf16Bits(value))
         windowed[value] |= WindowedAxes(value->shape, index, WindowNumbers::kQuotients);
   }
   Layouts layouts;
