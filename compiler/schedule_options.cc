@@ -38,7 +38,9 @@ bool IsByMatrixUnit(const UOp* kernel, const Target& target) {
 schedule::ScheduleOptions ScheduleOptionsFor(const Target& target) {
   schedule::ScheduleOptions options;
   if (HasMatrixUnit(target))
-    options.multiplies = [target](const UOp* kernel) { return IsByMatrixUnit(kernel, target); };
+    options.uses_matrix_unit = [target](const UOp* kernel) {
+      return IsByMatrixUnit(kernel, target);
+    };
   if (target.kind != TargetKind::kCuda) return options;
   options.computes_scores = [target](const UOp* kernel) {
     return program::ComputesScores(kernel, target);

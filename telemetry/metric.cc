@@ -177,9 +177,9 @@ constexpr std::array<MetricInfo, kMetrics> kTable = {{
     {Metric::kWorkerOffences, "outboard_worker_offences_total", kCounter, kInGateway,
      "Times that a worker did what an honest one does not, by kind.", kByOffence},
 
-    {Metric::kSteps, "outboard_steps_total", kCounter, kInGateway,
+    {Metric::kRuns, "outboard_steps_total", kCounter, kInGateway,
      "Runs that were passed to an executor, those that are sent again included."},
-    {Metric::kStepFailures, "outboard_step_failures_total", kCounter, kInGateway,
+    {Metric::kItemFailures, "outboard_step_failures_total", kCounter, kInGateway,
      "Items of sessions that failed."},
     {Metric::kDeviceTime, "outboard_device_seconds_total", kCounter, kInGateway,
      "Time that devices computed, by class of hardware, as executors report it.", kByClass, kMicro},

@@ -53,8 +53,8 @@ enum class Metric : uint16_t {
   kWorkersSetAside,
   kWorkerOffences,
   // ---- the gateway: work
-  kSteps,
-  kStepFailures,
+  kRuns,
+  kItemFailures,
   kDeviceTime,
   kClientBytes,
   kGraphChecks,

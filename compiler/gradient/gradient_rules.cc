@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/gradient/uniform_const.h"
 #include "compiler/gradient/window_sums.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
@@ -21,17 +22,6 @@ namespace {
 
 // ---- notation -----------------------------------------------------------------------------------
 
-// The scalar of a node that has the same value everywhere, else nullptr.
-const UOp* UniformConst(const UOp* node) {
-  while (node->op == Op::kReshape || node->op == Op::kExpand || node->op == Op::kPermute)
-    node = node->src[0];
-  return node->is_const() ? node : nullptr;
-}
-
-bool IsFloatConst(const UOp* x, double value) {
-  const UOp* const scalar = UniformConst(x);
-  return scalar != nullptr && IsFloat(scalar->dtype) && scalar->float_value() == value;
-}
 bool IsOne(const UOp* x) { return IsFloatConst(x, 1); }
 
 // dy, y or a source. A product of one of them that has a factor 1 is the other factor: most walks

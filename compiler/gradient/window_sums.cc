@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/divide_up.h"
+#include "compiler/gradient/uniform_const.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/expr.h"
@@ -29,17 +30,6 @@ constexpr double kFilledTapsMax = 1.5;
 
 // Columns of a matrix unit's product; without one the sum takes longer than its terms in memory.
 constexpr int64_t kColumnsMin = 8;
-
-// The scalar of a node that has the same value everywhere, else nullptr.
-const UOp* UniformConst(const UOp* node) {
-  while (node->op == Op::kReshape || node->op == Op::kExpand) node = node->src[0];
-  return node->is_const() ? node : nullptr;
-}
-
-bool IsFloatZero(const UOp* node) {
-  const UOp* const scalar = UniformConst(node);
-  return scalar != nullptr && IsFloat(scalar->dtype) && scalar->float_value() == 0;
-}
 
 // `factor` times the position along an axis, which is the only one that is longer than 1.
 struct Numbers {
@@ -202,7 +192,7 @@ bool IsNarrowingCast(const UOp* node) {
 }
 
 const UOp* SumOfWindows(Graph& g, const UOp* dy, absl::Span<const int64_t> axes) {
-  if (dy->op != Op::kWhere || !IsFloatZero(dy->src[2])) return nullptr;
+  if (dy->op != Op::kWhere || !IsFloatConst(dy->src[2], 0)) return nullptr;
   const std::optional<WindowAxes> of = AxesOfWindows(dy->src[0]);
   if (!of || axes.size() != 2 || std::min(of->window, of->tap) != axes[0] ||
       std::max(of->window, of->tap) != axes[1])

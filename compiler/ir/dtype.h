@@ -43,6 +43,10 @@ std::optional<DType> DTypeFromName(std::string_view name);
 
 // These rely on the order of the codes: signed and unsigned integers alternate, then come floats.
 inline constexpr bool IsFloat(DType dtype) { return dtype >= DType::kF8E4M3; }
+// Of 16 bits.
+inline constexpr bool IsFloatOf16(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16;
+}
 inline constexpr bool IsBool(DType dtype) { return dtype == DType::kBool; }
 inline constexpr bool IsInt(DType dtype) { return dtype >= DType::kI8 && dtype <= DType::kU64; }
 inline constexpr bool IsSigned(DType dtype) {

@@ -263,7 +263,7 @@ Expr ExpByUnit(Expr x) { return (x * kLog2E).exp2(); }
 template <Expr (*F)(Expr)>
 const UOp* ByUnit(Graph& g, const Match& m) {
   const DType dtype = m.root->dtype;
-  if (dtype != DType::kF16 && dtype != DType::kBF16) return nullptr;
+  if (!IsFloatOf16(dtype)) return nullptr;
   constexpr int64_t kZero = 1, kSubnormal = 2;
   UnitMaker maker(g, dtype == DType::kF16 ? kZero : kSubnormal);
   const Expr x(maker, Cast(g, m[pattern::x], DType::kF32));
@@ -285,7 +285,7 @@ const UOp* DecomposeByUnit(Graph& graph, const UOp* sink) {
   const std::vector<const UOp*> nodes = PostOrder(sink);
   const auto is_small = [](const UOp* node) {
     return (node->op == Op::kExp || node->op == Op::kExp2 || node->op == Op::kTanh) &&
-           IsFloat(node->dtype) && ByteWidth(node->dtype) == 2;
+           IsFloatOf16(node->dtype);
   };
   if (std::none_of(nodes.begin(), nodes.end(), is_small)) return sink;
   return Rewrite(graph, CopiedTo(graph, nodes), matcher);

@@ -162,7 +162,8 @@ absl::Status Applier::Dispatch(const Opt& opt) {
   if (threads_) return DispatchToThreads(opt);
   if (opt.kind < OptKind::kCpuMatrixUnit)
     for (const GroupPlan& group : plan_.groups)
-      if (group.core) return Illegal("must come before a TC, which counts on the tiles");
+      if (group.core)
+        return Illegal("must come before a CPU_MATRIX_UNIT, which counts on the tiles");
   switch (opt.kind) {
     case OptKind::kFlatten: return Flatten(opt.axis);
     case OptKind::kVector: return Vector(opt.axis, opt.amount);
@@ -377,8 +378,8 @@ absl::Status Applier::Local(int64_t number, int64_t level) {
   return absl::OkStatus();
 }
 
-// Operands of a TC are copied for each tile where no LOCAL said otherwise. Then what they need of
-// the whole plan.
+// Operands of a CPU_MATRIX_UNIT are copied for each tile where no LOCAL said otherwise. Then what
+// they need of the whole plan.
 absl::Status Applier::Finish() {
   if (threads_) return threads_->Finish();
   for (size_t g = 0; g < plan_.groups.size(); ++g) {
@@ -392,24 +393,25 @@ absl::Status Applier::Finish() {
       if (stage == plan_.stages.end()) {
         plan_.stages.push_back({load, level});
       } else if (stage->level > level) {
-        return Illegal("Opts: an operand of a TC is copied after its use");
+        return Illegal("Opts: an operand of a CPU_MATRIX_UNIT is copied after its use");
       }
     }
     for (const Tile& tile : plan_.tiles)
       if (In(kernel_.groups[g].deps, tile.range) && tile.range != core.row_range &&
           tile.range != core.column_range && !tile.plain())
-        return Illegal("Opts: results of a TC are tiled along another axis");
+        return Illegal("Opts: results of a CPU_MATRIX_UNIT are tiled along another axis");
     for (const Tile& tile : group.loops)
       if (tile.range != core.inner_range && !tile.plain())
-        return Illegal("Opts: another axis of a TC is tiled");
+        return Illegal("Opts: another axis of a CPU_MATRIX_UNIT is tiled");
     const Tile& rows = plan_.tiles[core.row_range];
     const auto tiles = [](int64_t size) { return (size + kCoreColumns - 1) / kCoreColumns; };
     const int64_t columns = tiles(plan_.tiles[core.column_range].step);
-    if (rows.lanes() > 1 || group.partials > 1) return Illegal("Opts: a TC in lanes or groups");
+    if (rows.lanes() > 1 || group.partials > 1)
+      return Illegal("Opts: a CPU_MATRIX_UNIT in lanes or groups");
     if (core.by == Bf16Products::kTiles &&
         (columns > kCoreColumnTilesMax || tiles(rows.step) * columns > kCoreTilesMax ||
          (rows.step % kCoreColumns != 0 && rows.blocks() > 1)))
-      return Illegal("Opts: a TC of ", rows.step, " rows and ", columns,
+      return Illegal("Opts: a CPU_MATRIX_UNIT of ", rows.step, " rows and ", columns,
                      " vectors is not so many tiles");
   }
   OB_RETURN_IF_ERROR(CheckRowsInPlace(kernel_, plan_));

@@ -11,9 +11,12 @@ namespace {
 
 // By OptKind.
 constexpr std::array<std::string_view, 21> kNames = {
-    "FLATTEN", "VECTOR", "UPCAST", "UNROLL", "GROUP",   "TC",    "BLOCK",
-    "SWAP",    "THREAD", "LOCAL",  "PANEL",  "ONLINE",  "GRID",  "LANE",
-    "WARP",    "SHARE",  "MMA",    "WGMMA",  "CLUSTER", "ALIGN", "KEEP"};
+    "FLATTEN", "VECTOR", "UPCAST", "UNROLL", "GROUP", "CPU_MATRIX_UNIT",
+    "BLOCK",   "SWAP",   "THREAD", "LOCAL",  "PANEL", "ONLINE",
+    "GRID",    "LANE",   "WARP",   "SHARE",  "MMA",   "WGMMA",
+    "CLUSTER", "ALIGN",  "KEEP"};
+// What CPU_MATRIX_UNIT was called: tuning stores have lists with it.
+constexpr std::string_view kFormerCpuMatrixUnit = "TC";
 
 bool ParseNumber(std::string_view text, int64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -25,9 +28,14 @@ bool ParseOpt(std::string_view word, Opt& opt) {
   if (first == std::string_view::npos) return false;
   const size_t second = word.find(':', first + 1);
   if (second == std::string_view::npos) return false;
-  const auto* const name = std::find(kNames.begin(), kNames.end(), word.substr(0, first));
-  if (name == kNames.end()) return false;
-  opt.kind = static_cast<OptKind>(name - kNames.begin());
+  const std::string_view kind = word.substr(0, first);
+  const auto* const name = std::find(kNames.begin(), kNames.end(), kind);
+  if (name != kNames.end())
+    opt.kind = static_cast<OptKind>(name - kNames.begin());
+  else if (kind == kFormerCpuMatrixUnit)
+    opt.kind = OptKind::kCpuMatrixUnit;
+  else
+    return false;
   return ParseNumber(word.substr(first + 1, second - first - 1), opt.axis) &&
          ParseNumber(word.substr(second + 1), opt.amount);
 }

@@ -18,7 +18,8 @@
 //   UNROLL   axis count   `count` steps of a reduction's range are unrolled
 //   GROUP    axis count   `count` partial sums for each result of the axis' reduction, which must
 //                         be unrolled at least as far
-//   TC       axis rows    the reduction over the axis, of products of bf16, uses the processor's
+//   CPU_MATRIX_UNIT axis rows
+//                         the reduction over the axis, of products of bf16, uses the processor's
 //                         matrix unit (cpu_matrix_unit.h): `rows` is the output range that only the
 //                         first of the two operands depends on. Both operands are copied: at the
 //                         level of their LOCAL if there is one, else for each tile
@@ -44,9 +45,9 @@
 //                         `block` writes, as OnlineAmount does (program/online/plan.h)
 //
 // On devices that run blocks of threads the empty list is one value a thread, and else the list
-// says what threads do. THREAD, BLOCK, TC and PANEL are not for them; in their place there
-// are the following. VECTOR, UPCAST, UNROLL, LANE, WARP and SHARE of one axis nest as they are
-// listed, what comes later around what came before: "VECTOR:1:4 LANE:1:32 UPCAST:1:2" gives a
+// says what threads do. THREAD, BLOCK, CPU_MATRIX_UNIT and PANEL are not for them; in their place
+// there are the following. VECTOR, UPCAST, UNROLL, LANE, WARP and SHARE of one axis nest as they
+// are listed, what comes later around what came before: "VECTOR:1:4 LANE:1:32 UPCAST:1:2" gives a
 // thread four consecutive values, 32 threads 128, and each thread four more that lie 128 further.
 // Numbers of threads are powers of two.
 //
@@ -91,7 +92,7 @@
 namespace outboard::codegen {
 
 // In the order of `kNames` in opt.cc, which differs from the list above. apply.cc compares: what
-// stands before kCpuMatrixUnit (TC) must come before a TC in a list.
+// stands before kCpuMatrixUnit must come before it in a list, too.
 enum class OptKind {
   kFlatten,
   kVector,
@@ -127,7 +128,8 @@ struct Opt {
 // "VECTOR:1:16 UPCAST:0:8"; the empty string for no Opts.
 std::string OptToString(const Opt& opt);
 std::string OptsToString(const std::vector<Opt>& opts);
-// Parses the output of OptsToString. Errors: INVALID_ARGUMENT, names the word that is not an Opt.
+// Parses the output of OptsToString, also that of earlier versions.
+// Errors: INVALID_ARGUMENT, names the word that is not an Opt.
 absl::StatusOr<std::vector<Opt>> ParseOpts(std::string_view text);
 
 }  // namespace outboard::codegen

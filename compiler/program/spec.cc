@@ -154,7 +154,7 @@ class Checker {
         i.imm[0] == static_cast<int64_t>(MatrixUnit::kMfma)) {
       const auto unit = static_cast<MatrixUnit>(i.imm[0]);
       const int operand = AmdOperandLanes(unit), sums = AmdSumLanes(unit);
-      if (dtype != DType::kBF16 && dtype != DType::kF16)
+      if (!IsFloatOf16(dtype))
         return "of a type that AMD has no form for";
       if (!IsValue(i.src[0], dtype, operand) || !IsValue(i.src[1], dtype, operand) ||
           !IsValue(i.src[2], DType::kF32, sums) || i.dtype != DType::kF32 || i.lanes != sums)

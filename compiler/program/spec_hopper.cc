@@ -174,7 +174,7 @@ class HopperRules {
       return absl::StrCat("accumulators are private memory of ", columns / 2, " f32");
     if (IsAlloc(i.src[1], Space::kPrivate)) return ProductOfRegisters(i);
     const DType type = at(i.src[1]).dtype;
-    if (type != DType::kBF16 && type != DType::kF16 && type != DType::kF32 && !IsSmallFloat(type))
+    if (!IsFloatOf16(type) && type != DType::kF32 && !IsSmallFloat(type))
       return "of a type that it has no form for";
     if (i.imm[3] != 0 && i.imm[3] != 1) return "neither adds nor is alone";
     for (const size_t s : {1, 3})
@@ -206,7 +206,7 @@ class HopperRules {
     if (i.imm[1] != 0) return "a leading distance of registers";
     if (i.imm[3] != 0 && i.imm[3] != 1) return "neither adds nor is alone";
     const DType type = at(i.src[3]).dtype;
-    if (type != DType::kBF16 && type != DType::kF16 && type != DType::kF32)
+    if (!IsFloatOf16(type) && type != DType::kF32)
       return "of registers, and of a type that it has no form for";
     return Operand(i, 3, type);
   }

@@ -71,7 +71,7 @@ bool IsOfSmallFloats(const UOp* product) {
     while (IsMovement(operand->op)) operand = operand->src[0];
     if (operand->op != Op::kCast) return false;
     const DType dtype = operand->src[0]->dtype;
-    const bool is_float = IsFloat(dtype) && ByteWidth(dtype) == 2;
+    const bool is_float = IsFloatOf16(dtype);
     if (!is_float && dtype != DType::kI8 && dtype != DType::kU8) return false;
     has_float = has_float || is_float;
   }
@@ -96,7 +96,7 @@ bool IsOfF32(const UOp* product) {
 // Scores that are computed from each other, element by element.
 struct Family {
   bool has_max = false;     // of rows
-  bool kept = false;        // where something else is done with them
+  bool stored = false;      // since something else is done with them
   int products = 1;         // that they begin with: with gradients of attention one more
   int ends = 0;             // products with another matrix
   bool masked = false;      // by positions
@@ -152,14 +152,14 @@ class Finder {
     for (const UOp* node : order) Visit(node);
     for (const UOp* result : sink->src)
       if (const auto found = family_of_.find(result); found != family_of_.end())
-        FamilyOf(found->second).kept = true;
+        FamilyOf(found->second).stored = true;
     Scores scores;
     absl::flat_hash_map<int, int> attention_of;  // by root
     for (const UOp* node : order) {
       const auto found = family_of_.find(node);
       if (found == family_of_.end() || wide_.contains(node)) continue;
       const Family& family = FamilyOf(found->second);
-      if (!family.has_max || family.ends == 0 || family.kept || (by_cost_ && !IsCheaper(family)))
+      if (!family.has_max || family.ends == 0 || family.stored || (by_cost_ && !IsCheaper(family)))
         continue;
       scores.attention_of[node] =
           attention_of.emplace(Root(found->second), static_cast<int>(attention_of.size()))
@@ -230,7 +230,7 @@ class Finder {
       wide = true;  // repeated for each column of the other matrix
     } else if (node->op != Op::kReshape && node->op != Op::kPermute && node->op != Op::kCast &&
                !IsAlu(node->op) && !(node->op == Op::kPad && of_parts_.contains(node))) {
-      families_[mine].kept = true;
+      families_[mine].stored = true;
       return;
     }
     if (node->op == Op::kWhere && IsOfPositions(node->src[0])) families_[mine].masked = true;
@@ -259,7 +259,7 @@ class Finder {
     for (const int64_t axis : axes)
       family.row = std::min(family.row, PaddedSize(node->src[0]->shape[axis]));
     if (axes.size() != 1) {
-      family.kept = true;
+      family.stored = true;
     } else if (!wide) {
       family.has_max |= op == Op::kMax;
     } else if (op == Op::kAdd && node->src[0]->op == Op::kMul) {
@@ -267,7 +267,7 @@ class Finder {
       family.small = family.small && IsOfSmallFloats(node);
       family.of_f32 = family.of_f32 && IsOfF32(node);
     } else {
-      family.kept = true;
+      family.stored = true;
     }
   }
 
@@ -282,7 +282,7 @@ class Finder {
     if (a == b) return a;
     families_[a].has_max |= families_[b].has_max;
     families_[a].ends += families_[b].ends;
-    families_[a].kept |= families_[b].kept;
+    families_[a].stored |= families_[b].stored;
     families_[a].products += families_[b].products;
     families_[a].masked |= families_[b].masked;
     families_[a].in_parts |= families_[b].in_parts;
@@ -316,7 +316,7 @@ absl::flat_hash_set<const UOp*> Scores::All() const {
     open.pop_back();
     for (const UOp* s : node->src)
       if ((IsMovement(s->op) || IsAlu(s->op) || s->op == Op::kCast) &&
-          Elements(s) >= Elements(node) && !kept.contains(s) && all.insert(s).second)
+          Elements(s) >= Elements(node) && !stored.contains(s) && all.insert(s).second)
         open.push_back(s);
   }
   return all;
@@ -328,10 +328,10 @@ absl::flat_hash_set<int> Scores::Attentions() const {
   return all;
 }
 
-void Scores::Keep(const absl::flat_hash_set<int>& attentions) {
+void Scores::Store(const absl::flat_hash_set<int>& attentions) {
   absl::erase_if(attention_of, [&](const auto& entry) {
     if (!attentions.contains(entry.second)) return false;
-    kept.insert(entry.first);
+    stored.insert(entry.first);
     return true;
   });
 }
@@ -339,10 +339,10 @@ void Scores::Keep(const absl::flat_hash_set<int>& attentions) {
 Scores FindScores(const UOp* sink, ScorePolicy policy, const Target& target,
                   const absl::flat_hash_set<const UOp*>& scores_of_parts) {
   // Blocks of threads have no panels; those of one vendor do without.
-  const bool keeps =
+  const bool stores =
       policy == ScorePolicy::kKeep || (policy == ScorePolicy::kByCost && target.block_threads > 1 &&
                                        target.kind != TargetKind::kCuda);
-  if (keeps) return {};
+  if (stores) return {};
   return Finder(policy, target, scores_of_parts).Run(sink);
 }
 

@@ -31,15 +31,15 @@ enum class ScorePolicy { kKeep, kRecompute, kByCost };
 struct Scores {
   // Scores, and what is computed from them element by element: the number of their attention.
   absl::flat_hash_map<const UOp*, int> attention_of;
-  absl::flat_hash_set<const UOp*> kept;   // scores that are materialised after all
-  absl::flat_hash_set<const UOp*> joins;  // what joins parts of keys
+  absl::flat_hash_set<const UOp*> stored;  // scores that are materialised after all
+  absl::flat_hash_set<const UOp*> joins;   // what joins parts of keys
 
   // With what has as many elements and scores are computed from, such as masks and the terms of the
   // products.
   absl::flat_hash_set<const UOp*> All() const;
   absl::flat_hash_set<int> Attentions() const;
-  // Leaves out these attentions, whose scores are stored after all.
-  void Keep(const absl::flat_hash_set<int>& attentions);
+  // Moves the scores of these attentions to `stored`.
+  void Store(const absl::flat_hash_set<int>& attentions);
 };
 
 // Returns the scores of `sink` that are not to be materialised. Those that `scores_of_parts` are

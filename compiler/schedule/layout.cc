@@ -199,20 +199,20 @@ void LayOutAsRead(const UOp* sink, const absl::flat_hash_set<const UOp*>& tempor
   }
 }
 
-bool IsOfHalves(const UOp* value) {
-  constexpr int kHalfBytes = 2;
-  return IsFloat(value->dtype) && ByteWidth(value->dtype) == kHalfBytes && IsStatic(value->shape);
+bool IsStaticOf16Bits(const UOp* value) {
+  return IsFloatOf16(value->dtype) && IsStatic(value->shape);
 }
 
 // A product of matrices, which kernels of a GPU compute.
 struct ProductKernel {
   std::vector<Place> places;
-  double products = 1;  // multiplications
+  double multiplications = 1;
 
   explicit ProductKernel(const LoweredKernel& kernel, std::vector<Place> of)
       : places(std::move(of)) {
     for (const UOp* node : PostOrder(kernel.ast))
-      if (node->op == Op::kRange) products *= static_cast<double>(RangeOf(node).extent());
+      if (node->op == Op::kRange)
+        multiplications *= static_cast<double>(RangeOf(node).extent());
   }
 };
 
@@ -222,14 +222,14 @@ struct ProductKernel {
 void LayOutImages(const std::vector<ProductKernel>& kernels, Layouts& layouts) {
   constexpr int64_t kChannelsMin = 8;  // fewer are no 16 bytes, and are read one by one either way
   // About what takes as long as a launch.
-  constexpr double kProductsMin = 1 << 29;
-  // Products for each element of the whole input, of which the kernel may read a slice.
+  constexpr double kMultiplicationsMin = 1 << 29;
+  // Multiplications for each element of the whole input, of which the kernel may read a slice.
   constexpr double kUsesMin = 128;
   for (const ProductKernel& kernel : kernels)
     for (const auto& [value, index] : kernel.places) {
-      if (value->op != Op::kParam || !IsOfHalves(value) ||
-          kernel.products <
-              std::max(kProductsMin, kUsesMin * static_cast<double>(PaddedSize(value->shape))))
+      const auto elements = static_cast<double>(PaddedSize(value->shape));
+      if (value->op != Op::kParam || !IsStaticOf16Bits(value) ||
+          kernel.multiplications < std::max(kMultiplicationsMin, kUsesMin * elements))
         continue;
       const Axes windowed = WindowedAxes(value->shape, index, WindowNumbers::kQuotients);
       std::vector<int64_t> order = OrderFor(value->shape, windowed, kChannelsMin);
@@ -252,13 +252,13 @@ void LayOutWeights(const std::vector<ProductKernel>& kernels, Layouts& layouts) 
       if (channels == nullptr) continue;
       for (const Place& to : kernel.places) {
         const UOp* const weights = to.value;
-        if (weights->op != Op::kParam || !IsOfHalves(weights) || found.contains(weights) ||
+        if (weights->op != Op::kParam || !IsStaticOf16Bits(weights) || found.contains(weights) ||
             layouts.contains(weights))
           continue;
         const std::vector<int64_t> axes = LongAxes(weights->shape);
         const int64_t elements = PaddedSize(weights->shape);
         const bool is_larger = elements > PaddedSize(from.value->shape);
-        if (is_larger && (kernel.products < kUsesMin * static_cast<double>(elements) ||
+        if (is_larger && (kernel.multiplications < kUsesMin * static_cast<double>(elements) ||
                           RangeAlong(to, axes.back(), RangeKind::kReduce) == nullptr))
           continue;
         for (const int64_t axis : axes)
@@ -335,7 +335,7 @@ class Followers {
       for (; beside < values_.size(); ++beside) Follow(values_[beside], kernels_, SameOrder);
       Follow(values_[others], products_,
              [&](const Place& from, const std::vector<int64_t>& order, const Place& to) {
-               return IsOfHalves(to.value)
+               return IsStaticOf16Bits(to.value)
                           ? OrderBesideOtherChannels(from, order, to, channels_min_)
                           : std::vector<int64_t>();
              });
@@ -405,7 +405,7 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
     if (!gpu || !MultipliesMatrices(kernel)) continue;
     products.emplace_back(kernel, PlacesIn(kernel, read));
     for (const auto& [value, index] : places.back())
-      if (IsOfHalves(value))
+      if (IsStaticOf16Bits(value))
         windowed[value] |= WindowedAxes(value->shape, index, WindowNumbers::kQuotients);
   }
   Layouts layouts;

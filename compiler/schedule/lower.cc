@@ -362,6 +362,22 @@ const UOp* ProductSummed(const UOp* node) {
   return term->op == Op::kMul ? term : nullptr;
 }
 
+double TermsOf(const UOp* sum) {
+  OB_CHECK(sum->op == Op::kReduceLoop);
+  double terms = 1;
+  absl::flat_hash_set<const UOp*> seen = {sum->src[0]};
+  std::vector<const UOp*> open = {sum->src[0]};
+  while (!open.empty()) {
+    const UOp* const node = open.back();
+    open.pop_back();
+    if (node->op == Op::kReduceLoop) continue;
+    if (node->op == Op::kRange) terms *= static_cast<double>(RangeOf(node).extent());
+    for (const UOp* s : node->src)
+      if (seen.insert(s).second) open.push_back(s);
+  }
+  return terms;
+}
+
 bool SumsProductsOfF32(const UOp* ast) {
   for (const UOp* node : PostOrder(ast))
     if (const UOp* const product = ProductSummed(node);

@@ -46,6 +46,9 @@ absl::StatusOr<const UOp*> IndexExpression(Graph& graph, const UOp* node,
 // The product that a node of a kernel sums, behind casts and conditions where it is 0 otherwise
 // (padded windows have them); nullptr where it sums anything else, or is no sum.
 const UOp* ProductSummed(const UOp* node);
+// How many terms a kernel adds for a REDUCE_LOOP: one in each of its steps, for each of the points
+// that it is computed for. Terms of the sums inside of it are not counted.
+double TermsOf(const UOp* sum);
 // Whether a kernel sums products of f32 in f32.
 bool SumsProductsOfF32(const UOp* ast);
 

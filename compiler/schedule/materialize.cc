@@ -232,7 +232,7 @@ class Chooser {
   // be seen as such: compiler/optimize/operands/cpu_matrix_unit.h.)
   static bool IsWidening(const UOp* node) {
     if (node->op != Op::kCast || node->dtype != DType::kF32) return false;
-    return node->src[0]->dtype == DType::kBF16 || node->src[0]->dtype == DType::kF16;
+    return IsFloatOf16(node->src[0]->dtype);
   }
 
   // Finds the factors of sums of products that are unpacked (not through windows), and the values

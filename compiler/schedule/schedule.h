@@ -1,8 +1,8 @@
 // From a tensor graph to kernels: what is computed together, which results are materialised, and in
 // which order kernels run. One function per pass, in this order. From DivideKeys on they are
 // repeated as long as the target does not compute kernels of some attention well (ScheduleOptions):
-// its keys then stay whole, its gradients are not rounded, or, from SumOverColumns on, it keeps its
-// scores in memory, which all do after the eighth time.
+// its keys then stay whole, its gradients are not rounded, or, from SumOverColumns on, it stores
+// its scores, which all do after the eighth round.
 //
 //   Prepare              inlines calls (prepare.h)
 //   LowerCollectives     a device-level graph's collectives become transfers and folds
@@ -41,6 +41,7 @@
 //                        on GPUs (launches/slots.h)
 //   Refused              whether the target computes the kernels with scores
 //                        (keys/score_kernels.h); asked again of those that later passes change
+//   Assemble             what follows up to PlanMemory (assemble/assemble.h)
 //   DropCopies           what is only copied is made where its copy would be
 //   WriteInPlace         results are written over donated inputs (in_place.h), and of those only
 //                        the rows that change (gather/row_store.h). After a plan without,
@@ -48,7 +49,7 @@
 //   GroupLaunches        equal kernels become one launch, on GPUs (launches/group.h). Where there
 //                        are transfers, PlanSteps instead: when they are started and waited for
 //                        (collective/steps.h)
-//   PlanMemory           one arena for all temporaries (memory_plan.h)
+//   PlanMemory           one arena for all temporaries (assemble/memory_plan.h)
 //   MarkSteady           which buffers GPUs may fetch early (launches/steady.h)
 #pragma once
 
@@ -96,7 +97,7 @@ struct ScheduleOptions {
   std::function<int64_t(const UOp* kernel)> parts_of_sum;
   // Whether a matrix unit computes it. Products of one kernel that none does are stored apart from
   // each other where that pays (materialize/products_apart.h). Null: there is no matrix unit.
-  std::function<bool(const UOp* kernel)> multiplies;
+  std::function<bool(const UOp* kernel)> uses_matrix_unit;
 };
 
 struct ScheduledKernel {

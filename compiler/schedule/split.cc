@@ -126,7 +126,7 @@ int64_t PartsForCache(const UOp* reduce, const Target& target) {
 constexpr int64_t kTileResults = 64 * 64;
 constexpr int64_t kStepsMin = 2048, kPartStepsMin = 512;
 // An inner axis is divided where that makes at least 4 / 3 as many parts.
-constexpr int64_t kMorePartsOf = 3, kMorePartsThan = 4;
+bool AreManyMore(int64_t parts, int64_t than) { return 3 * parts >= 4 * than; }
 constexpr int64_t kInnerRunMin = 16;  // steps of its parts
 // Each number of a matrix is in the products of so many rows or columns of the other one. With
 // fewer no matrix unit computes it (operands/mma_tile.cc).
@@ -228,8 +228,7 @@ Cut CutForTiles(const UOp* reduce, const UOp* product, const Target& target) {
     const int64_t run_min = best.parts > 1 ? kInnerRunMin : 1;
     int64_t parts = std::min({wanted, most, extent / run_min, kPartialsMax});
     while (parts > 1 && extent % parts != 0) --parts;
-    if (parts > 1 && kMorePartsOf * parts >= kMorePartsThan * best.parts)
-      best = {axis, parts, extent / parts};
+    if (parts > 1 && AreManyMore(parts, best.parts)) best = {axis, parts, extent / parts};
   }
   return best;
 }

@@ -362,7 +362,7 @@ std::string GatewayCore::CheckInvariants() const {
   for (const auto& [id, worker] : workers_) {
     if (stale_workers_.contains(id)) continue;
     for (const DevicePool& pool : PoolsOf(id)) {
-      const DevicePool* const known = pools_.Find(id, pool.device_class);
+      const DevicePool* const known = pools_.Find(id, pool.pool_name);
       if (known == nullptr || *known != pool) return "G15: what is free";
       ++pools;
     }

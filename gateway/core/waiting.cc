@@ -47,10 +47,10 @@ std::vector<DevicePool> GatewayCore::PoolsOf(WorkerId id) const {
   std::vector<DevicePool> all;  // few
   for (const Slot& slot : worker.slots) {
     std::string name = PoolNameOf(slot.device, worker.owner);
-    auto pool = std::ranges::find(all, name, &DevicePool::device_class);
+    auto pool = std::ranges::find(all, name, &DevicePool::pool_name);
     if (pool == all.end())
       pool = all.insert(pool, {.worker = id,
-                               .device_class = std::move(name),
+                               .pool_name = std::move(name),
                                .memory_bytes = slot.device.memory_bytes,
                                .only = only,
                                .spans = worker.spans,
@@ -224,7 +224,7 @@ std::vector<uint32_t> GatewayCore::SlotsFor(const Session& session, const Placed
     for (uint32_t i = 0; i < all.size() && slots.size() < part.devices; ++i) {
       const bool lost_there = part.worker == session.losses.last_worker &&
                               std::ranges::count(session.losses.last_slots, i) > 0;
-      if (all[i].is_free() && PoolNameOf(all[i].device, owner) == part.device_class &&
+      if (all[i].is_free() && PoolNameOf(all[i].device, owner) == part.pool_name &&
           lost_there == where_it_was_lost)
         slots.push_back(i);
     }

@@ -375,7 +375,7 @@ void Relay::OnFailed(proto::Failed& failed) {
     failure_ = absl::Status(wire::CodeFromWire(failed.code()), failed.message());
     return;
   }
-  telemetry::Count(telemetry::Metric::kStepFailures);
+  telemetry::Count(telemetry::Metric::kItemFailures);
   if (observer_ != nullptr)
     observer_->OnRunFailed({session_, tenant_, ""}, failed.seq(), failed.op(),
                            wire::CodeFromWire(failed.code()));

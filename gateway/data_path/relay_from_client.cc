@@ -105,7 +105,7 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   if (facts.last_seq > sent_seq_) sent_seq_ = facts.last_seq;
   if (answers_ != nullptr) answers_->Acknowledged(facts.acknowledged_seq);
   NoteSaves(out);
-  if (facts.runs > 0) telemetry::Count(telemetry::Metric::kSteps, facts.runs);
+  if (facts.runs > 0) telemetry::Count(telemetry::Metric::kRuns, facts.runs);
   trace_.Up(came_ns, facts.last_seq, facts.items);  // before the answer can come
   if (out.items_size() > 0) SendToAll(std::move(out));
   if (answers_ != nullptr) {

@@ -10,13 +10,13 @@ namespace outboard::gateway {
 
 // ---- what there is ------------------------------------------------------------------------------
 
-bool DevicePools::IsReserved(const std::string& device_class, WorkerId worker) const {
-  return reservation_.has_value() && reservation_->device_class == device_class &&
+bool DevicePools::IsReserved(const std::string& pool_name, WorkerId worker) const {
+  return reservation_.has_value() && reservation_->pool_name == pool_name &&
          reservation_->workers.contains(worker);
 }
 
 void DevicePools::List(ClassPools& of_class, const DevicePool& pool) {
-  if (pool.free == 0 || IsReserved(pool.device_class, pool.worker)) return;
+  if (pool.free == 0 || IsReserved(pool.pool_name, pool.worker)) return;
   of_class.by_free[pool.free].insert(pool.worker);
   of_class.free += pool.free;
   free_ += pool.free;
@@ -24,7 +24,7 @@ void DevicePools::List(ClassPools& of_class, const DevicePool& pool) {
 }
 
 void DevicePools::Unlist(ClassPools& of_class, const DevicePool& pool) {
-  if (pool.free == 0 || IsReserved(pool.device_class, pool.worker)) return;
+  if (pool.free == 0 || IsReserved(pool.pool_name, pool.worker)) return;
   const auto bucket = of_class.by_free.find(pool.free);
   bucket->second.erase(pool.worker);
   if (bucket->second.empty()) of_class.by_free.erase(bucket);
@@ -41,12 +41,12 @@ void DevicePools::ClassPools::CountSpanning(const DevicePool& pool, bool comes) 
 }
 
 void DevicePools::Set(DevicePool pool) {
-  ClassPools& of_class = classes_[pool.device_class];
-  classes_of_[pool.worker].insert(pool.device_class);
+  ClassPools& of_class = classes_[pool.pool_name];
+  classes_of_[pool.worker].insert(pool.pool_name);
   const auto [it, is_new] = of_class.pools.try_emplace(pool.worker, pool);
   if (!is_new) {
     // What was reserved there may never come.
-    if (pool.total < it->second.total && IsReserved(pool.device_class, pool.worker))
+    if (pool.total < it->second.total && IsReserved(pool.pool_name, pool.worker))
       EndReservation();
     Unlist(of_class, it->second);
     if (--of_class.totals[it->second.total] == 0) of_class.totals.erase(it->second.total);
@@ -80,7 +80,7 @@ void DevicePools::Erase(WorkerId worker) {
 
 void DevicePools::Move(const Parts& parts, bool take) {
   for (const PlacedPart& part : parts) {
-    DevicePool pool = classes_.at(part.device_class).pools.at(part.worker);
+    DevicePool pool = classes_.at(part.pool_name).pools.at(part.worker);
     pool.free = take ? pool.free - part.devices : pool.free + part.devices;
     Set(std::move(pool));
   }
@@ -96,8 +96,8 @@ std::vector<DevicePool> DevicePools::All() const {
   return all;
 }
 
-const DevicePool* DevicePools::Find(WorkerId worker, const std::string& device_class) const {
-  const auto of_class = classes_.find(device_class);
+const DevicePool* DevicePools::Find(WorkerId worker, const std::string& pool_name) const {
+  const auto of_class = classes_.find(pool_name);
   if (of_class == classes_.end()) return nullptr;
   const auto pool = of_class->second.pools.find(worker);
   return pool == of_class->second.pools.end() ? nullptr : &pool->second;
@@ -112,11 +112,11 @@ size_t DevicePools::CountBut(const std::set<WorkerId>& workers) const {
   return count;
 }
 
-bool DevicePools::IsOf(const DeviceWish& wish, const std::string& device_class) {
+bool DevicePools::IsOf(const DeviceWish& wish, const std::string& pool_name) {
   const std::string& wanted = wish.device_class;
-  return wanted.empty() || (device_class.starts_with(wanted) &&
-                            (device_class.size() == wanted.size() ||
-                             device_class[wanted.size()] == '/'));
+  return wanted.empty() || (pool_name.starts_with(wanted) &&
+                            (pool_name.size() == wanted.size() ||
+                             pool_name[wanted.size()] == '/'));
 }
 
 uint32_t DevicePools::Largest(const DeviceWish& wish, TenantId account) const {
@@ -340,7 +340,7 @@ bool DevicePools::Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHin
 void DevicePools::EndReservation() {
   if (!reservation_.has_value()) return;
   const Reservation ended = *std::exchange(reservation_, std::nullopt);
-  const auto of_class = classes_.find(ended.device_class);
+  const auto of_class = classes_.find(ended.pool_name);
   if (of_class == classes_.end()) return;
   for (const WorkerId worker : ended.workers) {
     const auto pool = of_class->second.pools.find(worker);
@@ -356,7 +356,7 @@ std::optional<uint64_t> DevicePools::reserved_by() const {
 uint32_t DevicePools::reserved_free() const {
   uint32_t free = 0;
   if (!reservation_.has_value()) return free;
-  const auto of_class = classes_.find(reservation_->device_class);
+  const auto of_class = classes_.find(reservation_->pool_name);
   if (of_class == classes_.end()) return free;
   for (const WorkerId worker : reservation_->workers) {
     const auto pool = of_class->second.pools.find(worker);
@@ -369,7 +369,7 @@ std::optional<Parts> DevicePools::PickReserved(const DeviceWish& wish,
                                                const PlaceHints& hints) const {
   if (auto found = Pick(wish, hints)) return found;
   if (!reservation_.has_value()) return std::nullopt;
-  return PickMany(*classes_.find(reservation_->device_class), wish, hints, /*reserved_too=*/true);
+  return PickMany(*classes_.find(reservation_->pool_name), wish, hints, /*reserved_too=*/true);
 }
 
 }  // namespace outboard::gateway

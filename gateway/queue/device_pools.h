@@ -28,7 +28,7 @@ namespace outboard::gateway {
 
 struct DevicePool {
   WorkerId worker;
-  std::string device_class;
+  std::string pool_name;         // class and kind of hardware, as PoolNameOf (core/events.h)
   uint32_t total = 0, free = 0;  // in service
   uint64_t memory_bytes = 0;     // of its smallest device; 0: not reported
   MicroUsd price_per_hour;       // of its dearest device
@@ -61,7 +61,7 @@ struct PlaceHints {
 
 struct PlacedPart {
   WorkerId worker;
-  std::string device_class;
+  std::string pool_name;
   uint32_t devices = 0;
   bool operator==(const PlacedPart&) const = default;
 };
@@ -95,7 +95,7 @@ class DevicePools {
 
   // For tests and invariants.
   std::vector<DevicePool> All() const;
-  const DevicePool* Find(WorkerId worker, const std::string& device_class) const;
+  const DevicePool* Find(WorkerId worker, const std::string& pool_name) const;
   size_t CountBut(const std::set<WorkerId>& workers) const;  // pools of all but these
 
  private:
@@ -110,16 +110,16 @@ class DevicePools {
   };
   struct Reservation {
     uint64_t owner = 0;
-    std::string device_class;
+    std::string pool_name;
     std::set<WorkerId> workers;
   };
 
   using Classes = std::map<std::string, ClassPools>;
-  bool IsReserved(const std::string& device_class, WorkerId worker) const;
+  bool IsReserved(const std::string& pool_name, WorkerId worker) const;
   void List(ClassPools& of_class, const DevicePool& pool);
   void Unlist(ClassPools& of_class, const DevicePool& pool);
   void Move(const Parts& parts, bool take);
-  static bool IsOf(const DeviceWish& wish, const std::string& device_class);
+  static bool IsOf(const DeviceWish& wish, const std::string& pool_name);
   static bool Fits(const DevicePool& pool, const DeviceWish& wish, const PlaceHints& hints);
   // Those that have enough devices in all, best first.
   std::vector<Classes::const_iterator> ClassesFor(const DeviceWish& wish,

@@ -132,28 +132,20 @@ test::Program Named(const std::string& name) {
 
 // ---- what is launched
 
-// The output ranges that a value depends on, and how many times it is computed; without those of
-// sums in it.
-struct Extent {
-  absl::flat_hash_set<const UOp*> outputs;
-  double points = 1;
-};
-Extent ExtentOf(const UOp* value) {
-  Extent extent;
+// How many output ranges a value depends on, without those of sums in it.
+size_t OutputRangesOf(const UOp* value) {
+  size_t ranges = 0;
   absl::flat_hash_set<const UOp*> seen = {value};
   std::vector<const UOp*> open = {value};
   while (!open.empty()) {
     const UOp* const node = open.back();
     open.pop_back();
     if (node->op == Op::kReduceLoop) continue;
-    if (node->op == Op::kRange) {
-      if (IsRange(node, RangeKind::kOutput)) extent.outputs.insert(node);
-      extent.points *= static_cast<double>(RangeOf(node).extent());
-    }
+    if (IsRange(node, RangeKind::kOutput)) ++ranges;
     for (const UOp* s : node->src)
       if (seen.insert(s).second) open.push_back(s);
   }
-  return extent;
+  return ranges;
 }
 
 // Multiplications and additions of a product of matrices, each of which has rows or columns that
@@ -163,11 +155,11 @@ double Operations(const UOp* ast) {
   for (const UOp* node : PostOrder(ast)) {
     const UOp* const product = schedule::ProductSummed(node);
     if (product == nullptr) continue;
-    const Extent all = ExtentOf(product);
-    const bool of_matrices = std::all_of(
-        product->src.begin(), product->src.end(),
-        [&](const UOp* factor) { return ExtentOf(factor).outputs.size() < all.outputs.size(); });
-    if (of_matrices) most = std::max(most, 2 * all.points);
+    const size_t ranges = OutputRangesOf(product);
+    const bool of_matrices =
+        std::all_of(product->src.begin(), product->src.end(),
+                    [&](const UOp* factor) { return OutputRangesOf(factor) < ranges; });
+    if (of_matrices) most = std::max(most, 2 * schedule::TermsOf(node));
   }
   return most;
 }

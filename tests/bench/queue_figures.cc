@@ -37,7 +37,7 @@ class BusyFleet {
   BusyFleet(uint32_t devices_each, uint32_t largest) : largest_(largest) {
     for (uint64_t worker = 1; worker <= kWorkers; ++worker)
       pools_.Set({.worker = {worker},
-                  .device_class = worker % 2 == 0 ? "even" : "odd",
+                  .pool_name = worker % 2 == 0 ? "even" : "odd",
                   .total = devices_each,
                   .free = devices_each});
     while (queue_.size() < kWaiting) {
@@ -129,7 +129,7 @@ double LongestWaitOfLargeS(const std::vector<Asked>& trace, bool fifo) {
   DevicePools pools;
   DeviceQueue queue;
   for (uint64_t worker = 1; worker <= 9; ++worker)
-    pools.Set({.worker = {worker}, .device_class = "c", .total = 6, .free = 6});
+    pools.Set({.worker = {worker}, .pool_name = "c", .total = 6, .free = 6});
   using Ending = std::pair<double, uint64_t>;
   std::priority_queue<Ending, std::vector<Ending>, std::greater<>> endings;
   std::map<uint64_t, Parts> held;

@@ -233,7 +233,7 @@ TEST(AttentionCases, OnProcessorsALengthThatAVarCounts_LeavesAnotherWithoutScore
   }
 }
 
-// ---- times without masks
+// ---- iterations without masks
 
 int64_t Products(const GpuSchedule& gpu, size_t kernel) {
   int64_t count = 0;
@@ -243,9 +243,9 @@ int64_t Products(const GpuSchedule& gpu, size_t kernel) {
   return count;
 }
 
-// A kernel of parts whose keys a VAR counts has its products twice: in times that are whole, where
-// nothing is masked, and in those that the end cuts.
-TEST(AttentionCases, PartsOfKeys_HaveWholeTimes) {
+// A kernel of parts whose keys a VAR counts has its products twice: in iterations that are whole,
+// where nothing is masked, and in those that the end cuts.
+TEST(AttentionCases, PartsOfKeys_HaveWholeIterations) {
   const auto products = [](const AttentionProgram& c) {
     Graph graph;
     const GpuSchedule gpu(RecordCase(graph, c, c.keys).sink, "sm_90a");

@@ -111,14 +111,14 @@ TEST_P(CpuMatrixUnitOn, EveryOrderOfOperands) {
                       .a_turned = a_turned,
                       .b_turned = b_turned,
                       .result = result},
-                     "VECTOR:1:16 UPCAST:0:16 TC:2:0 THREAD:0:1", cpu());
+                     "VECTOR:1:16 UPCAST:0:16 CPU_MATRIX_UNIT:2:0 THREAD:0:1", cpu());
         CheckProduct({.m = 37,
                       .n = 51,
                       .k = 45,
                       .a_turned = a_turned,
                       .b_turned = b_turned,
                       .result = result},
-                     "VECTOR:1:16 UPCAST:0:16 TC:2:0 THREAD:0:1", cpu());
+                     "VECTOR:1:16 UPCAST:0:16 CPU_MATRIX_UNIT:2:0 THREAD:0:1", cpu());
         if (HasFatalFailure()) return;
       }
 }
@@ -129,7 +129,8 @@ TEST_P(CpuMatrixUnitOn, SizesAroundTheSquare) {
     for (const int64_t n : {9, 16, 33})
       for (const int64_t k : {2, 31, 32, 65}) {
         CheckProduct({.m = m, .n = n, .k = k},
-                     m < 16 ? "VECTOR:1:16 UPCAST:0:9 TC:2:0" : "VECTOR:1:16 UPCAST:0:16 TC:2:0",
+                     m < 16 ? "VECTOR:1:16 UPCAST:0:9 CPU_MATRIX_UNIT:2:0"
+                            : "VECTOR:1:16 UPCAST:0:16 CPU_MATRIX_UNIT:2:0",
                      cpu());
         if (HasFatalFailure()) return;
       }
@@ -142,7 +143,7 @@ TEST(CpuMatrixUnit, TheHeuristicTakesTiles) {
     Graph g;
     const codegen::LoopNest kernel = ValueOrDie(codegen::AnalyzeKernel(Bf16Product(g, p)));
     EXPECT_THAT(OptsToString(codegen::HeuristicOpts(kernel, HostTarget())),
-                testing::HasSubstr("TC:2:0"));
+                testing::HasSubstr("CPU_MATRIX_UNIT:2:0"));
     CheckProduct(p, nullptr, "");
   }
 }
@@ -150,10 +151,11 @@ TEST(CpuMatrixUnit, TheHeuristicTakesTiles) {
 TEST_P(CpuMatrixUnitOn, BlocksAndCopies) {
   const Product p{.batch = 3, .m = 70, .n = 100, .k = 80};
   for (const char* opts :
-       {"VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 TC:3:1 BLOCK:2:64 BLOCK:1:32 THREAD:0:1",
-        "VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 TC:3:1 BLOCK:1:32 THREAD:0:2 LOCAL:0:2 LOCAL:1:2",
-        "VECTOR:2:16 UPCAST:1:16 TC:3:1 BLOCK:2:48 THREAD:0:1 LOCAL:1:1 LOCAL:0:3",
-        "VECTOR:2:16 UPCAST:1:16 TC:3:1 SWAP:1:2 THREAD:0:2 LOCAL:0:2 LOCAL:1:2"}) {
+       {"VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 CPU_MATRIX_UNIT:3:1 BLOCK:2:64 BLOCK:1:32 THREAD:0:1",
+        "VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 CPU_MATRIX_UNIT:3:1 BLOCK:1:32 THREAD:0:2 LOCAL:0:2 "
+        "LOCAL:1:2",
+        "VECTOR:2:16 UPCAST:1:16 CPU_MATRIX_UNIT:3:1 BLOCK:2:48 THREAD:0:1 LOCAL:1:1 LOCAL:0:3",
+        "VECTOR:2:16 UPCAST:1:16 CPU_MATRIX_UNIT:3:1 SWAP:1:2 THREAD:0:2 LOCAL:0:2 LOCAL:1:2"}) {
     CheckProduct(p, opts, cpu());
     if (HasFatalFailure()) return;
   }
@@ -162,7 +164,7 @@ TEST_P(CpuMatrixUnitOn, BlocksAndCopies) {
 TEST_P(CpuMatrixUnitOn, LoadsBehindAGate) {
   for (const bool turned : {false, true})
     CheckProduct({.m = 40, .n = 40, .k = 40, .a_turned = turned, .a_rows = 27},
-                 "VECTOR:1:16 UPCAST:0:16 TC:2:0", cpu());
+                 "VECTOR:1:16 UPCAST:0:16 CPU_MATRIX_UNIT:2:0", cpu());
 }
 
 // The same plans as programs: interpreted after every pass, on any machine.
@@ -192,19 +194,23 @@ TEST(CpuMatrixUnit, PlansAsPrograms) {
       }
     }
   };
-  const char* const plain = "VECTOR:1:16 UPCAST:0:16 TC:2:0 THREAD:0:1";
+  const char* const plain = "VECTOR:1:16 UPCAST:0:16 CPU_MATRIX_UNIT:2:0 THREAD:0:1";
   for (const bool a_turned : {false, true})
     for (const bool b_turned : {false, true})
       check({.m = 37, .n = 51, .k = 45, .a_turned = a_turned, .b_turned = b_turned}, plain);
-  check({.m = 9, .n = 33, .k = 31}, "VECTOR:1:16 UPCAST:0:9 TC:2:0");
-  check({.m = 33, .n = 16, .k = 65, .result = DType::kF32}, "VECTOR:1:16 UPCAST:0:32 TC:2:0");
+  check({.m = 9, .n = 33, .k = 31}, "VECTOR:1:16 UPCAST:0:9 CPU_MATRIX_UNIT:2:0");
+  check({.m = 33, .n = 16, .k = 65, .result = DType::kF32},
+        "VECTOR:1:16 UPCAST:0:32 CPU_MATRIX_UNIT:2:0");
   check({.m = 40, .n = 40, .k = 40, .a_turned = true, .a_rows = 27},
-        "VECTOR:1:16 UPCAST:0:16 TC:2:0");
+        "VECTOR:1:16 UPCAST:0:16 CPU_MATRIX_UNIT:2:0");
   const Product blocked{.batch = 2, .m = 70, .n = 100, .k = 40};
-  check(blocked, "VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 TC:3:1 BLOCK:2:64 BLOCK:1:32 THREAD:0:1");
   check(blocked,
-        "VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 TC:3:1 BLOCK:1:32 THREAD:0:2 LOCAL:0:2 LOCAL:1:2");
-  check(blocked, "VECTOR:2:16 UPCAST:1:16 TC:3:1 BLOCK:2:48 THREAD:0:1 LOCAL:1:1 LOCAL:0:3");
+        "VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 CPU_MATRIX_UNIT:3:1 BLOCK:2:64 BLOCK:1:32 THREAD:0:1");
+  check(blocked,
+        "VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 CPU_MATRIX_UNIT:3:1 BLOCK:1:32 THREAD:0:2 LOCAL:0:2 "
+        "LOCAL:1:2");
+  check(blocked,
+        "VECTOR:2:16 UPCAST:1:16 CPU_MATRIX_UNIT:3:1 BLOCK:2:48 THREAD:0:1 LOCAL:1:1 LOCAL:0:3");
 }
 
 // What the interpreter adds in which order is what the processor does: the same bits of sums that
@@ -220,7 +226,7 @@ TEST_P(CpuMatrixUnitOn, ProgramsRoundAsTheProcessor) {
     for (size_t i = 0; i < buffers[slot].size(); i += 2)
       StoreFloat(DType::kBF16, RoundTo(DType::kBF16, normal(random)), &buffers[slot][i]);
   Buffers interpreted = buffers;
-  const auto opts = *ParseOpts("VECTOR:1:16 UPCAST:0:16 TC:2:0");
+  const auto opts = *ParseOpts("VECTOR:1:16 UPCAST:0:16 CPU_MATRIX_UNIT:2:0");
   auto compiled = CompileKernel(sink, {.cpu = cpu(), .opts = opts});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   (*LoadedKernel::Load(*std::move(compiled)))->RunGuarded(buffers);
@@ -247,8 +253,8 @@ TEST_P(CpuMatrixUnitOn, RoundsAsSumsMay) {
   for (const int slot : {1, 2})
     for (int64_t i = 0; i < kSize * kSteps; ++i)
       StoreFloat(DType::kBF16, RoundTo(DType::kBF16, normal(random)), &buffers[slot][2 * i]);
-  auto compiled =
-      CompileKernel(sink, {.cpu = cpu(), .opts = *ParseOpts("VECTOR:1:16 UPCAST:0:16 TC:2:0")});
+  auto compiled = CompileKernel(
+      sink, {.cpu = cpu(), .opts = *ParseOpts("VECTOR:1:16 UPCAST:0:16 CPU_MATRIX_UNIT:2:0")});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const auto loaded = LoadedKernel::Load(*std::move(compiled));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
@@ -275,19 +281,23 @@ TEST(CpuMatrixUnit, WhatDoesNotFitIsRefused) {
   };
   Graph g;
   const UOp* const product = Bf16Product(g, {.m = 100, .n = 100, .k = 100});
-  const char *const tiles = "sapphirerapids", *const good = "VECTOR:1:16 UPCAST:0:16 TC:2:0";
+  const char* const tiles = "sapphirerapids";
+  const char* const good = "VECTOR:1:16 UPCAST:0:16 CPU_MATRIX_UNIT:2:0";
   EXPECT_TRUE(CompileKernel(product, {.cpu = tiles, .opts = *ParseOpts(good)}).ok());
   refused(product, good, "skylake-avx512", "no products of bf16");
-  refused(product, "UPCAST:0:16 TC:2:0", tiles, "no output range lies in lanes");
-  refused(product, "VECTOR:1:8 UPCAST:0:16 TC:2:0", tiles, "lanes of 16");
-  refused(product, "VECTOR:1:16 TC:2:1", tiles, "columns must move the other operand alone");
-  refused(product, "VECTOR:1:16 TC:0:0", tiles, "axes of reductions");
-  refused(product, "VECTOR:1:16 UPCAST:0:16 TC:2:0 TC:2:0", tiles, "done so already");
-  refused(product, "VECTOR:1:16 TC:2:0 UPCAST:0:16", tiles, "before a TC");
-  refused(product, "VECTOR:1:16 UPCAST:0:12 TC:2:0", tiles, "12 rows");
-  refused(product, "VECTOR:1:16 UPCAST:1:2 UPCAST:0:48 TC:2:0", tiles, "48 rows");
-  refused(product, "VECTOR:1:16 UPCAST:0:16 TC:2:0 THREAD:0:1 LOCAL:0:2 LOCAL:0:2", tiles,
-          "copied already");
+  refused(product, "UPCAST:0:16 CPU_MATRIX_UNIT:2:0", tiles, "no output range lies in lanes");
+  refused(product, "VECTOR:1:8 UPCAST:0:16 CPU_MATRIX_UNIT:2:0", tiles, "lanes of 16");
+  refused(product, "VECTOR:1:16 CPU_MATRIX_UNIT:2:1", tiles,
+          "columns must move the other operand alone");
+  refused(product, "VECTOR:1:16 CPU_MATRIX_UNIT:0:0", tiles, "axes of reductions");
+  refused(product, "VECTOR:1:16 UPCAST:0:16 CPU_MATRIX_UNIT:2:0 CPU_MATRIX_UNIT:2:0", tiles,
+          "done so already");
+  refused(product, "VECTOR:1:16 CPU_MATRIX_UNIT:2:0 UPCAST:0:16", tiles,
+          "before a CPU_MATRIX_UNIT");
+  refused(product, "VECTOR:1:16 UPCAST:0:12 CPU_MATRIX_UNIT:2:0", tiles, "12 rows");
+  refused(product, "VECTOR:1:16 UPCAST:1:2 UPCAST:0:48 CPU_MATRIX_UNIT:2:0", tiles, "48 rows");
+  refused(product, "VECTOR:1:16 UPCAST:0:16 CPU_MATRIX_UNIT:2:0 THREAD:0:1 LOCAL:0:2 LOCAL:0:2",
+          tiles, "copied already");
   const UOp* const in_f32 = MatMul(g, 64, 64, 64);
   refused(in_f32, good, tiles, "two loads of bf16");
 }

@@ -27,6 +27,8 @@ TEST(CodegenOpts, TextAndBack) {
   EXPECT_EQ(OptsToString(*ParseOpts(text)), text);
   EXPECT_EQ(ParseOpts("")->size(), 0u);
   EXPECT_EQ((*ParseOpts("UPCAST:3:-7"))[0], (Opt{OptKind::kUpcast, 3, -7}));
+  // As tuning stores of earlier versions have it.
+  EXPECT_EQ(OptsToString(*ParseOpts("UPCAST:0:16 TC:2:0")), "UPCAST:0:16 CPU_MATRIX_UNIT:2:0");
   for (const char* wrong : {"UPCAST", "UPCAST:1", "UPCAST:1:", "upcast:1:2", "UPCAST:1:2:3",
                             "UPCAST:1:2x", "UPCAST:1:99999999999999999999", ":1:2", "X:1:2"}) {
     const auto parsed = ParseOpts(std::string("VECTOR:0:4 ") + wrong);

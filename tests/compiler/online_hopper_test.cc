@@ -219,10 +219,10 @@ std::vector<PlantedMistake> Mistakes() {
     i.src.erase(i.src.begin());
     return true;
   };
-  // In the program's order, where 1 is of the first time, 2 of the loop, and 3 of the end. Waits:
-  // for empty stages of keys and values; for rows, keys 1, the turn, keys 2, values 2, values 3.
-  // Fences: of scores 1 and 2, of sums and values 2 and 3; WGWAITs: for scores 1 and 2, for sums 2
-  // and 3. Arrivals: keys 1, the turn, keys 2, values 2, values 3.
+  // In the program's order, where 1 is of the first iteration, 2 of the loop, and 3 of the end.
+  // Waits: for empty stages of keys and values; for rows, keys 1, the turn, keys 2, values 2,
+  // values 3. Fences: of scores 1 and 2, of sums and values 2 and 3; WGWAITs: for scores 1 and 2,
+  // for sums 2 and 3. Arrivals: keys 1, the turn, keys 2, values 2, values 3.
   return {
       {"no WGFENCE of the first scores",
        Changing(Code::kWgFence, 0, Drop),

@@ -46,7 +46,7 @@ bool HasProduct(const UOp* kernel) {
 // threads, - none. `apart`: with products stored apart.
 std::string LaunchesOf(const UOp* sink, const Target& target, bool apart) {
   schedule::ScheduleOptions options = ScheduleOptionsFor(target);
-  if (!apart) options.multiplies = nullptr;
+  if (!apart) options.uses_matrix_unit = nullptr;
   Graph graph;
   const schedule::Schedule schedule =
       ValueOrDie(schedule::MakeSchedule(graph, sink, target, {}, options));
@@ -226,7 +226,7 @@ std::pair<int, int> ProductsOf(const Target& target, const std::function<Results
   for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
     if (!HasProduct(kernel.ast)) continue;
     ++products;
-    by_units += options.multiplies != nullptr && options.multiplies(kernel.ast);
+    by_units += options.uses_matrix_unit != nullptr && options.uses_matrix_unit(kernel.ast);
   }
   return {products, by_units};
 }
@@ -420,22 +420,13 @@ TEST(ProductsApart, ResultsOfChainsAreThoseOfTheInterpreter) {
   EXPECT_LE(ScheduleOf(graph, CudaTarget("sm_80", 132), experts).arena_bytes, 2 * 1024 * 1024 * 2);
 }
 
-// Of a sum that two kernels compute a half of: products that are computed altogether.
-int64_t ProductsComputed(const schedule::Schedule& schedule) {
-  int64_t products = 0;
-  for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
-    int64_t points = 1;
-    const std::vector<const UOp*> nodes = PostOrder(kernel.ast);
-    for (const UOp* node : nodes)
-      if (IsRange(node, RangeKind::kOutput)) points *= RangeOf(node).extent();
-    for (const UOp* node : nodes) {
-      if (node->op != Op::kReduceLoop) continue;
-      int64_t terms = points;
-      for (const UOp* range : node->src.subspan(1)) terms *= RangeOf(range).extent();
-      products += terms;
-    }
-  }
-  return products;
+// The terms of all sums, altogether.
+double TermsComputed(const schedule::Schedule& schedule) {
+  double terms = 0;
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels)
+    for (const UOp* node : PostOrder(kernel.ast))
+      if (node->op == Op::kReduceLoop) terms += schedule::TermsOf(node);
+  return terms;
 }
 
 TEST(ProductsApart, NoMoreOfASumIsComputedThanItsKernelNeeds) {
@@ -447,7 +438,7 @@ TEST(ProductsApart, NoMoreOfASumIsComputedThanItsKernelNeeds) {
                    c.shrink({{kHalf, kRows}, {0, 1024}}) * other};
   };
   Graph graph;
-  EXPECT_EQ(ProductsComputed(ScheduleOf(graph, CudaTarget("sm_80", 132), halves)),
+  EXPECT_EQ(TermsComputed(ScheduleOf(graph, CudaTarget("sm_80", 132), halves)),
             (kRows + 4 * kHalf) * 1024 * 1024);
 }
 
@@ -456,7 +447,7 @@ TEST(ProductsApart, OfRowsThatAreRead_NoOthersAreStored) {
   constexpr int64_t kRows = 8192, kRead = 128, kSteps = 4096, kColumns = 1024;
   const auto products = [](const std::function<Results()>& program) {
     Graph graph;
-    return ProductsComputed(ScheduleOf(graph, CudaTarget("sm_90a", 132), program));
+    return TermsComputed(ScheduleOf(graph, CudaTarget("sm_90a", 132), program));
   };
   const auto gate = [=] {
     const Tensor x = Input({kRows, kSteps}, BF16);
@@ -487,7 +478,7 @@ TEST(ProductsApart, WhatAKernelBeforeComputesIsNotStored) {
                    rows(kHalf, kHalf + kQuarter) * other + rows(kHalf + kQuarter, kRows)};
   };
   Graph graph;
-  EXPECT_EQ(ProductsComputed(ScheduleOf(graph, CudaTarget("sm_80", 132), parts)),
+  EXPECT_EQ(TermsComputed(ScheduleOf(graph, CudaTarget("sm_80", 132), parts)),
             (kRows + 8 * kQuarter) * 1024 * 1024);
 }
 
@@ -515,7 +506,7 @@ int64_t AsksOf(const std::function<Results()>& program) {
   const Target target = CudaTarget("sm_90a", 132);
   schedule::ScheduleOptions options = ScheduleOptionsFor(target);
   int64_t asks = 0;
-  options.multiplies = [&, asked = options.multiplies](const UOp* kernel) {
+  options.uses_matrix_unit = [&, asked = options.uses_matrix_unit](const UOp* kernel) {
     ++asks;
     return asked(kernel);
   };
@@ -575,11 +566,11 @@ TEST(ProductsApart, AsksEndWhereNodesAreSpent) {
     for (int64_t i = 0; i < kNodes; ++i) value = Alu(g, Op::kSqrt, value);
     return value;
   };
-  EXPECT_TRUE(units.Multiplies(g, kernel(0)));
+  EXPECT_TRUE(units.Computes(g, kernel(0)));
   for (int64_t i = 1; i < 3 * schedule::kAskedNodesMax / kNodes / 2; ++i)
-    units.Multiplies(g, kernel(i));
-  EXPECT_TRUE(units.Multiplies(g, kernel(0)));  // it is known
-  EXPECT_FALSE(units.Multiplies(g, kernel(-1)));
+    units.Computes(g, kernel(i));
+  EXPECT_TRUE(units.Computes(g, kernel(0)));  // it is known
+  EXPECT_FALSE(units.Computes(g, kernel(-1)));
   EXPECT_FALSE(units.AreAsked());
   EXPECT_LE(asked, schedule::kAskedNodesMax);
 }

@@ -22,6 +22,7 @@
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
 #include "compiler/rewrite/rules/linear.h"
+#include "compiler/schedule/lower.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
 #include "tests/compiler/ptx_assembler.h"
@@ -48,14 +49,6 @@ schedule::Schedule ScheduleOf(Graph& g, const UOp* sink, std::span<const int64_t
   return ValueOrDie(schedule::MakeSchedule(g, sink, target, donated, options));
 }
 
-// Elements of one REDUCE_LOOP's terms.
-double TermsOf(const UOp* sum) {
-  double terms = 1;
-  for (const UOp* node : PostOrder(sum->src[0]))
-    if (node->op == Op::kRange) terms *= static_cast<double>(RangeOf(node).extent());
-  return terms;
-}
-
 // Whether the kernel multiplies matrices: some sum has more terms than each buffer has elements.
 bool Multiplies(const UOp* ast) {
   for (const UOp* node : PostOrder(ast)) {
@@ -67,7 +60,7 @@ bool Multiplies(const UOp* ast) {
       if (inside->op == Op::kLoad)
         largest = std::max(largest, static_cast<double>(GlobalOfAccess(inside).elements()));
     }
-    if (!nested && largest > 0 && TermsOf(node) > 4 * largest) return true;
+    if (!nested && largest > 0 && schedule::TermsOf(node) > 4 * largest) return true;
   }
   return false;
 }
@@ -100,7 +93,7 @@ Figures FiguresOf(const schedule::Schedule& schedule) {
     absl::flat_hash_map<int, bool> counted;
     for (const UOp* node : PostOrder(kernel.ast)) {
       if (node->op != Op::kReduceLoop || ReduceOf(node).op() != Op::kAdd) continue;
-      const double terms = TermsOf(node);
+      const double terms = schedule::TermsOf(node);
       for (const UOp* load : PostOrder(node->src[0])) {
         if (load->op != Op::kLoad) continue;
         const GlobalOf global = GlobalOfAccess(load);

@@ -15,7 +15,7 @@
 #include "compiler/kernel/decompose_math_f64.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/limits.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/assemble/memory_plan.h"
 #include "compiler/target.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/schedule_check.h"

@@ -321,7 +321,7 @@ TEST(SymbolicAttention, TilesOfWarpgroups) {
   }
 }
 
-// Of the time that the end cuts: a warp waits for its box, writes zeros, and tells the others.
+// Of the iteration that the end cuts: a warp waits for its box, writes zeros, and tells the others.
 TEST(SymbolicAttention, PlantedMistakesOfTheEnd_AreFoundInEveryOrder) {
   const struct {
     const char* name;

@@ -262,10 +262,10 @@ TEST(DevicePools, RandomChangesAgreeWithAScan) {
     ASSERT_EQ(Shop::Devices(*parts), wish.devices);
     std::set<WorkerId> workers;
     for (const PlacedPart& part : *parts) {
-      const DevicePool& pool = model.at({part.worker.value, part.device_class});
+      const DevicePool& pool = model.at({part.worker.value, part.pool_name});
       EXPECT_LE(part.devices, pool.free);
       EXPECT_FALSE(pool.only.has_value());
-      EXPECT_EQ(part.device_class, parts->front().device_class);
+      EXPECT_EQ(part.pool_name, parts->front().pool_name);
       EXPECT_TRUE(workers.insert(part.worker).second);
     }
   }

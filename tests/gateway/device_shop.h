@@ -18,8 +18,8 @@ inline constexpr TenantId kAnna{1}, kBert{2}, kCara{3};
 inline MonoTime At(double seconds) { return {static_cast<int64_t>(seconds * kSecond)}; }
 inline SessionId Session(uint64_t number) { return {0, number}; }
 
-inline DevicePool Pool(uint64_t worker, uint32_t total, const std::string& device_class = "h100") {
-  return {.worker = {worker}, .device_class = device_class, .total = total, .free = total};
+inline DevicePool Pool(uint64_t worker, uint32_t total, const std::string& pool_name = "h100") {
+  return {.worker = {worker}, .pool_name = pool_name, .total = total, .free = total};
 }
 
 // Pools and a queue, with a clock; grants are carried out.

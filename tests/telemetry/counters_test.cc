@@ -22,14 +22,14 @@ bool Has(const std::string& text, const std::string& line) {
 }
 
 TEST(Counters, FromManyThreads_AllAreCounted) {
-  const uint64_t before = CountOf(Metric::kSteps);
+  const uint64_t before = CountOf(Metric::kRuns);
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([] {
-      for (int n = 0; n < 10'000; ++n) Count(Metric::kSteps);
+      for (int n = 0; n < 10'000; ++n) Count(Metric::kRuns);
     });
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(CountOf(Metric::kSteps), before + 40'000);
+  EXPECT_EQ(CountOf(Metric::kRuns), before + 40'000);
 }
 
 TEST(Counters, OfMillionths_AreShownInTheUnit) {

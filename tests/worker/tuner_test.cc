@@ -155,14 +155,14 @@ TEST_F(TunerTest, AnEntryOfAnotherKernel_IsIgnoredOrGivesTheRightResult) {
     const char* opts;
     bool is_legal_here;
   } cases[] = {
-      {"VECTOR:9:8", false},                        // an axis that this kernel has not
-      {"VECTOR:1:7", false},                        // no width
-      {"VECTOR:1:1073741824", false},               // far beyond the extent
+      {"VECTOR:9:8", false},                                   // an axis that this kernel has not
+      {"VECTOR:1:7", false},                                   // no width
+      {"VECTOR:1:1073741824", false},                          // far beyond the extent
       {"LOCAL:0:0", true},
       {"UPCAST:3:-7", false},
       {"VECTOR:1:16 VECTOR:1:16", false},
-      {"VECTOR:1:16 UPCAST:0:16 TC:2:0", false},    // of a product in bf16 on matrix units
-      {"VECTOR:1:8 UPCAST:0:4", true},              // of a larger product
+      {"VECTOR:1:16 UPCAST:0:16 CPU_MATRIX_UNIT:2:0", false},  // of bf16 on matrix units
+      {"VECTOR:1:8 UPCAST:0:4", true},                         // of a larger product
   };
   for (const auto& c : cases) {
     auto opts = codegen::ParseOpts(c.opts);

@@ -161,14 +161,14 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   CarryWaiting();
   state_.ForgetPutUnderWay();
   graphs_.DropIncomplete();
-  needed_.clear();
+  graph_asked_for_.clear();
   opened_by_ = open;
   received_seq_ = std::max(received_seq_, open.received_seq());
   schedule_.SetInterval(open.snapshot_ms());
   if (open.snapshots_when_told()) schedule_.SetWhenTold();
-  told_.Clear();
-  told_request_.reset();
-  told_last_ = told_missed_ = 0;
+  ordered_snapshot_.Clear();
+  taken_snapshot_.reset();
+  last_ordered_number_ = last_missed_number_ = 0;
   missed_is_news_ = false;
   if (restoration_ != nullptr) return;  // it goes on, and answers the last Open
   if (waiting_.empty()) inbox_.Forget();
@@ -182,7 +182,7 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   // Another client's items begin behind all that every rank has of the one before; here some wait.
   opens_when_applied_ = open.is_new_client() && !waiting_.empty();
   if (!opens_when_applied_) SendOpened();
-  if (needed_blob_.empty()) ApplyWaiting();
+  if (blob_asked_for_.empty()) ApplyWaiting();
 }
 
 // The client sends again what is not applied. In a group other ranks may be in the middle of an
@@ -207,7 +207,7 @@ void ExecutorCore::CarryWaiting() {
   if (state_.put_under_way() != 0) kept = 0;
   waiting_.resize(kept);
   carried_seq_ = waiting_.empty() ? 0 : waiting_.back().seq();
-  if (waiting_.empty()) needed_blob_.clear();
+  if (waiting_.empty()) blob_asked_for_.clear();
 }
 
 void ExecutorCore::SendOpened() {
@@ -254,8 +254,8 @@ void ExecutorCore::OnBlob(const std::string& key, absl::StatusOr<runtime::Device
     absl::Status status = complete.status();
     if (status.ok() && *complete) status = Restored();
     if (!status.ok()) EndSession(status);
-  } else if (needed_blob_ == key) {
-    needed_blob_.clear();
+  } else if (blob_asked_for_ == key) {
+    blob_asked_for_.clear();
     ApplyWaiting();
   }
   FinishAnswers();
@@ -284,8 +284,8 @@ void ExecutorCore::OnGraph(const proto::Graph& piece) {
     complete = graphs_.Add(piece);
   }
   if (!complete.ok()) return EndSession(complete.status());
-  if (!*complete || needed_ != piece.id()) return;
-  needed_.clear();
+  if (!*complete || graph_asked_for_ != piece.id()) return;
+  graph_asked_for_.clear();
   ApplyWaiting();
 }
 
@@ -298,9 +298,10 @@ void ExecutorCore::OnTakeSnapshot(const proto::TakeSnapshot& told, uint64_t epoc
     schedule_.RequestNow();
     return SendDone();
   }
-  if (epoch != epoch_ || told.number() <= told_last_) return;  // E6, or a frame that came twice
-  told_last_ = told.number();
-  told_ = told;
+  if (epoch != epoch_) return;                        // E6
+  if (told.number() <= last_ordered_number_) return;  // a frame that came twice
+  last_ordered_number_ = told.number();
+  ordered_snapshot_ = told;
   TakeToldSnapshot();
 }
 
@@ -331,7 +332,7 @@ void ExecutorCore::OnSequenced(proto::ClientItem item) {
                    .bytes = part->bytes,
                    .stored_bytes = part->stored_bytes});
   waiting_.push_back(std::move(item));
-  if (needed_.empty() && needed_blob_.empty()) ApplyWaiting();
+  if (graph_asked_for_.empty() && blob_asked_for_.empty()) ApplyWaiting();
 }
 
 void ExecutorCore::ApplyWaiting() {
@@ -396,9 +397,9 @@ std::optional<Outcome> ExecutorCore::ChangeState(const proto::ClientItem& item) 
 std::optional<Outcome> ExecutorCore::ApplyRun(uint64_t seq, const proto::Run& run) {
   const KnownGraph* const graph = graphs_.Find(run.graph_id());
   if (graph == nullptr) {
-    needed_ = run.graph_id();
+    graph_asked_for_ = run.graph_id();
     proto::ServerItem need;
-    need.mutable_need()->add_graph_ids(needed_);
+    need.mutable_need()->add_graph_ids(graph_asked_for_);
     out_.Write(std::move(need));
     return std::nullopt;
   }
@@ -418,7 +419,7 @@ std::optional<Outcome> ExecutorCore::ApplyPut(uint64_t seq, const proto::Put& pu
                                                 " bytes; the session has ", MemoryBytesMax())));
   if (auto blob = inbox_.Take(BlobKeyOf(put)))
     return state_.ApplyPutBlob(seq, put, std::move(part->dims), *std::move(blob));
-  needed_blob_ = BlobKeyOf(put);
+  blob_asked_for_ = BlobKeyOf(put);
   return std::nullopt;
 }
 
@@ -510,7 +511,7 @@ proto::Done* ExecutorCore::DoneHeader(proto::ServerItem& item) {
   done->set_through_seq(applied_seq_);
   AddStats(*done);
   done->set_durable_seq(schedule_.durable_seq());
-  done->set_snapshot_missed(told_missed_);
+  done->set_snapshot_missed(last_missed_number_);
   missed_is_news_ = false;
   AddKernelUses(*done);
   return done;

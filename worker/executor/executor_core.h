@@ -202,12 +202,13 @@ class ExecutorCore {
   EngineStats restored_;                      // of the executors before, up to the snapshot
   SnapshotSchedule schedule_;
   std::deque<std::shared_ptr<PersistRequest>> saves_;  // not taken yet
-  // Of a rank of several: the snapshot that it is to take, 0: none; the last number that it heard
-  // of in this epoch; the last that it has not stored; and one that is taken, and not written yet.
-  proto::TakeSnapshot told_;
-  uint64_t told_last_ = 0, told_missed_ = 0;
+  // Of a rank of several: the snapshot that it is to take, 0: none; the last number that it was
+  // told in this epoch; the last that it has not stored; and one that is taken, and not written
+  // yet.
+  proto::TakeSnapshot ordered_snapshot_;
+  uint64_t last_ordered_number_ = 0, last_missed_number_ = 0;
   bool missed_is_news_ = false;
-  std::shared_ptr<PersistRequest> told_request_;
+  std::shared_ptr<PersistRequest> taken_snapshot_;
   uint64_t next_store_ = 1;
   // The request that was taken and not answered yet; only the adapter holds its arrays.
   struct Storing {
@@ -224,8 +225,8 @@ class ExecutorCore {
   uint64_t carried_seq_ = 0;               // those up to here came in an earlier epoch
   bool opens_when_applied_ = false;        // the last Open is answered when none waits
   uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty
-  std::string needed_;                     // the graph asked for
-  std::string needed_blob_;                // or the blob
+  std::string graph_asked_for_;            // its id, or
+  std::string blob_asked_for_;             // its key: what the first of waiting_ lacks
   FrameWriter out_;
   std::unique_ptr<ExecutorTrace> trace_;  // if Open asked for it
 };

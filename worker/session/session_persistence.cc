@@ -23,10 +23,10 @@ constexpr size_t kSavesWaitingMax = kSaveAnswersMax;
 std::shared_ptr<const PersistRequest> ExecutorCore::TakeStore(int64_t now_ms) {
   if (!open_ || ended_ || restoration_ != nullptr || storing_) return nullptr;
   std::shared_ptr<PersistRequest> request;
-  if (told_request_ != nullptr) {
+  if (taken_snapshot_ != nullptr) {
     const bool is_late = options_.planted.snapshot_late && rank_ != 0;
-    if (is_late && applied_seq_ == told_request_->seq) return nullptr;  // until one is behind it
-    request = std::move(told_request_);
+    if (is_late && applied_seq_ == taken_snapshot_->seq) return nullptr;  // until one is behind it
+    request = std::move(taken_snapshot_);
     if (is_late) {
       request->arrays.clear();
       request->snapshot.Clear();
@@ -94,23 +94,23 @@ void ExecutorCore::FillSnapshot(PersistRequest& request) {
 
 // E8. What is being stored already is not waited for: the next item would change the arrays.
 void ExecutorCore::TakeToldSnapshot() {
-  if (told_.number() == 0 || applied_seq_ < told_.seq()) return;
-  const proto::TakeSnapshot told = std::exchange(told_, {});
+  if (ordered_snapshot_.number() == 0 || applied_seq_ < ordered_snapshot_.seq()) return;
+  const proto::TakeSnapshot told = std::exchange(ordered_snapshot_, {});
   const bool has_passed = applied_seq_ > told.seq();
-  if (has_passed || storing_ || told_request_ != nullptr || !saves_.empty())
+  if (has_passed || storing_ || taken_snapshot_ != nullptr || !saves_.empty())
     return MissToldSnapshot(told.number());
-  told_request_ = std::make_shared<PersistRequest>();
-  told_request_->seq = told.seq();
-  told_request_->told = told.number();
-  FillSnapshot(*told_request_);
+  taken_snapshot_ = std::make_shared<PersistRequest>();
+  taken_snapshot_->seq = told.seq();
+  taken_snapshot_->told = told.number();
+  FillSnapshot(*taken_snapshot_);
   // One that nobody writes yet is given up.
-  state_.SetBeingStored(told_request_, [this] {
-    if (std::exchange(told_request_, nullptr) != nullptr) MissToldSnapshot(told_last_);
+  state_.SetBeingStored(taken_snapshot_, [this] {
+    if (std::exchange(taken_snapshot_, nullptr) != nullptr) MissToldSnapshot(last_ordered_number_);
   });
 }
 
 void ExecutorCore::MissToldSnapshot(uint64_t number) {
-  told_missed_ = std::max(told_missed_, number);
+  last_missed_number_ = std::max(last_missed_number_, number);
   missed_is_news_ = true;
 }
 

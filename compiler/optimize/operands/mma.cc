@@ -35,8 +35,7 @@ const UOp* Widened(const UOp* node) {
 const UOp* ProductIn(const UOp* term, std::vector<const UOp*>& gates) {
   for (;;) {
     // Only these roundings may be left out (docs/semantics.md); to 8 bits a number is also bounded.
-    const bool is_rounding =
-        term->dtype == DType::kF32 || term->dtype == DType::kF16 || term->dtype == DType::kBF16;
+    const bool is_rounding = term->dtype == DType::kF32 || IsFloatOf16(term->dtype);
     if (term->op == Op::kCast && is_rounding && IsFloat(term->src[0]->dtype)) {
       term = term->src[0];
     } else if (term->op == Op::kWhere && IsZero(term->src[2])) {

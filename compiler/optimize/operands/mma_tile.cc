@@ -248,8 +248,7 @@ absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Tar
     return std::nullopt;
   }
   MmaPlan plan{.product = *std::move(product), .tile = {}, .unit = *unit};
-  if (*unit != MatrixUnit::kMma && plan.product.dtype != DType::kBF16 &&
-      plan.product.dtype != DType::kF16) {
+  if (*unit != MatrixUnit::kMma && !IsFloatOf16(plan.product.dtype)) {
     if (asked) return absl::InvalidArgumentError("MMA: AMD's units take bf16 and f16");
     return std::nullopt;
   }

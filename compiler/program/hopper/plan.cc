@@ -235,7 +235,7 @@ class ResultFinder {
       if (node->op == Op::kLoad && IsStored(GlobalOfAccess(node).slot()))
         return NoViewOf("a result's value is computed from what another store is over");
     HopperResult result{.dtype = store->src[1]->dtype, .elements = kernel_.slot_elements[slot]};
-    if (result.dtype != DType::kF32 && result.dtype != DType::kBF16 && result.dtype != DType::kF16)
+    if (result.dtype != DType::kF32 && !IsFloatOf16(result.dtype))
       return NoViewOf("results of ", std::string(Name(result.dtype)));
     const codegen::Affine& index = forms_.Of(store->src[0]->src[1]);
     const auto stride = [&](int range) {

@@ -22,7 +22,7 @@ void ProductCopies::Produce() {
 }
 
 void ProductCopies::WaitUntilEmpty(const StepPlace& at) {
-  // Empty for the first time is what precedes phase 0: parity 1.
+  // Empty for the first iteration is what precedes phase 0: parity 1.
   const ValueId parity = b_.Plus(b_.Int(1), b_.Times(at.parity, -1));
   b_.Do(Code::kMbWait, {ring_.barriers, ring_.Empty(at.stage), parity});
 }

@@ -215,7 +215,7 @@ void Lowering::TransposeSquares(const Staged& staged, const Squares& squares) {
 const Staged& Lowering::StagedOf(const UOp* load) const {
   const auto staged = std::find_if(staged_.begin(), staged_.end(),
                                    [&](const Staged& s) { return s.value == load; });
-  OB_CHECK(staged != staged_.end());  // the operands of a TC are copied
+  OB_CHECK(staged != staged_.end());  // the operands of a matrix unit are copied
   return *staged;
 }
 

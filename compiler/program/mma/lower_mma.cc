@@ -11,10 +11,8 @@
 // Past the ends of rows, columns and steps there are zeros in shared memory; beyond those of VARs a
 // block leaves at once. Of products that are added each has such a loop, into the same sums.
 //
-// Three products for one of f32: x is high + low, high rounded to the 11 digits that the unit
-// reads. low * high, high * low and high * high of one MMA's steps are summed by the unit from 0
-// on, and that is added to the sum as everything in f32 is: units cut digits off, which must not
-// add up.
+// Three products for one of f32 (AddThreeProducts): x is high + low, high rounded to the 11 digits
+// that the unit reads.
 // Infinities have no low part: a sum that is not finite is computed once more, by its thread alone.
 // Eight-bit floats, which the unit adds with fewer digits, are summed by it over one MMA's steps.
 #include <algorithm>
@@ -24,6 +22,7 @@
 #include "compiler/program/hopper/two_tf32.h"
 #include "compiler/program/lower/point_lowering.h"
 #include "compiler/program/mma/amd_fragments.h"
+#include "compiler/program/mma/mma_products.h"
 #include "compiler/program/mma/row_sums.h"
 #include "compiler/program/mma/staged_operand.h"
 #include "compiler/target.h"
@@ -153,15 +152,6 @@ class MmaLowering {
     b_.End(iteration);
   }
 
-  ValueId Zeros() { return b_.Splat(b_.Const(DType::kF32, 0), 4); }
-  ValueId Product(ValueId row, ValueId column, int64_t half, ValueId sum) {
-    return b_.Add({.code = Code::kMma,
-                   .dtype = DType::kF32,
-                   .lanes = 4,
-                   .src = {row, column, sum},
-                   .imm = {half, 0, 0}});
-  }
-
   void Multiply(ValueId stage) {
     const int64_t depth = kMmaDepthBytes / ByteWidth(product_.dtype);
     for (int64_t step = 0; step < tile_.steps / depth; ++step) {
@@ -183,8 +173,8 @@ class MmaLowering {
                              .src = {rows[i], columns[j], before},
                              .imm = {static_cast<int64_t>(unit_), 0, 0}});
             if (ByteWidth(product_.dtype) > 1)
-              return Product(rows[i], columns[j / 2], j % 2, before);
-            const ValueId sum = Product(rows[i], columns[j / 2], j % 2, Zeros());
+              return AddProduct(b_, rows[i], columns[j / 2], j % 2, before);
+            const ValueId sum = AddProduct(b_, rows[i], columns[j / 2], j % 2, ZeroSums(b_));
             return b_.Alu(Op::kAdd, DType::kF32, {before, sum});
           });
           break;
@@ -198,11 +188,7 @@ class MmaLowering {
     for (const ValueId row : rows) of_rows.push_back(SplitRounded(b_, row));
     for (const ValueId column : columns) of_columns.push_back(SplitRounded(b_, column));
     EachSum([&](int64_t i, int64_t j, ValueId before) {
-      const TwoTf32 &row = of_rows[i], &column = of_columns[j / 2];
-      ValueId sum = Product(row.low, column.high, j % 2, Zeros());
-      sum = Product(row.high, column.low, j % 2, sum);
-      sum = Product(row.high, column.high, j % 2, sum);
-      return b_.Alu(Op::kAdd, DType::kF32, {before, sum});
+      return AddThreeProducts(b_, of_rows[i], of_columns[j / 2], j % 2, before);
     });
   }
 
@@ -252,10 +238,8 @@ class MmaLowering {
       ValueId term = b_.Cast(point_.Emit(addend.term), DType::kF32);
       for (const UOp* gate : addend.gates)
         term = b_.Alu(Op::kWhere, DType::kF32, {point_.Emit(gate), term, b_.Const(DType::kF32, 0)});
-      Instruction sum{.code = Code::kAlu, .op = Op::kAdd, .dtype = DType::kF32};
-      sum.src = {b_.Load(total, b_.Int(0)), term};
-      sum.imm[0] = static_cast<int64_t>(Precision::kWithProduct);
-      b_.Store(total, b_.Int(0), b_.Add(std::move(sum)));
+      const ValueId sum = point_.Combine(Op::kAdd, b_.Load(total, b_.Int(0)), term);
+      b_.Store(total, b_.Int(0), sum);
       ranges_.CloseAll(addend.reduced);
       point_.CloseScope();
       b_.End(step);

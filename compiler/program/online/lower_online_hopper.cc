@@ -2,15 +2,15 @@
 //
 //   the first warpgroup                        each of the others, with 64 rows
 //     BOXLOAD of the rows' matrices              MBWAIT
-//     for each time, and each matrix:            for each time:
+//     for each iteration, and each matrix:       for each iteration:
 //       MBWAIT until its stage is empty            MBWAIT; WGMMA: scores, from shared memory
 //       BOXLOAD                                    MBWAIT; WGMMA: products of the values of the
-//                                                  time before, which are in registers as the
-//                                                  scores were
+//                                                  iteration before, which are in registers as
+//                                                  the scores were
 //                                                  WGWAIT for the scores alone
 //                                                  maxima, SHUFFLE, exponentials, sums
 //                                                  WGWAIT for the products, which are rescaled
-//                                                  values of this time
+//                                                  values of this iteration
 //                                                  MBARRIVE, where a matrix was read last
 //                                                products of the last values; stores
 //
@@ -24,8 +24,8 @@
 //
 // Where steps end at a VAR, boxes bring what lies beyond it. Scores of such steps count for
 // nothing; a product's matrix must have zeros there, for 0 times what is not a number is none. In
-// the time that the end cuts, the warp that copies waits for the box itself, writes the zeros, and
-// then arrives where the others wait.
+// the iteration that the end cuts, the warp that copies waits for the box itself, writes the zeros,
+// and then arrives where the others wait.
 //
 // Each pass over the steps has barriers of its own, so that all begin with their first stage and
 // phase. Its copies begin when the pass before has read all that it reads (`passed`).
@@ -101,7 +101,7 @@ class OnlineHopperLowering : OnlineElements {
   // Barriers: [0] the rows' matrices are there; one for each pass but the last, passed; then, for
   // each pass and each of its matrices, full and empty by stage; then, where two warpgroups
   // multiply, two for the turns of each pass that overlaps products; at last, where steps end at a
-  // VAR, that of the time that the end cuts, for each pass and each matrix of its products.
+  // VAR, that of the iteration that the end cuts, for each pass and each matrix of its products.
   void OpenBarriers() {
     std::vector<int64_t> arrivals(plan_.passes.size(), consumers_);
     arrivals[0] = 1;
@@ -142,8 +142,8 @@ class OnlineHopperLowering : OnlineElements {
   ValueId Empty(size_t pass, size_t matrix, ValueId stage) {
     return b_.Plus(Full(pass, matrix, stage), b_.Int(tile_.stages));
   }
-  ValueId StageOf(ValueId step) { return b_.Modulo(step, tile_.stages); }
-  ValueId ParityOf(ValueId step) { return b_.Modulo(b_.Divide(step, tile_.stages), 2); }
+  ValueId StageOf(ValueId iteration) { return b_.Modulo(iteration, tile_.stages); }
+  ValueId ParityOf(ValueId iteration) { return b_.Modulo(b_.Divide(iteration, tile_.stages), 2); }
 
   // ---- copies, by one thread; where steps end at a VAR, its warp waits with it
 
@@ -158,19 +158,19 @@ class OnlineHopperLowering : OnlineElements {
     EndFirst(one);
     for (size_t pass = 0; pass < plan_.passes.size(); ++pass) {
       if (pass > 0) b_.Do(Code::kMbWait, {barriers_, Passed(pass - 1), b_.Int(0)});
-      const ValueId step = LoopOverTimes();
+      const ValueId iteration = LoopOverIterations();
       point_.OpenScope();
-      const ValueId stage = StageOf(step);
-      // Empty for the first time is what precedes phase 0: parity 1.
-      const ValueId parity = b_.Plus(b_.Int(1), b_.Times(ParityOf(step), -1));
+      const ValueId stage = StageOf(iteration);
+      // Empty for the first iteration is what precedes phase 0: parity 1.
+      const ValueId parity = b_.Plus(b_.Int(1), b_.Times(ParityOf(iteration), -1));
       for (const size_t m : OrderOf(pass)) {
         b_.Do(Code::kMbWait, {barriers_, Empty(pass, m, stage), parity});
-        CopySteps(pass, m, stage, b_.Times(NumberOf(step), tile_.steps));
+        CopySteps(pass, m, stage, b_.Times(NumberOf(iteration), tile_.steps));
       }
       // Of the threads that only wait none may be a phase behind.
       if (StepsEnd()) b_.Do(Code::kWarpSync);
       point_.CloseScope();
-      b_.End(step);
+      b_.End(iteration);
     }
   }
 
@@ -187,7 +187,7 @@ class OnlineHopperLowering : OnlineElements {
       EndFirst(one);
     };
     if (!has_zeros) return fetch(Full(pass, m, stage));
-    const ValueId left = b_.Plus(steps_, b_.Negated(line));  // steps from this time on
+    const ValueId left = b_.Plus(steps_, b_.Negated(line));  // steps from this iteration on
     const ValueId whole = b_.If(b_.Less(b_.Int(tile_.steps - 1), left));
     fetch(Full(pass, m, stage));
     b_.EndIf(whole);
@@ -300,8 +300,8 @@ class OnlineHopperLowering : OnlineElements {
   bool IsOverlapped(size_t pass) const { return plan_.ProductsOf(pass).size() == 1; }
   bool TakesTurns(size_t pass) const { return consumers_ == 2 && IsOverlapped(pass); }
 
-  void WaitFull(size_t pass, size_t matrix, ValueId step) {
-    b_.Do(Code::kMbWait, {barriers_, Full(pass, matrix, StageOf(step)), ParityOf(step)});
+  void WaitFull(size_t pass, size_t matrix, ValueId iteration) {
+    b_.Do(Code::kMbWait, {barriers_, Full(pass, matrix, StageOf(iteration)), ParityOf(iteration)});
   }
 
   // ---- a pass whose products wait for the next scores
@@ -312,78 +312,79 @@ class OnlineHopperLowering : OnlineElements {
     EndScores(pass, product, b_.Int(0), /*running=*/0);
     Keep(Packed(product));
     point_.CloseScope();
-    if (times_ > 1) {
-      // Masks are for the times after the whole ones.
+    if (iterations_ > 1) {
+      // Masks are for the iterations after the whole ones.
       const ValueId others = b_.Plus(count_, b_.Int(-1));
       ValueId whole = b_.Int(0);
-      if (HasWholeTimes()) {
-        whole = b_.Max(b_.Plus(WholeTimes(), b_.Int(-1)), b_.Int(0));
+      if (HasWholeIterations()) {
+        whole = b_.Max(b_.Plus(WholeIterations(), b_.Int(-1)), b_.Int(0));
         whole_ = true;
-        OverlappedTimes(pass, product, b_.Int(0), whole);
+        OverlappedIterations(pass, product, b_.Int(0), whole);
         whole_ = false;
       }
-      OverlappedTimes(pass, product, whole, b_.Plus(others, b_.Negated(whole)));
+      OverlappedIterations(pass, product, whole, b_.Plus(others, b_.Negated(whole)));
     }
     const ValueId last = b_.Max(b_.Plus(count_, b_.Int(-1)), b_.Int(0));
     BeginProducts(pass, product, last);
     EndProducts(pass, product, last);
   }
 
-  // For `count` times from `first` on: its products, and the scores of the time after it.
-  void OverlappedTimes(size_t pass, const OnlineProduct& product, ValueId first, ValueId count) {
+  // For `count` iterations from `first` on: the products of each, and the scores of the next one.
+  void OverlappedIterations(size_t pass, const OnlineProduct& product, ValueId first,
+                            ValueId count) {
     const Instruction& known = b_.at(count);
     if (known.code == Code::kConst && known.imm[0] <= 0) return;
     const ValueId loop = known.code == Code::kConst
                              ? b_.Loop(known.imm[0])
-                             : b_.Loop(times_ - 1, How::kPlain, 1, count);
+                             : b_.Loop(iterations_ - 1, How::kPlain, 1, count);
     point_.OpenScope();
-    const ValueId time = b_.Plus(first, loop), next = b_.Plus(time, b_.Int(1));
-    if (TakesTurns(pass)) AwaitTurn(pass, time);
+    const ValueId iteration = b_.Plus(first, loop), next = b_.Plus(iteration, b_.Int(1));
+    if (TakesTurns(pass)) AwaitTurn(pass, iteration);
     BeginScores(pass, next);
-    BeginProducts(pass, product, time);
+    BeginProducts(pass, product, iteration);
     if (TakesTurns(pass)) EndTurn(pass);
     EndScores(pass, product, next, /*running=*/1);
-    EndProducts(pass, product, time);
+    EndProducts(pass, product, iteration);
     Rescale(product);
     Keep(Packed(product));
     point_.CloseScope();
     b_.End(loop);
   }
 
-  void BeginScores(size_t pass, ValueId step) {
-    number_ = NumberOf(step);
+  void BeginScores(size_t pass, ValueId iteration) {
+    number_ = NumberOf(iteration);
     for (const size_t m : plan_.passes[pass].matrices)
-      if (IsScored(pass, m)) WaitFull(pass, m, step);
-    IssueScores(pass, StageOf(step));
+      if (IsScored(pass, m)) WaitFull(pass, m, iteration);
+    IssueScores(pass, StageOf(iteration));
   }
   // While so many groups of products that were issued later are running.
-  void EndScores(size_t pass, const OnlineProduct& product, ValueId step, int64_t running) {
+  void EndScores(size_t pass, const OnlineProduct& product, ValueId iteration, int64_t running) {
     b_.Do(Code::kWgWait, Memories(), {running, 0, 0});
     for (const size_t m : plan_.passes[pass].matrices)
-      if (IsScored(pass, m) && m != product.matrix) Arrive(Empty(pass, m, StageOf(step)));
+      if (IsScored(pass, m) && m != product.matrix) Arrive(Empty(pass, m, StageOf(iteration)));
     for (const size_t g : plan_.online.phases[pass])
       for (const UOp* node : kernel_.groups[g].nodes)
         for (int64_t half = 0; half < halves_ && plan_.ProductOf(node) == nullptr; ++half)
           CarryRow(node, half);
   }
-  void BeginProducts(size_t pass, const OnlineProduct& product, ValueId step) {
-    if (!IsScored(pass, product.matrix)) WaitFull(pass, product.matrix, step);
-    IssueProducts(product, StageOf(step));
+  void BeginProducts(size_t pass, const OnlineProduct& product, ValueId iteration) {
+    if (!IsScored(pass, product.matrix)) WaitFull(pass, product.matrix, iteration);
+    IssueProducts(product, StageOf(iteration));
   }
-  void EndProducts(size_t pass, const OnlineProduct& product, ValueId step) {
+  void EndProducts(size_t pass, const OnlineProduct& product, ValueId iteration) {
     b_.Do(Code::kWgWait, {carried_.at(product.sum), values_}, {0, 0, 0});
-    Arrive(Empty(pass, product.matrix, StageOf(step)));
+    Arrive(Empty(pass, product.matrix, StageOf(iteration)));
   }
 
-  // Barrier `consumer` of the turns has a phase for each time that the other warpgroup has issued
-  // its products. The first of them begins. Each warp says so for itself: warps issue their
+  // Barrier `consumer` of the turns has a phase for each iteration whose products the other
+  // warpgroup has issued. The first of them begins. Each warp says so for itself: warps issue their
   // quarters of a product alone, and one that still waits for a phase must not miss it because the
   // next one is over, too.
   ValueId Turn(size_t pass, ValueId consumer) { return b_.Plus(consumer, b_.Int(turns_[pass])); }
-  void AwaitTurn(size_t pass, ValueId time) {
+  void AwaitTurn(size_t pass, ValueId iteration) {
     const ValueId others = b_.Plus(b_.Int(1), b_.Times(consumer_, -1));
     b_.Do(Code::kMbWait,
-          {barriers_, Turn(pass, consumer_), b_.Modulo(b_.Plus(time, others), 2)});
+          {barriers_, Turn(pass, consumer_), b_.Modulo(b_.Plus(iteration, others), 2)});
   }
 
   void EndTurn(size_t pass) {
@@ -396,51 +397,51 @@ class OnlineHopperLowering : OnlineElements {
   // ---- a pass of any number of sums of products
 
   void OneByOne(size_t pass, const std::vector<const OnlineProduct*>& products) {
-    // Masks are for the times before the whole ones, or after them.
+    // Masks are for the iterations before the whole ones, or after them.
     ValueId done = b_.Int(0);
     const auto run = [&](ValueId count, bool whole) {
       whole_ = whole;
-      OneByOneTimes(pass, products, done, count);
+      OneByOneIterations(pass, products, done, count);
       whole_ = false;
       done = b_.Plus(done, count);
     };
-    if (WholeTimesAreLast()) run(CutTimes(), false);
-    if (HasWholeTimes()) run(WholeTimes(), true);
-    run(b_.Plus(count_, b_.Negated(done)), WholeTimesAreLast());
+    if (WholeIterationsAreLast()) run(CutIterations(), false);
+    if (HasWholeIterations()) run(WholeIterations(), true);
+    run(b_.Plus(count_, b_.Negated(done)), WholeIterationsAreLast());
   }
 
-  void OneByOneTimes(size_t pass, const std::vector<const OnlineProduct*>& products,
-                     ValueId first, ValueId count) {
+  void OneByOneIterations(size_t pass, const std::vector<const OnlineProduct*>& products,
+                          ValueId first, ValueId count) {
     const Instruction& known = b_.at(count);
     if (known.code == Code::kConst && known.imm[0] <= 0) return;
     const ValueId loop = known.code == Code::kConst ? b_.Loop(known.imm[0])
-                                                    : b_.Loop(times_, How::kPlain, 1, count);
+                                                    : b_.Loop(iterations_, How::kPlain, 1, count);
     point_.OpenScope();
-    const ValueId step = b_.Plus(first, loop);
+    const ValueId iteration = b_.Plus(first, loop);
     std::vector<size_t> waited;
     const auto wait_for = [&](size_t matrix) {
       if (std::find(waited.begin(), waited.end(), matrix) != waited.end()) return;
       waited.push_back(matrix);
-      WaitFull(pass, matrix, step);
+      WaitFull(pass, matrix, iteration);
     };
     // Whether no product from `first` on reads it.
     const auto is_done = [&](size_t matrix, size_t first) {
       return std::none_of(products.begin() + static_cast<std::ptrdiff_t>(first), products.end(),
                           [&](const OnlineProduct* p) { return p->matrix == matrix; });
     };
-    number_ = NumberOf(step);
+    number_ = NumberOf(iteration);
     for (const size_t s : plan_.passes[pass].scores) wait_for(plan_.scores[s].steps);
-    IssueScores(pass, StageOf(step));
+    IssueScores(pass, StageOf(iteration));
     LoadOfSteps();
     b_.Do(Code::kWgWait, Memories(), {0, 0, 0});
     for (const size_t m : plan_.passes[pass].matrices)
-      if (IsScored(pass, m) && is_done(m, 0)) Arrive(Empty(pass, m, StageOf(step)));
+      if (IsScored(pass, m) && is_done(m, 0)) Arrive(Empty(pass, m, StageOf(iteration)));
     size_t next = 0;
     const OnlineProduct* running = nullptr;
     const auto end_products = [&] {
       if (running == nullptr) return;
       b_.Do(Code::kWgWait, {carried_.at(running->sum), values_}, {0, 0, 0});
-      if (is_done(running->matrix, next)) Arrive(Empty(pass, running->matrix, StageOf(step)));
+      if (is_done(running->matrix, next)) Arrive(Empty(pass, running->matrix, StageOf(iteration)));
     };
     for (const size_t g : plan_.online.phases[pass])
       for (const UOp* node : kernel_.groups[g].nodes) {
@@ -454,7 +455,7 @@ class OnlineHopperLowering : OnlineElements {
         Keep(values);
         wait_for(product->matrix);
         Rescale(*product);
-        IssueProducts(*product, StageOf(step));
+        IssueProducts(*product, StageOf(iteration));
         running = product;
         ++next;
       }

@@ -2,9 +2,9 @@
 // (compiler/program/online/plan.h):
 //
 //   copies of the rows' matrices and of the first steps' ones       COMMIT
-//   for each time:
+//   for each iteration:
 //     WAIT, BARRIER                          what is multiplied now is there for every warp
-//     copies for the next time; COMMIT       into the stage that was used before
+//     copies for the next one; COMMIT        into the stage that was used before
 //     LDMATRIX, MMA                          scores, in registers
 //     maxima: of a thread's values, then SHUFFLE; sums so far are rescaled where they grew
 //     sums of a thread's values; LDMATRIX, MMA: products of values, which are in registers as the
@@ -18,6 +18,7 @@
 // Products of f32 are three of TF32, as lower_mma.cc has them. What is infinite has no low part: a
 // sum with such a factor may be NaN (docs/semantics.md, Online sums).
 #include "compiler/program/hopper/two_tf32.h"
+#include "compiler/program/mma/mma_products.h"
 #include "compiler/program/online/online_elements.h"
 #include "compiler/program/online/online_matrices.h"
 #include "compiler/program/online/plan.h"
@@ -52,34 +53,19 @@ class OnlineMmaLowering : OnlineElements {
   }
 
  private:
-  void FetchTime(const std::vector<size_t>& matrices, ValueId step, ValueId stage) {
-    for (const size_t m : matrices) matrices_.Fetch(m, NumberOf(step), stage);
+  void FetchIteration(const std::vector<size_t>& matrices, ValueId iteration, ValueId stage) {
+    for (const size_t m : matrices) matrices_.Fetch(m, NumberOf(iteration), stage);
     b_.Add({.code = Code::kCommit});
   }
 
-  // What the unit reads of an operand: all of it, or the high and the low part of f32.
-  struct Operand {
-    ValueId high = -1, low = -1;
-  };
-  Operand OperandOf(ValueId fragment) {
+  // What the unit reads of an operand: the parts of f32; of other types it is all in `high`.
+  TwoTf32 OperandOf(ValueId fragment) {
     if (plan_.dtype != DType::kF32) return {.high = fragment};
-    const TwoTf32 parts = SplitRounded(b_, fragment);
-    return {.high = parts.high, .low = parts.low};
+    return SplitRounded(b_, fragment);
   }
-
-  ValueId Mma(ValueId a, ValueId b, int64_t half, ValueId c) {
-    return b_.Add({.code = Code::kMma,
-                   .dtype = DType::kF32,
-                   .lanes = 4,
-                   .src = {a, b, c},
-                   .imm = {half, 0, 0}});
-  }
-  ValueId Multiply(const Operand& a, const Operand& b, int64_t half, ValueId c) {
-    if (a.low < 0) return Mma(a.high, b.high, half, c);
-    ValueId sum = Mma(a.low, b.high, half, b_.Splat(b_.Const(DType::kF32, 0), 4));
-    sum = Mma(a.high, b.low, half, sum);
-    sum = Mma(a.high, b.high, half, sum);
-    return b_.Alu(Op::kAdd, DType::kF32, {c, sum});
+  ValueId Multiply(const TwoTf32& a, const TwoTf32& b, int64_t half, ValueId sums) {
+    if (a.low < 0) return AddProduct(b_, a.high, b.high, half, sums);
+    return AddThreeProducts(b_, a, b, half, sums);
   }
 
   // ---- a pass over the steps
@@ -87,28 +73,28 @@ class OnlineMmaLowering : OnlineElements {
   void Pass(size_t phase) {
     const std::vector<size_t>& matrices = plan_.passes[phase].matrices;
     if (phase > 0) b_.Barrier();  // the stages are still being read
-    FetchTime(matrices, b_.Int(0), b_.Int(0));
+    FetchIteration(matrices, b_.Int(0), b_.Int(0));
     ValueId whole = b_.Int(0);
-    if ((StepsEnd() || StepsTakeTurns()) && HasWholeTimes()) {  // masks are for those after these
-      whole = WholeTimes();
+    if ((StepsEnd() || StepsTakeTurns()) && HasWholeIterations()) {  // masks are for later ones
+      whole = WholeIterations();
       whole_ = true;
-      Times(phase, whole, b_.Int(0));
+      Iterations(phase, whole, b_.Int(0));
       whole_ = false;
     }
-    Times(phase, windowed_ ? b_.Plus(count_, b_.Negated(whole)) : ValueId{-1}, whole);
+    Iterations(phase, windowed_ ? b_.Plus(count_, b_.Negated(whole)) : ValueId{-1}, whole);
   }
 
-  // `count` times from `first` on; -1: all.
-  void Times(size_t phase, ValueId count, ValueId first) {
+  // `count` iterations from `first` on; -1: all.
+  void Iterations(size_t phase, ValueId count, ValueId first) {
     const std::vector<size_t>& groups = plan_.online.phases[phase];
     const std::vector<size_t>&scores = plan_.passes[phase].scores,
           &matrices = plan_.passes[phase].matrices;
-    const ValueId loop = b_.Loop(times_, How::kPlain, 1, count);
-    const ValueId step = b_.Plus(first, loop);
+    const ValueId loop = b_.Loop(iterations_, How::kPlain, 1, count);
+    const ValueId iteration = b_.Plus(first, loop);
     point_.OpenScope();
     b_.Add({.code = Code::kWait, .imm = {0, 0, 0}});
     b_.Barrier();
-    const ValueId next = b_.Plus(step, b_.Int(1));
+    const ValueId next = b_.Plus(iteration, b_.Int(1));
     const auto fetch_next = [&] {
       const ValueId more = b_.If(b_.Less(next, count_));
       point_.OpenScope();
@@ -119,7 +105,7 @@ class OnlineMmaLowering : OnlineElements {
       b_.Add({.code = Code::kCommit});
     };
     if (tile_.stages > 1) fetch_next();
-    Time(groups, scores, NumberOf(step), b_.Modulo(step, tile_.stages));
+    Iteration(groups, scores, NumberOf(iteration), b_.Modulo(iteration, tile_.stages));
     if (tile_.stages == 1) {
       b_.Barrier();
       fetch_next();
@@ -128,8 +114,8 @@ class OnlineMmaLowering : OnlineElements {
     b_.End(loop);
   }
 
-  void Time(const std::vector<size_t>& groups, const std::vector<size_t>& scores, ValueId number,
-            ValueId stage) {
+  void Iteration(const std::vector<size_t>& groups, const std::vector<size_t>& scores,
+                 ValueId number, ValueId stage) {
     number_ = number;
     for (const size_t s : scores) MakeScores(s, stage);
     for (const size_t g : groups)
@@ -146,19 +132,19 @@ class OnlineMmaLowering : OnlineElements {
     const OnlineScore& score = plan_.scores[index];
     const OnlineMatrix &rows = plan_.matrices[score.rows], &steps = plan_.matrices[score.steps];
     const int64_t columns = tile_.steps / kChunk;
-    const ValueId zero = b_.Splat(b_.Const(DType::kF32, 0), 4);
+    const ValueId zero = ZeroSums(b_);
     std::vector<ValueId>& sums = scores_[score.sum];
     sums.assign(tile_.fragments * columns, zero);
     for (int64_t term = 0; term < OnlinePadded(rows.width) / matrices_.depth(); ++term) {
       const ValueId term_chunk = b_.Int(term * 2);
-      std::vector<Operand> a;
+      std::vector<TwoTf32> a;
       for (int64_t f = 0; f < tile_.fragments; ++f) {
         const ValueId own = b_.Plus(b_.Times(warp_, 2 * tile_.fragments), b_.Int(f * 2));
         a.push_back(OperandOf(matrices_.Fragment(score.rows, b_.Int(0), own, term_chunk,
                                                  /*of_a=*/true, !rows.across)));
       }
       for (int64_t j = 0; j < columns; j += 2) {
-        const Operand b = OperandOf(matrices_.Fragment(score.steps, stage, b_.Int(j), term_chunk,
+        const TwoTf32 b = OperandOf(matrices_.Fragment(score.steps, stage, b_.Int(j), term_chunk,
                                                        /*of_a=*/false, !steps.across));
         for (int64_t f = 0; f < tile_.fragments; ++f)
           for (int64_t half = 0; half < 2; ++half) {
@@ -170,7 +156,7 @@ class OnlineMmaLowering : OnlineElements {
   }
 
   void CarryProduct(const OnlineProduct& product, ValueId stage) {
-    std::vector<Operand> values;
+    std::vector<TwoTf32> values;
     for (const ValueId fragment : ValuesOf(product.value)) values.push_back(OperandOf(fragment));
     const OnlineMatrix& matrix = plan_.matrices[product.matrix];
     const ValueId memory = carried_.at(product.sum);
@@ -197,7 +183,7 @@ class OnlineMmaLowering : OnlineElements {
           sums.push_back(sum);
         }
       for (int64_t term = 0; term < terms; ++term) {
-        const Operand b = OperandOf(matrices_.Fragment(
+        const TwoTf32 b = OperandOf(matrices_.Fragment(
             product.matrix, stage, b_.Plus(first_column, b_.Int(column)), b_.Int(term * 2),
             /*of_a=*/false, matrix.across, /*of_values=*/true));
         for (int64_t f = 0; f < tile_.fragments; ++f)

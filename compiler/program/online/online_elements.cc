@@ -16,7 +16,7 @@ OnlineElements::OnlineElements(const OnlinePlan& plan)
       plan_(plan),
       tile_(plan.tile),
       extent_(plan.kernel.ranges[plan.range].extent),
-      times_(DivideUp(extent_, tile_.steps)),
+      iterations_(DivideUp(extent_, tile_.steps)),
       halves_(tile_.fragments * kRowsOfFragment),
       row_sums_(point_, {plan.rows, plan.row_count}, {plan.columns, plan.column_count},
                 tile_.rows(), kFragment) {
@@ -202,7 +202,7 @@ void OnlineElements::CarryRow(const UOp* node, int64_t half) {
         total = total < 0 ? value : point_.Combine(op, total, value);
         return total;
       });
-  if (op == Op::kMax) return CarryMaximum(node, half, OverRow(op, total));
+  if (op == Op::kMax) return CarryMaximum(node, half, OverThreads(op, total, kThreadsOfRow));
   const ValueId place = b_.Int(half), memory = carried_.at(node);
   ValueId before = b_.Load(memory, place);
   if (const auto max = plan_.online.max_of.find(node); max != plan_.online.max_of.end())
@@ -210,9 +210,8 @@ void OnlineElements::CarryRow(const UOp* node, int64_t half) {
   b_.Store(memory, place, b_.Alu(Op::kAdd, DType::kF32, {before, total}));
 }
 
-// Over the four threads that have elements of the row.
-ValueId OnlineElements::OverRow(Op op, ValueId value) {
-  for (const int64_t bit : {1, 2}) {
+ValueId OnlineElements::OverThreads(Op op, ValueId value, int64_t threads) {
+  for (int64_t bit = 1; bit < threads; bit *= 2) {
     const ValueId other = b_.Add({.code = Code::kShuffle,
                                   .dtype = b_.at(value).dtype,
                                   .src = {value},
@@ -304,7 +303,7 @@ void OnlineElements::RowsEnd(size_t pass) {
       std::vector<ValueId> values;
       for (int64_t half = 0; half < halves_; ++half) {
         ValueId value = b_.Load(carried_.at(node), b_.Int(half));
-        if (ReduceOf(node).op() == Op::kAdd) value = OverRow(Op::kAdd, value);
+        if (ReduceOf(node).op() == Op::kAdd) value = OverThreads(Op::kAdd, value, kThreadsOfRow);
         if (UnitOf(node) != nullptr) {
           subtracted_[node].resize(static_cast<size_t>(halves_));
           subtracted_[node][static_cast<size_t>(half)] = value;

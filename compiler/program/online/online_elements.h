@@ -34,8 +34,8 @@ class OnlineElements {
                    .imm = {lane, 0, 0}});
   }
 
-  // Loads what is one number for each step of the time number_, as a row's statistics are where
-  // steps are rows of the result: before scores are waited for, that it need not be after.
+  // Loads what is one number for each step of the iteration number_, as a row's statistics are
+  // where steps are rows of the result: before scores are waited for, that it need not be after.
   void LoadOfSteps();
   void ForgetOfSteps();
 
@@ -49,7 +49,8 @@ class OnlineElements {
   ValueId IfBelowEnds();
   // The warp's number among those that have rows; known before anything below is called.
   void SetWarp(ValueId warp);
-  // ---- which times are run (online_times.cc)
+  // ---- which iterations are run (online_iterations.cc). In each the loop advances by the tile's
+  // steps: iteration n has the steps from n * tile_.steps on.
   // For all rows of the tile, from the first visible step to the last one, below the end of the
   // steps.
   void OpenWindow();
@@ -57,22 +58,23 @@ class OnlineElements {
   // Whether steps are those of one part of several that take turns (schedule/keys/key_parts.h).
   bool StepsTakeTurns() const;
   bool StepsMayBeNone() const { return StepsEnd() && kernel_.ranges[plan_.range].end()->vmin < 1; }
-  // Whether there may be times, from the first one on, with steps that all exist and that no
-  // condition of visible.last hides from any row; and how many of those that are run.
-  bool HasWholeTimes() const;
-  ValueId WholeTimes();
-  // Whether instead the last times may be such, behind CutTimes others.
-  bool WholeTimesAreLast() const;
-  ValueId CutTimes();
-  // The number of a time, of those that are run.
-  ValueId NumberOf(ValueId step);
-  // A loop over the times that are run. Its counter begins with 0 in each.
-  ValueId LoopOverTimes() {
-    return b_.Loop(times_, How::kPlain, 1, windowed_ ? count_ : ValueId{-1});
+  // A whole iteration needs no masks: all of its steps exist, and no condition of visible.last
+  // hides one from any row. Whether the first ones may be whole, and how many of those that are
+  // run.
+  bool HasWholeIterations() const;
+  ValueId WholeIterations();
+  // Whether instead the last ones may be whole, behind CutIterations others.
+  bool WholeIterationsAreLast() const;
+  ValueId CutIterations();
+  // The number of an iteration, given how many were run before it.
+  ValueId NumberOf(ValueId run_before);
+  // A loop over the iterations that are run. Its counter begins with 0 in each pass.
+  ValueId LoopOverIterations() {
+    return b_.Loop(iterations_, How::kPlain, 1, windowed_ ? count_ : ValueId{-1});
   }
 
   // ---- values, maxima and sums
-  // A maximum or a sum of a row, of the time number_.
+  // A maximum or a sum of a row, of the iteration number_.
   void CarryRow(const UOp* node, int64_t half);
   // The values as the first operand of a product has them, of each fragment of rows and of 16
   // steps (f32: of 8, of which a thread has two that are side by side, as terms t and t + 4);
@@ -92,16 +94,16 @@ class OnlineElements {
   const LoopNest& kernel_;
   const OnlinePlan& plan_;
   const OnlineTile& tile_;
-  const int64_t extent_, times_, halves_;
+  const int64_t extent_, iterations_, halves_;
   ValueId thread_ = -1, lane_ = -1, warp_ = -1, member_ = -1;
   ValueId batch_ = -1, origin_ = -1, first_row_ = -1;
   ValueId part_ = -1;  // of the columns
   ValueId steps_ = -1, last_step_ = -1;  // below their end: how many there are, and the last one
-  // Of the times that are run: the first one (-1: that is 0), and how many.
+  // Of the iterations that are run: the first one (-1: that is 0), and how many.
   ValueId first_ = -1, count_ = -1;
   bool windowed_ = false;
-  ValueId number_ = -1;  // of the time
-  bool whole_ = false;   // it is one of WholeTimes
+  ValueId number_ = -1;  // of the iteration
+  bool whole_ = false;   // whether that one is whole
   absl::flat_hash_map<const UOp*, ValueId> carried_;
   // By maximum, for each row: what multiplies the sums before.
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> rescale_;
@@ -117,7 +119,9 @@ class OnlineElements {
   ValueId RowOf(int64_t half);
   void BindRow(int64_t half);
   ValueId Within(ValueId value, Op op);
-  ValueId OverRow(Op op, ValueId value);
+  static constexpr int64_t kThreadsOfRow = 4;  // that have elements of a row, side by side
+  // The value of so many threads side by side, combined; each of them has it.
+  ValueId OverThreads(Op op, ValueId value, int64_t threads);
   void CarryMaximum(const UOp* max, int64_t half, ValueId of_steps);
   // The exponential from whose terms the maximum is subtracted; nullptr: none. Its maximum is
   // carried without the factor of x.
@@ -140,7 +144,7 @@ class OnlineElements {
   RowSums row_sums_;
   ValueId guards_ = -1;  // memory of the block: by warp, whether a guard of the masks fails
   ValueId inside_ = -1;  // whether the step that is open exists
-  // By LOAD, of each of the thread's steps of a time, where these are loaded together.
+  // By LOAD, of each of the thread's steps of an iteration, where these are loaded together.
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_steps_;
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> of_rows_;  // by reduction, for each row
   absl::flat_hash_map<const UOp*, UnitExponential> units_;  // what the unit of the device computes

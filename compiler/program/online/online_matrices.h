@@ -35,8 +35,8 @@ class OnlineMatrices {
   // How many steps there are, where they end before their extent: beyond these are zeros.
   void EndSteps(ValueId steps) { steps_ = steps; }
 
-  // Begins copies of a matrix: of the block's rows, or of the steps of the time `number`. What is
-  // unpacked is stored at once: a barrier comes before others read it.
+  // Begins copies of a matrix: of the block's rows, or of the steps of the iteration `number`.
+  // What is unpacked is stored at once: a barrier comes before others read it.
   void Fetch(size_t index, ValueId number, ValueId stage);
 
   // Four matrices of 8 by a chunk: of the 16 rows, steps or columns from 8 * `own` on, and of the

@@ -56,7 +56,7 @@ const UOp* Unwidened(const UOp* node) {
   if (node->dtype != DType::kF32) return nullptr;
   if (node->op != Op::kCast) return node;
   const DType dtype = node->src[0]->dtype;
-  const bool widens = dtype == DType::kBF16 || dtype == DType::kF16 || IsOf8Bits(dtype);
+  const bool widens = IsFloatOf16(dtype) || IsOf8Bits(dtype);
   return widens ? node->src[0] : nullptr;
 }
 

@@ -72,8 +72,8 @@ struct OnlinePass {
   std::vector<size_t> scores, matrices;  // that it computes, and those of steps that it reads
 };
 
-// A warp has `fragments` times 16 rows; `steps` are multiplied at a time, and while they are, those
-// of the next `stages` - 1 times are copied. By warpgroups of sm_90a, four warps each, where
+// A warp has `fragments` times 16 rows; `steps` are multiplied in an iteration, and meanwhile those
+// of the next `stages` - 1 iterations are copied. By warpgroups of sm_90a, four warps each, where
 // `groups`: one more copies. `parts` blocks divide the columns of the results.
 struct OnlineTile {
   int64_t warps = 4, fragments = 1, steps = 64, stages = 2;

@@ -193,7 +193,7 @@ PtxOperand PtxPrinter::PackedWord(ValueId value, int lane, int count, DType dtyp
   }();
   if (count == 2 && !constant) {
     const PtxOperand low = Lane(value, lane), high = Lane(value, lane + 1);
-    if (dtype == DType::kBF16 || dtype == DType::kF16) return HalvesOf(low, high, dtype);
+    if (IsFloatOf16(dtype)) return HalvesOf(low, high, dtype);
   }
   if (constant) {
     uint64_t all = 0;

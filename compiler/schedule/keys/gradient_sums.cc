@@ -109,8 +109,6 @@ bool MovesBeyondFactors(const Steps& steps, bool from_end) {
   return false;
 }
 
-bool IsFloatOf16(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
-
 bool AreOfFloats(const Steps& steps) {
   return std::all_of(steps.begin(), steps.end(), [](const UOp* step) {
     return step->dtype == DType::kF32 || IsFloatOf16(step->dtype);

@@ -34,7 +34,7 @@ bool ScoreKernels::Computes(const UOp* ast) {
 }
 
 absl::flat_hash_set<int> ScoreKernels::Refused(const std::vector<FusedKernel>& kernels,
-                                               const std::vector<const UOp*>& kept,
+                                               const std::vector<const UOp*>& values,
                                                const AttentionsOfKernels& attentions,
                                                const Scores& scores) {
   absl::flat_hash_set<const UOp*> stored;
@@ -42,14 +42,14 @@ absl::flat_hash_set<int> ScoreKernels::Refused(const std::vector<FusedKernel>& k
     stored.insert(kernel.buffers.begin(), kernel.buffers.begin() + kernel.stores);
   // A value that no kernel stores is computed by those of its readers. Sources come first.
   absl::flat_hash_map<const UOp*, absl::flat_hash_set<int>> of_value;
-  const size_t others = kept.size() - attentions.size();
+  const size_t others = values.size() - attentions.size();
   for (size_t i = 0; i < attentions.size(); ++i) {
     absl::flat_hash_set<int> mine = attentions[i].attentions;
     for (const UOp* read : attentions[i].reads)
       if (const auto source = of_value.find(read); !stored.contains(read) &&
                                                    source != of_value.end())
         mine.insert(source->second.begin(), source->second.end());
-    of_value[kept[others + i]] = std::move(mine);
+    of_value[values[others + i]] = std::move(mine);
   }
   absl::flat_hash_set<int> refused;
   for (const FusedKernel& kernel : kernels) {

@@ -1,5 +1,5 @@
 // Which kernels of a schedule compute scores, and whether the target computes these well: an
-// attention one of whose kernels it does not keeps its scores, and no other one does for that.
+// attention one of whose kernels it does not stores its scores, and no other one does for that.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace outboard::schedule {
 
-// A value that is kept: the attentions whose scores its kernel computes (Scores::attention_of), and
-// the kept values that it reads, with which it may be fused.
+// A value that is stored: the attentions whose scores its kernel computes (Scores::attention_of),
+// and the stored values that it reads, with which it may be fused.
 struct AttentionsOfValue {
   absl::flat_hash_set<int> attentions;
   std::vector<const UOp*> reads;
@@ -35,10 +35,10 @@ class ScoreKernels {
   bool Computes(const UOp* ast);
 
   // Returns the attentions of those kernels that the target does not compute; all of `scores` where
-  // such a kernel is of none that is known. `kept` are the values that the kernels store, those of
+  // such a kernel is of none that is known. `values` are those that the kernels store, those of
   // `attentions` last, in their order.
   absl::flat_hash_set<int> Refused(const std::vector<FusedKernel>& kernels,
-                                   const std::vector<const UOp*>& kept,
+                                   const std::vector<const UOp*>& values,
                                    const AttentionsOfKernels& attentions, const Scores& scores);
 
  private:

@@ -15,10 +15,10 @@
 namespace outboard::schedule {
 namespace {
 
-// Products that threads compute in the time of one byte of memory, by NVIDIA's data sheets: 6.25 of
-// A100, 8.75 of H100; a core of Sapphire Rapids computes fewer, of bf16. A matrix unit takes a
-// tenth of their time, or less.
-constexpr double kProductsOfByte = 6.25, kSavedOfProduct = 0.9;
+// Multiplications that threads compute in the time of one byte of memory, by NVIDIA's data sheets:
+// 6.25 of A100, 8.75 of H100; a core of Sapphire Rapids computes fewer, of bf16. A matrix unit
+// takes a tenth of their time, or less.
+constexpr double kMultiplicationsOfByte = 6.25, kPartSaved = 0.9;
 // The time of one more kernel, 3 us on a GPU and about 20 us on a processor, as the bytes of memory
 // that take as long.
 constexpr double kGpuKernelBytes = 1 << 23, kCpuKernelBytes = 1 << 18;
@@ -34,7 +34,7 @@ double Bytes(const UOp* node) { return Elements(node) * ByteWidth(node->dtype); 
 
 // One sum of a kernel, or several that are added in f32.
 struct Sum {
-  double products = 0;          // terms, all together
+  double multiplications = 0;   // one for each term of each result
   std::vector<const UOp*> of;   // REDUCEs
   const UOp* stored = nullptr;  // of which the kernel can compute all else
 };
@@ -100,21 +100,16 @@ class Parts {
     if (kernel.then != nullptr || !units_.AreAsked() ||
         graph_.node_count() > limits::kGraphNodesMax / 2)
       return false;
-    double points = 1, most = 0;
+    double most = 0;
     int loops = 0;
-    const std::vector<const UOp*> nodes = PostOrder(kernel.ast);
-    for (const UOp* node : nodes)
-      if (IsRange(node, RangeKind::kOutput)) points *= static_cast<double>(RangeOf(node).extent());
-    for (const UOp* node : nodes) {
+    for (const UOp* node : PostOrder(kernel.ast)) {
       if (node->op != Op::kReduceLoop) continue;
       ++loops;
-      double terms = points;
-      for (const UOp* range : node->src.subspan(1))
-        terms *= static_cast<double>(RangeOf(range).extent());
-      if (ReduceOf(node).op() == Op::kAdd && IsFloat(node->dtype)) most = std::max(most, terms);
+      if (ReduceOf(node).op() == Op::kAdd && IsFloat(node->dtype))
+        most = std::max(most, TermsOf(node));
     }
-    // With fewer products a kernel saves less than another one takes.
-    return loops > 1 && most >= kernel_bytes_ * kProductsOfByte;
+    // With fewer multiplications a kernel saves less than another one takes.
+    return loops > 1 && most >= kernel_bytes_ * kMultiplicationsOfByte;
   }
 
   // The kernels of `value` and of what is stored of it; none where it is better as it is, which is
@@ -133,12 +128,12 @@ class Parts {
       for (const Sum& sum : sums) bytes += Bytes(sum.stored);
       if (bytes > computed->bytes) {
         const std::vector<Sum> chain = ChainOf(value, *computed, meeting, sums);
-        if (!chain.empty() && CanPay(chain) && !units_.Multiplies(graph_, whole)) {
+        if (!chain.empty() && CanPay(chain) && !units_.Computes(graph_, whole)) {
           OB_ASSIGN_OR_RETURN(std::vector<Kernel> kernels, Chained(value, chain));
           if (!kernels.empty()) return kernels;
         }
       }
-      if (bytes > kStoredMax * computed->bytes || !CanPay(sums) || units_.Multiplies(graph_, whole))
+      if (bytes > kStoredMax * computed->bytes || !CanPay(sums) || units_.Computes(graph_, whole))
         continue;
       OB_ASSIGN_OR_RETURN(std::vector<Kernel> kernels, Apart(value, sums));
       if (!kernels.empty()) return kernels;
@@ -149,25 +144,25 @@ class Parts {
   static size_t LargestOf(const std::vector<Sum>& sums) {
     size_t largest = 0;
     for (size_t i = 0; i < sums.size(); ++i)
-      if (sums[i].products >= sums[largest].products) largest = i;
+      if (sums[i].multiplications >= sums[largest].multiplications) largest = i;
     return largest;
   }
 
   double CostOf(const Sum& sum) const { return 2 * of_stored_ * Bytes(sum.stored) + kernel_bytes_; }
-  static bool Pays(double products, double cost) {
-    return products * kSavedOfProduct / kProductsOfByte > cost;
+  static bool Pays(double multiplications, double cost) {
+    return multiplications * kPartSaved / kMultiplicationsOfByte > cost;
   }
   // Whether it pays if matrix units compute all of them. The last of a chain is not stored; else it
   // is the largest.
   bool CanPay(const std::vector<Sum>& sums) const {
     const size_t largest = LargestOf(sums);
-    double products = 0, cost = 0;
+    double multiplications = 0, cost = 0;
     for (size_t i = 0; i < sums.size(); ++i) {
-      products += sums[i].products;
+      multiplications += sums[i].multiplications;
       if (sums.back().stored == nullptr ? i + 1 < sums.size() : i != largest)
         cost += CostOf(sums[i]);
     }
-    return Pays(products, cost);
+    return Pays(multiplications, cost);
   }
 
   // Adds `value` and what is computed for it, up to what is loaded.
@@ -278,7 +273,7 @@ class Parts {
       for (size_t i = 0; i < computed.loops.size(); ++i) {
         if ((bits >> i & 1) == 0) continue;
         sum.of.push_back(computed.loops[i]);
-        sum.products += Elements(computed.loops[i]->src[0]);
+        sum.multiplications += Elements(computed.loops[i]->src[0]);
       }
     }
     return sums;
@@ -342,7 +337,7 @@ class Parts {
         if ((left & bit) == 0) continue;
         const auto found = meeting.last.find(left & ~bit);
         if (found == meeting.last.end() || found->second.size() != 1) continue;
-        chain.push_back({sums[i].products, sums[i].of, stored});
+        chain.push_back({sums[i].multiplications, sums[i].of, stored});
         stored = Smallest(*found->second.begin(), meeting);
         left &= ~bit;
         is_found = stored != value && Elements(stored) <= Elements(value) &&
@@ -352,7 +347,7 @@ class Parts {
       if (!is_found) return {};
     }
     for (size_t i = 0; i < sums.size(); ++i)
-      if ((left >> i & 1) != 0) chain.push_back({sums[i].products, sums[i].of, stored});
+      if ((left >> i & 1) != 0) chain.push_back({sums[i].multiplications, sums[i].of, stored});
     std::reverse(chain.begin(), chain.end());
     return chain;
   }
@@ -400,14 +395,14 @@ class Parts {
     for (size_t i = 0; i < sums.size(); ++i) {
       if (i == largest) continue;
       OB_ASSIGN_OR_RETURN(LoweredKernel alone, Lowered(sums[i].stored));
-      if (units_.Multiplies(graph_, alone.ast)) saved += sums[i].products;
+      if (units_.Computes(graph_, alone.ast)) saved += sums[i].multiplications;
       store(sums[i], std::move(alone));
     }
     OB_ASSIGN_OR_RETURN(LoweredKernel left, Lowered(value, parts));
-    saved += sums[largest].products;
-    if (!units_.Multiplies(graph_, left.ast)) {
+    saved += sums[largest].multiplications;
+    if (!units_.Computes(graph_, left.ast)) {
       OB_ASSIGN_OR_RETURN(LoweredKernel alone, Lowered(sums[largest].stored));
-      if (!units_.Multiplies(graph_, alone.ast)) return std::vector<Kernel>{};
+      if (!units_.Computes(graph_, alone.ast)) return std::vector<Kernel>{};
       store(sums[largest], std::move(alone));
       OB_ASSIGN_OR_RETURN(left, Lowered(value, parts));
     }
@@ -423,7 +418,7 @@ class Parts {
       const UOp* const result = sum.stored == nullptr ? value : sum.stored;
       if (result != value && before_.contains(result)) return std::vector<Kernel>{};
       OB_ASSIGN_OR_RETURN(LoweredKernel kernel, Lowered(result, parts));
-      if (!units_.Multiplies(graph_, kernel.ast)) return std::vector<Kernel>{};
+      if (!units_.Computes(graph_, kernel.ast)) return std::vector<Kernel>{};
       parts.push_back({result, std::move(kernel)});
     }
     LoweredKernel last = std::move(parts.back().lowered);
@@ -441,12 +436,12 @@ class Parts {
 
 }  // namespace
 
-bool MatrixUnitKernels::Multiplies(Graph& graph, const UOp* ast) {
+bool MatrixUnitKernels::Computes(Graph& graph, const UOp* ast) {
   if (const auto known = known_.find(ast); known != known_.end()) return known->second;
   if (!AreAsked()) return false;
   nodes_left_ -= static_cast<int64_t>(PostOrder(ast).size());
   const UOp* const kernel = tf32_ && SumsProductsOfF32(ast) ? WithTf32(graph, ast) : ast;
-  return known_[ast] = nodes_left_ > 0 && multiplies_(kernel);
+  return known_[ast] = nodes_left_ > 0 && uses_matrix_unit_(kernel);
 }
 
 absl::Status StoreProductsApart(Graph& graph, Choice& choice, std::vector<LoweredKernel>& kernels,

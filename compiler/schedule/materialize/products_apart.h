@@ -8,8 +8,8 @@
 //
 // Whether a matrix unit computes a kernel is asked of the compiler, before and after. A kernel that
 // it computes as it is stays whole, and so does one that would gain too little: by an estimate, the
-// products that matrix units then compute against the bytes that are stored and loaded, and against
-// the launches.
+// multiplications that matrix units then compute against the bytes that are stored and loaded, and
+// against the launches.
 #pragma once
 
 #include <cstdint>
@@ -34,17 +34,17 @@ inline constexpr int64_t kAskedNodesMax = int64_t{1} << 19;
 // Asks whether a matrix unit of the target computes a kernel, once for each. Threads: one.
 class MatrixUnitKernels {
  public:
-  // Of `multiplies`, which may be null: then nothing is asked. `tf32`: whether products of f32 may
-  // be rounded to TF32.
-  MatrixUnitKernels(std::function<bool(const UOp* kernel)> multiplies, bool tf32)
-      : multiplies_(std::move(multiplies)), tf32_(tf32) {}
+  // Of `uses_matrix_unit`, which may be null: then nothing is asked. `tf32`: whether products of
+  // f32 may be rounded to TF32.
+  MatrixUnitKernels(std::function<bool(const UOp* kernel)> uses_matrix_unit, bool tf32)
+      : uses_matrix_unit_(std::move(uses_matrix_unit)), tf32_(tf32) {}
 
-  bool AreAsked() const { return multiplies_ != nullptr && nodes_left_ > 0; }
+  bool AreAsked() const { return uses_matrix_unit_ != nullptr && nodes_left_ > 0; }
   // False once kAskedNodesMax nodes have been asked about.
-  bool Multiplies(Graph& graph, const UOp* ast);
+  bool Computes(Graph& graph, const UOp* ast);
 
  private:
-  std::function<bool(const UOp*)> multiplies_;
+  std::function<bool(const UOp*)> uses_matrix_unit_;
   bool tf32_;
   absl::flat_hash_map<const UOp*, bool> known_;
   int64_t nodes_left_ = kAskedNodesMax;

@@ -1,4 +1,4 @@
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/assemble/memory_plan.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,6 @@
-// Which times (steps of a tile) of an online kernel are run for the block's rows: from the first
-// visible step to the last one (compiler/optimize/operands/visible.h), below the end of the steps.
+// Which iterations of an online kernel are run for the block's rows: from the one with the first
+// visible step to that with the last one (compiler/optimize/operands/visible.h), below the end of
+// the steps.
 #include <algorithm>
 
 #include "compiler/divide_up.h"
@@ -34,41 +35,41 @@ bool OnlineElements::StepsTakeTurns() const {
                      [](const codegen::RowForm& form) { return form.divisor > 1; });
 }
 
-bool OnlineElements::HasWholeTimes() const {
+bool OnlineElements::HasWholeIterations() const {
   const bool ends = plan_.visible.range >= 0 && !plan_.visible.last.empty();
   return (ends || StepsEnd() || extent_ % tile_.steps != 0) && plan_.visible.first.empty();
 }
 
-ValueId OnlineElements::WholeTimes() {
+ValueId OnlineElements::WholeIterations() {
   ValueId steps = steps_;
   for (const codegen::RowForm& form : plan_.visible.last)
     steps = b_.Min(steps, b_.Plus(Extreme(form, false), b_.Int(1)));
   return b_.Min(b_.Divide(b_.Max(steps, b_.Int(0)), tile_.steps), count_);
 }
 
-bool OnlineElements::WholeTimesAreLast() const {
+bool OnlineElements::WholeIterationsAreLast() const {
   return plan_.visible.range >= 0 && !plan_.visible.first.empty() &&
          plan_.visible.last.empty() && !StepsEnd() && extent_ % tile_.steps == 0;
 }
 
-ValueId OnlineElements::CutTimes() {
+ValueId OnlineElements::CutIterations() {
   ValueId steps = b_.Int(0);
   for (const codegen::RowForm& form : plan_.visible.first)
     steps = b_.Max(steps, Extreme(form, true));
-  const ValueId times = b_.Divide(b_.Plus(steps, b_.Int(tile_.steps - 1)), tile_.steps);
-  return b_.Min(b_.Max(b_.Plus(times, b_.Negated(first_)), b_.Int(0)), count_);
+  const ValueId cut = b_.Divide(b_.Plus(steps, b_.Int(tile_.steps - 1)), tile_.steps);
+  return b_.Min(b_.Max(b_.Plus(cut, b_.Negated(first_)), b_.Int(0)), count_);
 }
 
-// Which times are run: for all rows of the tile, from the first visible step to the last one.
+// Which iterations are run: for all rows of the tile, from the first visible step to the last one.
 void OnlineElements::OpenWindow() {
   const codegen::VisibleSteps& visible = plan_.visible;
   const UOp* const ends = kernel_.ranges[plan_.range].end();
   steps_ = ends == nullptr ? b_.Int(extent_) : point_.Emit(ends);
   last_step_ = b_.Plus(steps_, b_.Int(-1));
-  // Where there is none a time is run all the same, with every step masked.
+  // Where there is none an iteration is run all the same, with every step masked.
   if (StepsMayBeNone()) last_step_ = b_.Max(last_step_, b_.Int(0));
   const ValueId all = ends == nullptr
-                          ? b_.Int(times_)
+                          ? b_.Int(iterations_)
                           : b_.Plus(b_.Divide(last_step_, tile_.steps), b_.Int(1));
   windowed_ = ends != nullptr;
   count_ = all;
@@ -109,8 +110,8 @@ void OnlineElements::LookAtGuards(bool of_rows, ValueId hidden, ValueId found) {
   }
 }
 
-// Whether a guard is not 0: one of steps in a step before the time `first` or from the time `end`
-// on, one of rows in a row of the tile. Threads look at different ones, and tell each other.
+// Whether a guard is not 0: one of steps in a step before the iteration `first` or from `end` on,
+// one of rows in a row of the tile. Threads look at different ones, and tell each other.
 ValueId OnlineElements::AnyGuardFails(ValueId first, ValueId end) {
   const int64_t threads = tile_.threads();
   const ValueId zero = b_.Const(DType::kF32, 0);
@@ -125,10 +126,10 @@ ValueId OnlineElements::AnyGuardFails(ValueId first, ValueId end) {
     point_.OpenScope();
     const ValueId step = b_.Min(b_.Plus(b_.Times(loop, threads), thread_), last_step_);
     ranges_.Open(plan_.range, step);
-    const ValueId time = b_.Divide(step, tile_.steps);
+    const ValueId iteration = b_.Divide(step, tile_.steps);
     const ValueId hidden =
         b_.Alu(Op::kOr, DType::kBool,
-               {b_.Less(time, first), b_.Less(b_.Plus(end, b_.Int(-1)), time)});
+               {b_.Less(iteration, first), b_.Less(b_.Plus(end, b_.Int(-1)), iteration)});
     LookAtGuards(/*of_rows=*/false, hidden, found);
     ranges_.Close(plan_.range);
     point_.CloseScope();
@@ -144,12 +145,7 @@ ValueId OnlineElements::AnyGuardFails(ValueId first, ValueId end) {
     point_.CloseScope();
     b_.End(loop);
   }
-  ValueId any = b_.Load(found, b_.Int(0));
-  for (int64_t bit = 1; bit < kWarpThreads; bit *= 2) {
-    const ValueId other =
-        b_.Add({.code = Code::kShuffle, .dtype = DType::kF32, .src = {any}, .imm = {bit, 0, 0}});
-    any = b_.Alu(Op::kMax, DType::kF32, {any, other});
-  }
+  const ValueId any = OverThreads(Op::kMax, b_.Load(found, b_.Int(0)), kWarpThreads);
   const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {lane_, b_.Int(0)}));
   b_.Store(guards_, b_.Divide(thread_, kWarpThreads), any);
   b_.EndIf(branch);
@@ -160,9 +156,9 @@ ValueId OnlineElements::AnyGuardFails(ValueId first, ValueId end) {
   return b_.Less(zero, fails);
 }
 
-// The number of a time, of those that are run.
-ValueId OnlineElements::NumberOf(ValueId step) {
-  return first_ < 0 ? step : b_.Min(b_.Plus(first_, step), b_.Int(times_ - 1));
+ValueId OnlineElements::NumberOf(ValueId run_before) {
+  return first_ < 0 ? run_before
+                    : b_.Min(b_.Plus(first_, run_before), b_.Int(iterations_ - 1));
 }
 
 }  // namespace outboard::program
