@@ -278,7 +278,7 @@ int Main(int argc, char** argv) {
     } else {
       std::fprintf(stderr, "usage: outboard_bench [--json] [--only GROUP ...]\n"
                    "       outboard_bench --list-figures GROUP    of one that needs a GPU\n"
-                   "       outboard_bench --list-device-tests     programs of cuda_device_tests_ratio\n"
+                   "       outboard_bench --list-device-tests     of cuda_device_tests_ratio\n"
                    "groups:\n");
       for (const Group& group : groups)
         std::fprintf(stderr, "  %s%s\n", group.name.c_str(),
