@@ -2,6 +2,7 @@
 // it stands for one whose tenant has come to run code of their own in it. Answers on its socket, a
 // line for each thing that it tried: "name<tab>error's number".
 //   sandbox_attempts MODE PID PORT FILE ADDRESS
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <memory>
@@ -99,6 +101,61 @@ void FillFile() {
   Tell("empty it", ftruncate(file, 0) == 0 ? 0 : errno);
 }
 
+// ---- the root of an executor with a driver ------------------------------------------------------
+
+int Opened(const std::string& path, int flags) {
+  const int fd = open(path.c_str(), flags | O_CLOEXEC, 0700);
+  if (fd < 0) return errno;
+  close(fd);
+  return 0;
+}
+
+// What it finds there. Those that are to be found are tried by reading a byte.
+void LookAtRoot(const OutsideTargets& outside) {
+  const std::string driver = getenv("OUTBOARD_CUDA_DRIVER");
+  const auto read_byte = [](const std::string& path) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    char byte;
+    if (fd < 0) return errno;
+    const int error = read(fd, &byte, 1) < 0 && errno != EISDIR ? errno : 0;
+    close(fd);
+    return error;
+  };
+  Tell("read the driver", read_byte(driver));
+  Tell("read the file beside it", read_byte(driver + ".env"));
+  Tell("load the driver", dlopen(driver.c_str(), RTLD_NOW) != nullptr ? 0 : ENOEXEC);
+  Tell("read the secret", read_byte(outside.file));
+  Tell("read the supervisor's /proc", read_byte("/proc/" + std::to_string(outside.pid) + "/status"));
+  for (const char* const path :
+       {"/dev/null", "/dev/urandom", "/proc/self/maps", "/proc/cpuinfo", "/etc/ld.so.cache",
+        "/sys/devices/system/cpu/online", "/etc/passwd", "/root", "/home", "/var", "/run",
+        "/bin/sh", "/usr/bin/env", "/sys/kernel"})
+    Tell(std::string("read ") + path, read_byte(path));
+  Tell("write /dev/zero", Opened("/dev/zero", O_WRONLY));
+  for (const char* const path :
+       {"/tmp/x", "/tmp/outboard-driver-walls", "/dev/shm/x", "/x", "/usr/lib/x", "/dev/x",
+        "/etc/x"})
+    Tell(std::string("write ") + path, Opened(path, O_WRONLY | O_CREAT));
+  Tell("write beside the driver", Opened(driver, O_WRONLY));
+  const auto run = [](const char* path) {
+    const pid_t pid = vfork();
+    if (pid < 0) return errno;
+    if (pid == 0) {
+      char* const none[] = {nullptr};
+      execve(path, none, none);
+      _exit(1);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return status == 0 ? 0 : EACCES;
+  };
+  Tell("run a program of /tmp", run("/tmp/x"));
+  Tell("run the dynamic linker", run("/lib64/ld-linux-x86-64.so.2"));
+  pthread_t thread;
+  const auto nothing = [](void* argument) { return argument; };
+  Tell("start a thread", pthread_create(&thread, nullptr, nothing, nullptr));
+}
+
 // ---- memory of the device ---------------------------------------------------------------------
 
 // No value that anything else writes.
@@ -155,6 +212,7 @@ int main(int argc, char** argv) {
   for (const SandboxAttempt& attempt : SandboxAttempts())
     if (mode == "attempts" || (mode == "attempts-other-walls" && attempt.other_wall != nullptr))
       Tell(attempt.name, attempt.run(outside));
+  if (mode == "driver-root") LookAtRoot(outside);
   if (mode == "threads") CountThreads();
   if (mode == "descriptors") CountDescriptors();
   if (mode == "memory") CountMemory();

@@ -271,13 +271,15 @@ INSTANTIATE_TEST_SUITE_P(Programs, SandboxTest,
                          });
 
 TEST(SandboxPlan, ComesBackFromItsText) {
-  const SandboxPlan plan{SandboxProfile::kExecutor, SandboxParts(5), 1234};
+  const SandboxPlan plan{SandboxProfile::kExecutor, SandboxParts(5), 1234, /*has_driver=*/true};
   const auto back = SandboxPlan::Decode(plan.Encoded());
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->profile, plan.profile);
   EXPECT_EQ(back->parts, plan.parts);
   EXPECT_EQ(back->user, plan.user);
-  for (const char* const text : {"", "1", "9:1:0", "-1:1:0", "a:1:0", "1:x:0", "1:1:y", "1:1:0:"})
+  EXPECT_EQ(back->has_driver, plan.has_driver);
+  for (const char* const text : {"", "1", "9:1:0:0", "-1:1:0:0", "a:1:0:0", "1:x:0:0", "1:1:y:0", "1:1:0", "1:1:0:", "1:1:0:2",
+        "1:1:0:0:"})
     EXPECT_FALSE(SandboxPlan::Decode(text).has_value()) << text;
 }
 

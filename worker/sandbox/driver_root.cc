@@ -38,11 +38,6 @@ constexpr uint64_t kLibraries = kReadOnly | MOUNT_ATTR_NODEV;
 // A device file can be written wherever it lies: what is read-only is the folder.
 constexpr uint64_t kDevices = kReadOnly | MOUNT_ATTR_NOEXEC;
 
-struct Shown {
-  std::string path;  // a file, a folder with all that is in it, or a link; left out if not there
-  uint64_t attributes;
-};
-
 // The dynamic linker's folders, the machine's description that CUDA reads, and files that any
 // program opens (after what nvidia-container-toolkit and Docker give a container).
 constexpr std::pair<const char*, uint64_t> kOfAll[] = {
@@ -131,173 +126,155 @@ bool IsWithin(const std::string& path, const std::string& folder) {
   return path == folder || absl::StartsWith(path, absl::StrCat(folder, "/"));
 }
 
-class NewRoot {
- public:
-  // The first thing that failed.
-  const std::string& failed() const { return failed_; }
-
-  void Build(bool own_processes) {
-    umask(022);  // the folders are root's where there are no user namespaces
-    Need(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "mount (private)");
-    std::vector<Tree> proc;  // before the old /proc is covered
-    for (const char* const name : kOfProc) Take({absl::StrCat("/proc/", name), kData}, proc);
-    Scratch("", "mode=0755,size=1m,nr_inodes=16k", MS_NOEXEC);
-    MakeFolder("/dev");
-    Scratch("/dev/shm", limits::kScratchMount, MS_NOEXEC);
-    // PoCL maps what it has compiled there.
-    Scratch("/tmp", limits::kScratchMount, IsOpenCl() ? 0 : MS_NOEXEC);
-    MakeProc(own_processes, proc);
-    for (const auto& [path, attributes] : kOfAll) Show({path, attributes});
-    if (IsOpenCl()) {
-      for (const auto& [path, attributes] : kOfOpenCl) Show({path, attributes});
-      if (const std::string vendors(ValueOf("OCL_ICD_VENDORS")); absl::StartsWith(vendors, "/"))
-        Show({vendors, kData});
-    }
-    for (const std::string& path : NvidiaFiles()) Show({path, kDevices});
-    for (const std::string& folder : NamedLibraryFolders()) ShowLibraries(folder);
-    if (!failed_.empty()) return;
-    Need(chdir(kNewRoot) == 0, "chdir");
-    // pivot_root(2), "pivot_root(".", ".")": the old root comes to lie over the new one.
-    Need(syscall(SYS_pivot_root, ".", ".") == 0, "pivot_root");
-    Need(umount2(".", MNT_DETACH) == 0, "umount");
-    Need(chdir("/") == 0, "chdir /");
-    mount_attr sealed{};
-    sealed.attr_set = kData;
-    Need(syscall(SYS_mount_setattr, AT_FDCWD, "/", 0, &sealed, sizeof sealed) == 0, "seal /");
-  }
-
- private:
-  // A part of the old root, with its path, that is not mounted anywhere yet.
-  struct Tree {
-    std::string path;
-    int fd;
-    bool is_folder;
-  };
-
-  bool Need(bool done, const std::string& what) {
-    if (!done && failed_.empty()) failed_ = absl::StrCat(what, ": ", strerror(errno));
-    return done && failed_.empty();
-  }
-
-  static std::string Inside(const std::string& path) { return kNewRoot + path; }
-
-  void MakeFolder(const std::string& path) {
-    std::error_code error;
-    fs::create_directories(Inside(path), error);
-    errno = error.value();
-    Need(!error, absl::StrCat("a folder for ", path));
-  }
-
-  void Scratch(const std::string& path, const char* options, unsigned long flags) {
-    if (!path.empty()) MakeFolder(path);
-    Need(mount("outboard", Inside(path).c_str(), "tmpfs", MS_NOSUID | MS_NODEV | flags, options) ==
-             0,
-         absl::StrCat("mount (tmpfs) ", path));
-  }
-
-  void Take(const Shown& shown, std::vector<Tree>& trees) {
-    struct stat info {};
-    if (!failed_.empty() || stat(shown.path.c_str(), &info) != 0) return;
-    const int fd = static_cast<int>(
-        syscall(SYS_open_tree, AT_FDCWD, shown.path.c_str(),
-                OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | static_cast<unsigned>(AT_RECURSIVE)));
-    if (!Need(fd >= 0, absl::StrCat("open_tree ", shown.path))) return;
-    trees.push_back({shown.path, fd, S_ISDIR(info.st_mode)});
-    mount_attr attributes{};
-    attributes.attr_set = shown.attributes;
-    Need(syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes,
-                 sizeof attributes) == 0,
-         absl::StrCat("mount_setattr ", shown.path));
-  }
-
-  void Place(std::vector<Tree>& trees) {
-    for (const Tree& tree : trees) {
-      const std::string inside = Inside(tree.path);
-      if (failed_.empty()) MakeFolder(tree.is_folder ? tree.path
-                                                     : fs::path(tree.path).parent_path().string());
-      if (!tree.is_folder && failed_.empty()) {
-        const int file = open(inside.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0444);
-        if (Need(file >= 0, absl::StrCat("a file for ", tree.path))) close(file);
-      }
-      if (failed_.empty())
-        Need(syscall(SYS_move_mount, tree.fd, "", AT_FDCWD, inside.c_str(),
-                     MOVE_MOUNT_F_EMPTY_PATH) == 0,
-             absl::StrCat("move_mount ", tree.path));
-      close(tree.fd);
-    }
-    trees.clear();
-  }
-
-  void Show(const Shown& shown) {
-    struct stat info {};
-    if (!failed_.empty() || lstat(shown.path.c_str(), &info) != 0) return;
-    if (S_ISLNK(info.st_mode)) {  // /lib, which is usr/lib
-      std::error_code error;
-      const fs::path target = fs::read_symlink(shown.path, error);
-      const std::string real = fs::canonical(shown.path, error).string();
-      if (std::ranges::any_of(folders_, [&](const std::string& folder) {
-            return !error && IsWithin(real, folder);
-          })) {
-        Need(symlink(target.c_str(), Inside(shown.path).c_str()) == 0,
-             absl::StrCat("a link for ", shown.path));
-        return;
-      }
-    }
-    std::vector<Tree> trees;
-    Take(shown, trees);
-    if (!trees.empty() && trees[0].is_folder) folders_.push_back(shown.path);
-    Place(trees);
-  }
-
-  void ShowLibraries(const std::string& folder) {
-    std::error_code error;
-    const std::string real = fs::canonical(folder, error).string();
-    if (error || std::ranges::any_of(folders_, [&](const std::string& shown) {
-          return IsWithin(real, shown) && IsWithin(folder, shown);
-        }))
-      return;
-    int count = 0;
-    for (const std::string& name : NamesIn(folder)) {
-      const std::string path = absl::StrCat(folder, "/", name);
-      if (!absl::StrContains(name, ".so") || !fs::is_regular_file(path, error)) continue;
-      if (++count > limits::kNamedLibrariesMax) {
-        errno = E2BIG;
-        Need(false, absl::StrCat("more than ", limits::kNamedLibrariesMax,
-                                 " libraries in a folder that a variable names"));
-        return;
-      }
-      Show({path, kLibraries});
-    }
-  }
-
-  void MakeProc(bool own_processes, std::vector<Tree>& instead) {
-    MakeFolder("/proc");
-    const bool made = own_processes && mount("outboard", Inside("/proc").c_str(), "proc",
-                                             MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0;
-    if (!made) {
-      Place(instead);
-      const std::string number = absl::StrCat("/proc/", getpid());
-      Need(symlink("self", Inside(number).c_str()) == 0, absl::StrCat("a link for ", number));
-      return;
-    }
-    for (const Tree& tree : instead) close(tree.fd);
-  }
-
-  std::string failed_;
-  std::vector<std::string> folders_;  // shown whole
-};
+std::string Inside(const std::string& path) { return kNewRoot + path; }
 
 }  // namespace
 
-std::string EnterDriverRoot(bool own_processes) {
-  NewRoot root;
-  root.Build(own_processes);
-  if (!root.failed().empty()) return root.failed();
-  // What drivers keep is gone with the process.
+DriverRoot::~DriverRoot() {
+  for (const std::vector<Shown>* const all : {&shown_, &proc_})
+    for (const Shown& shown : *all)
+      if (shown.tree >= 0) close(shown.tree);
+}
+
+bool DriverRoot::Need(bool done, const std::string& what) {
+  if (!done && failed_.empty()) failed_ = absl::StrCat(what, ": ", strerror(errno));
+  return done && failed_.empty();
+}
+
+std::string DriverRoot::Take() {
+  // Nothing of what follows is told to the namespace that this one was copied from.
+  Need(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "mount (private)");
+  for (const auto& [path, attributes] : kOfAll) TakePath(path, attributes, shown_);
+  if (IsOpenCl()) {
+    for (const auto& [path, attributes] : kOfOpenCl) TakePath(path, attributes, shown_);
+    if (const std::string vendors(ValueOf("OCL_ICD_VENDORS")); absl::StartsWith(vendors, "/"))
+      TakePath(vendors, kData, shown_);
+  }
+  for (const std::string& path : NvidiaFiles()) TakePath(path, kDevices, shown_);
+  for (const std::string& folder : NamedLibraryFolders()) TakeLibraries(folder);
+  for (const char* const name : kOfProc) TakePath(absl::StrCat("/proc/", name), kData, proc_);
+  return failed_;
+}
+
+// A file, a folder with all that is in it, or a link to what is shown already, as /lib is; nothing
+// if it is not there.
+void DriverRoot::TakePath(const std::string& path, uint64_t attributes, std::vector<Shown>& to) {
+  struct stat info {};
+  if (!failed_.empty() || lstat(path.c_str(), &info) != 0) return;
+  if (S_ISLNK(info.st_mode)) {
+    std::error_code error;
+    const std::string real = fs::canonical(path, error).string();
+    if (error) return;  // it leads nowhere
+    if (std::ranges::any_of(folders_, [&](const auto& folder) { return IsWithin(real, folder); })) {
+      to.push_back({.path = path, .link = fs::read_symlink(path, error).string()});
+      Need(!error, absl::StrCat("the link ", path));
+      return;
+    }
+    if (stat(path.c_str(), &info) != 0) return;
+  }
+  const int tree = static_cast<int>(
+      syscall(SYS_open_tree, AT_FDCWD, path.c_str(),
+              OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | static_cast<unsigned>(AT_RECURSIVE)));
+  if (!Need(tree >= 0, absl::StrCat("open_tree ", path))) return;
+  to.push_back({.path = path, .tree = tree, .is_folder = S_ISDIR(info.st_mode)});
+  if (S_ISDIR(info.st_mode)) folders_.push_back(path);
+  mount_attr set{};
+  set.attr_set = attributes;
+  Need(syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &set, sizeof set) == 0,
+       absl::StrCat("mount_setattr ", path));
+}
+
+void DriverRoot::TakeLibraries(const std::string& folder) {
+  std::error_code error;
+  const std::string real = fs::canonical(folder, error).string();
+  if (error || std::ranges::any_of(folders_, [&](const std::string& shown) {
+        return IsWithin(real, shown) && IsWithin(folder, shown);
+      }))
+    return;
+  int count = 0;
+  for (const std::string& name : NamesIn(folder)) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    if (!absl::StrContains(name, ".so") || !fs::is_regular_file(path, error)) continue;
+    errno = E2BIG;
+    if (!Need(++count <= limits::kNamedLibrariesMax,
+              absl::StrCat("more than ", limits::kNamedLibrariesMax,
+                           " libraries in a folder that a variable names")))
+      return;
+    TakePath(path, kLibraries, shown_);
+  }
+}
+
+std::string DriverRoot::Enter(SandboxParts parts) {
+  umask(022);  // the folders are root's where there are no user namespaces
+  MakeScratch("", "mode=0755,size=1m,nr_inodes=16k", MS_NOEXEC);
+  MakeScratch("/dev/shm", limits::kScratchMount, MS_NOEXEC);
+  // PoCL maps what it has compiled there.
+  MakeScratch("/tmp", limits::kScratchMount, IsOpenCl() ? 0 : MS_NOEXEC);
+  MakeProc(parts);
+  Place(shown_);
+  if (!failed_.empty()) return failed_;
+  Need(chdir(kNewRoot) == 0, "chdir");
+  // pivot_root(2), "pivot_root(".", ".")": the old root comes to lie over the new one.
+  Need(syscall(SYS_pivot_root, ".", ".") == 0, "pivot_root");
+  Need(umount2(".", MNT_DETACH) == 0, "umount");
+  Need(chdir("/") == 0, "chdir /");
+  mount_attr sealed{};
+  sealed.attr_set = kData;
+  Need(syscall(SYS_mount_setattr, AT_FDCWD, "/", 0, &sealed, sizeof sealed) == 0, "seal /");
   for (const char* const variable : {"HOME", "TMPDIR", "XDG_CACHE_HOME"})
     setenv(variable, "/tmp", 1);
   unsetenv("POCL_CACHE_DIR");
-  return "";
+  return failed_;
+}
+
+void DriverRoot::MakeFolder(const std::string& path) {
+  if (!failed_.empty()) return;
+  std::error_code error;
+  fs::create_directories(Inside(path), error);
+  errno = error.value();
+  Need(!error, absl::StrCat("a folder for ", path));
+}
+
+void DriverRoot::MakeScratch(const std::string& path, const char* options, unsigned long flags) {
+  if (!path.empty()) MakeFolder(path);
+  if (failed_.empty())
+    Need(mount("outboard", Inside(path).c_str(), "tmpfs", MS_NOSUID | MS_NODEV | flags, options) ==
+             0,
+         absl::StrCat("mount (tmpfs) ", path));
+}
+
+void DriverRoot::MakeProc(SandboxParts parts) {
+  MakeFolder("/proc");
+  if (!failed_.empty()) return;
+  if (parts.has(SandboxPart::kProcesses) &&
+      mount("outboard", Inside("/proc").c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+            nullptr) == 0)
+    return;
+  Place(proc_);
+  const std::string number = absl::StrCat("/proc/", getpid());
+  if (failed_.empty())
+    Need(symlink("self", Inside(number).c_str()) == 0, absl::StrCat("a link for ", number));
+}
+
+void DriverRoot::Place(std::vector<Shown>& all) {
+  for (const Shown& shown : all) {
+    const std::string inside = Inside(shown.path);
+    MakeFolder(shown.is_folder ? shown.path : fs::path(shown.path).parent_path().string());
+    if (!failed_.empty()) return;
+    if (!shown.link.empty()) {
+      Need(symlink(shown.link.c_str(), inside.c_str()) == 0,
+           absl::StrCat("a link for ", shown.path));
+      continue;
+    }
+    if (!shown.is_folder) {
+      const int file = open(inside.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0444);
+      if (Need(file >= 0, absl::StrCat("a file for ", shown.path))) close(file);
+    }
+    if (failed_.empty())
+      Need(syscall(SYS_move_mount, shown.tree, "", AT_FDCWD, inside.c_str(),
+                   MOVE_MOUNT_F_EMPTY_PATH) == 0,
+           absl::StrCat("move_mount ", shown.path));
+  }
 }
 
 std::string DeviceFileThatIsClosed() {

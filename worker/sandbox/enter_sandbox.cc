@@ -94,17 +94,18 @@ void Limit(const SandboxPlan& plan) {
   if (plan.parts.has(SandboxPart::kUser)) limit(RLIMIT_NPROC, limits::kThreadsMax, "RLIMIT_NPROC");
 }
 
-// In a user namespace it makes the root's files by its own id, since the one that it was started by
-// has none there; without one it needs root's rights to mount.
-void EnterDriversRoot(const SandboxPlan& plan) {
-  const bool has_user = plan.parts.has(SandboxPart::kUser);
-  if (has_user) TakeUser(plan);
-  if (const std::string failed = EnterDriverRoot(plan.parts.has(SandboxPart::kProcesses));
-      !failed.empty())
-    End(failed);
-  if (!has_user) DropBoundingSet();
-  if (!has_user) TakeUser(plan);
-  if (const std::string closed = DeviceFileThatIsClosed(); !closed.empty()) End(closed);
+// Without a user namespace it takes root's rights to mount, so that the id comes last.
+void EnterDriverRoot(const SandboxPlan& plan) {
+  const auto need = [](const std::string& failed) {
+    if (!failed.empty()) End(failed);
+  };
+  DriverRoot root;
+  need(root.Take());
+  if (plan.parts.has(SandboxPart::kUser)) TakeUser(plan);
+  need(root.Enter(plan.parts));
+  DropBoundingSet();
+  TakeUser(plan);
+  need(DeviceFileThatIsClosed());
 }
 
 void OnAbort(int) { _exit(kExitAborted); }
@@ -119,7 +120,7 @@ void EnterSandbox(int socket) {
     Need(sethostname("outboard", strlen("outboard")) == 0, "sethostname");
   if (plan->parts.has(SandboxPart::kFiles)) {
     if (plan->has_driver) {
-      EnterDriversRoot(*plan);
+      EnterDriverRoot(*plan);
     } else if (const char* const failed = EnterEmptyRoot()) {
       Fail(failed);
     }
