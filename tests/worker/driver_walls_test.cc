@@ -1,8 +1,8 @@
 // The walls of an executor whose device has a driver (worker/sandbox/driver_root.h, driver_calls.h)
 // against a program that runs code of its own behind them (sandbox_attempts_main.cc): with all
 // walls, and where the kernel grants fewer.
+#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,6 +48,7 @@ class DriverWalls : public ::testing::TestWithParam<Granted> {
     if (!GrantedParts().all())
       GTEST_SKIP() << "this machine does not grant: " << MissingParts(GrantedParts());
     if (GetParam().by_root_alone && geteuid() != 0) GTEST_SKIP() << "what root alone can do";
+    output_ = open("/dev/null", O_WRONLY | O_CLOEXEC);  // never this test's own
     // In a folder that is this user's alone, as a ledger's is.
     std::ofstream(secret()) << "secret";
     std::filesystem::copy_file(test::kFakeCuda, driver());
@@ -58,6 +59,7 @@ class DriverWalls : public ::testing::TestWithParam<Granted> {
   void TearDown() override {
     unsetenv("OUTBOARD_DEVICE");
     unsetenv("OUTBOARD_CUDA_DRIVER");
+    if (output_ >= 0) close(output_);
   }
 
   std::string secret() const { return folder_ / "ledger.db"; }
@@ -66,7 +68,7 @@ class DriverWalls : public ::testing::TestWithParam<Granted> {
   ChildProcess Start(const std::string& mode) {
     auto child = ChildProcess::Start(
         {test::kSandboxAttemptsProgram, mode, std::to_string(getpid()), "1", secret(), "none"},
-        {.profile = SandboxProfile::kExecutor, .parts = GetParam().parts});
+        {.profile = SandboxProfile::kExecutor, .output = output_, .parts = GetParam().parts});
     EXPECT_TRUE(child.ok()) << child.status();
     return child.ok() ? *std::move(child) : ChildProcess();
   }
@@ -87,6 +89,7 @@ class DriverWalls : public ::testing::TestWithParam<Granted> {
   }
 
   test::TempFolder folder_;
+  int output_ = -1;
 };
 
 // What the strict list of other processes stops and a driver may need: all of it is the process's
@@ -103,7 +106,7 @@ const std::set<std::string> kDriversMay = {
     "make memory executable",
     "map memory that no limit counts (shared)",
     "map memory that no limit counts (growing down)",
-    // Its output is a pipe of its own, here the test's.
+    // An executor's output is a pipe of its own.
     "shut the supervisor's log down",
     "shut it down by a number of 64 bits",
     "copy the supervisor's log (fcntl)",
@@ -115,8 +118,9 @@ const std::set<std::string> kDriversMay = {
 TEST_P(DriverWalls, EveryAttempt_IsStopped) {
   const SandboxParts parts = GetParam().parts;
   const bool has_filter = parts.has(SandboxPart::kSystemCalls);
-  const auto stopped = Hear(Start(has_filter ? "attempts" : "attempts-other-walls"));
-  ASSERT_TRUE(stopped.contains("end"));
+  ChildProcess child = Start(has_filter ? "attempts" : "attempts-other-walls");
+  const auto stopped = Hear(child);
+  ASSERT_TRUE(stopped.contains("end")) << child.Stop();
   for (const SandboxAttempt& attempt : test::SandboxAttempts()) {
     if (kDriversMay.contains(attempt.name) || !stopped.contains(attempt.name)) continue;
     const auto error = static_cast<int>(stopped.at(attempt.name));

@@ -21,6 +21,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
@@ -102,9 +103,9 @@ int CloseIfOpen(int fd) {
 }
 
 int SeeAnotherName(const Outside&) {
-  char name[256] = {};
-  if (syscall(SYS_uname, name) != 0) return errno;
-  return EPERM;
+  utsname name{};
+  if (syscall(SYS_uname, &name) != 0) return errno;
+  return strcmp(name.nodename, "outboard") == 0 ? EPERM : 0;  // its own, which is no secret
 }
 
 int Fork(const Outside&) {
