@@ -200,7 +200,10 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
       {"make a socket pair",
        [](const Outside&) {
          int pair[2];
-         return Errno(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+         if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return errno;
+         close(pair[0]);
+         close(pair[1]);
+         return 0;
        },
        nullptr},
       {"listen at its socket", [](const Outside&) { return Errno(listen(3, 1)); }, "its socket"},

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -44,7 +43,10 @@ struct Found {
 std::string LastLine(absl::string_view output) {
   output = absl::StripTrailingAsciiWhitespace(output);
   output = output.substr(output.rfind('\n') + 1);
-  return absl::CHexEscape(output.substr(0, kReasonBytesMax));
+  std::string line(output.substr(0, kReasonBytesMax));
+  for (char& c : line)
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
+  return line;
 }
 
 // Adds what can be read now, and keeps the end. False: nothing came, and nothing will.
