@@ -181,7 +181,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Granted{"All", SandboxParts::All()},
                       Granted{"NoFilter", Without({SandboxPart::kSystemCalls})},
                       Granted{"NoUser", Without({SandboxPart::kUser}), /*by_root_alone=*/true},
-                      Granted{"NoProcesses", Without({SandboxPart::kProcesses})}),
+                      // Others of a user's own id, which root's children do not keep, are in reach.
+                      Granted{"NoProcesses", Without({SandboxPart::kProcesses}),
+                              /*by_root_alone=*/true}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // ---- what follows for whoever runs the worker ---------------------------------------------------
