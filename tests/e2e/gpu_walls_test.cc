@@ -1,6 +1,6 @@
 // Executors whose device has a driver, behind their walls (docs/sandbox.md), as the operator of a
-// worker sees them: who is served, what their processes have, and what is said where the driver does
-// not work there.
+// worker sees them: who is served, what their processes have, and what is said where the driver
+// does not work there.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -11,13 +11,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <set>
 #include <string>
 
 #include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
+#include "tests/worker/heard.h"
 #include "tests/worker/sandbox_attempts.h"
 #include "worker/process/child_process.h"
 #include "worker/sandbox/granted_parts.h"
@@ -26,6 +26,7 @@
 namespace outboard::worker {
 namespace {
 
+using test::Hear;
 using test::SandboxAttempt;
 
 SandboxParts Without(std::initializer_list<SandboxPart> parts) {
@@ -71,21 +72,6 @@ class DriverWalls : public ::testing::TestWithParam<Granted> {
         {.profile = SandboxProfile::kExecutor, .output = output_, .parts = GetParam().parts});
     EXPECT_TRUE(child.ok()) << child.status();
     return child.ok() ? *std::move(child) : ChildProcess();
-  }
-
-  static std::map<std::string, int64_t> Hear(const ChildProcess& child) {
-    std::map<std::string, int64_t> heard;
-    std::string line;
-    for (char c; !heard.contains("end") && read(child.fd(), &c, 1) == 1;) {
-      if (c != '\n') {
-        line += c;
-        continue;
-      }
-      const size_t tab = line.find('\t');
-      heard[line.substr(0, tab)] = std::stoll(line.substr(tab + 1));
-      line.clear();
-    }
-    return heard;
   }
 
   test::TempFolder folder_;
@@ -150,8 +136,8 @@ TEST_P(DriverWalls, Root_HasWhatADriverNeedsAndNothingElse) {
        {"read the secret", "read /etc/passwd", "read /root", "read /home", "read /var", "read /run",
         "read /bin/sh", "read /usr/bin/env", "read the supervisor's /proc", "read /sys/kernel"})
     EXPECT_EQ(error(not_there), ENOENT) << not_there << ": " << strerror(error(not_there));
-  for (const char* const read_only : {"write /x", "write /usr/lib/x", "write /dev/x",
-                                      "write /etc/x", "write beside the driver"})
+  for (const char* const read_only :
+       {"write /x", "write /usr/lib/x", "write /dev/x", "write /etc/x", "write beside the driver"})
     EXPECT_TRUE(error(read_only) == EROFS || error(read_only) == EACCES)
         << read_only << ": " << strerror(error(read_only));
   for (const char* const program : {"run a program of /tmp", "run the dynamic linker"})
@@ -197,8 +183,8 @@ TEST(DriverWallsMissing, WithoutThem_IsSaidAndExecutorsHaveFewer) {
         const bool all = PartsFor(SandboxProfile::kExecutor).all();
         DoWithoutDriverWalls("the driver said so");
         const SandboxParts left = PartsFor(SandboxProfile::kExecutor);
-        const bool fewer = !left.has(SandboxPart::kFiles) &&
-                           !left.has(SandboxPart::kSystemCalls) && left.has(SandboxPart::kNetwork);
+        const bool fewer = !left.has(SandboxPart::kFiles) && !left.has(SandboxPart::kSystemCalls) &&
+                           left.has(SandboxPart::kNetwork);
         const bool others = PartsFor(SandboxProfile::kCompiler).all();
         const bool told = WhatIsMissing().find("(the driver said so)") != std::string::npos;
         _exit(all && fewer && others && told ? 0 : 1);

@@ -125,7 +125,8 @@ void LookAtRoot(const OutsideTargets& outside) {
   Tell("read the file beside it", read_byte(driver + ".env"));
   Tell("load the driver", dlopen(driver.c_str(), RTLD_NOW) != nullptr ? 0 : ENOEXEC);
   Tell("read the secret", read_byte(outside.file));
-  Tell("read the supervisor's /proc", read_byte("/proc/" + std::to_string(outside.pid) + "/status"));
+  Tell("read the supervisor's /proc",
+       read_byte("/proc/" + std::to_string(outside.pid) + "/status"));
   for (const char* const path :
        {"/dev/null", "/dev/urandom", "/proc/self/maps", "/proc/cpuinfo", "/etc/ld.so.cache",
         "/sys/devices/system/cpu/online", "/etc/passwd", "/root", "/home", "/var", "/run",

@@ -41,21 +41,11 @@ constexpr uint64_t kDevices = kReadOnly | MOUNT_ATTR_NOEXEC;
 // The dynamic linker's folders, the machine's description that CUDA reads, and files that any
 // program opens (after what nvidia-container-toolkit and Docker give a container).
 constexpr std::pair<const char*, uint64_t> kOfAll[] = {
-    {"/usr/lib", kLibraries},
-    {"/usr/lib64", kLibraries},
-    {"/usr/local/lib", kLibraries},
-    {"/usr/local/nvidia", kLibraries},
-    {"/lib", kLibraries},
-    {"/lib64", kLibraries},
-    {"/etc/ld.so.cache", kData},
-    {"/sys/bus/pci", kData},
-    {"/sys/dev/char", kData},
-    {"/sys/devices", kData},
-    {"/sys/module", kData},
-    {"/dev/null", kDevices},
-    {"/dev/zero", kDevices},
-    {"/dev/full", kDevices},
-    {"/dev/random", kDevices},
+    {"/usr/lib", kLibraries},          {"/usr/lib64", kLibraries}, {"/usr/local/lib", kLibraries},
+    {"/usr/local/nvidia", kLibraries}, {"/lib", kLibraries},       {"/lib64", kLibraries},
+    {"/etc/ld.so.cache", kData},       {"/sys/bus/pci", kData},    {"/sys/dev/char", kData},
+    {"/sys/devices", kData},           {"/sys/module", kData},     {"/dev/null", kDevices},
+    {"/dev/zero", kDevices},           {"/dev/full", kDevices},    {"/dev/random", kDevices},
     {"/dev/urandom", kDevices},
 };
 // OpenCL: the loader's list of drivers, PoCL's own library of functions, and graphics cards.
@@ -64,8 +54,8 @@ constexpr std::pair<const char*, uint64_t> kOfOpenCl[] = {
     {"/sys/class/kfd", kData}, {"/dev/dri", kDevices},     {"/dev/kfd", kDevices},
 };
 // Of a machine whose kernel makes no new /proc here, since parts of its own are hidden.
-constexpr const char* kOfProc[] = {"cpuinfo", "meminfo", "devices", "version", "filesystems",
-                                   "driver",  "self"};
+constexpr const char* kOfProc[] = {"cpuinfo",     "meminfo", "devices", "version",
+                                   "filesystems", "driver",  "self"};
 
 absl::string_view ValueOf(const char* variable) {
   const char* const value = std::getenv(variable);
@@ -246,9 +236,8 @@ void DriverRoot::MakeScratch(const std::string& path, const char* options, unsig
 void DriverRoot::MakeProc(SandboxParts parts) {
   MakeFolder("/proc");
   if (!failed_.empty()) return;
-  if (parts.has(SandboxPart::kProcesses) &&
-      mount("outboard", Inside("/proc").c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
-            nullptr) == 0)
+  if (parts.has(SandboxPart::kProcesses) && mount("outboard", Inside("/proc").c_str(), "proc",
+                                                  MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0)
     return;
   Place(proc_);
   const std::string number = absl::StrCat("/proc/", getpid());

@@ -22,9 +22,9 @@ class DriverRoot {
   std::string Take();
 
   // Makes the new root, which is the process's from then on, and drops the old one with all mounts
-  // below it. By the id that the process is to keep: the folders are its own. Nothing can be written
-  // but /tmp and /dev/shm, which are in memory and this process's own. /proc is that of its PID
-  // namespace; without one, or where the kernel refuses it, this process's folder there alone.
+  // below it. By the id that the process is to keep: the folders are its own. Nothing can be
+  // written but /tmp and /dev/shm, which are in memory and this process's own. /proc is that of its
+  // PID namespace; without one, or where the kernel refuses it, this process's folder there alone.
   // Variables that name folders to write in are changed.
   std::string Enter(SandboxParts parts);
 

@@ -10,8 +10,10 @@
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/environment.h"
 #include "worker/sandbox/driver_root.h"
 #include "worker/sandbox/empty_root.h"
@@ -111,17 +113,19 @@ SandboxParts PartsFor(SandboxProfile profile) {
 std::string WhatIsMissing() {
   if (kIsSanitizersBuild) return "";
   if (IsSandboxOff()) return "OUTBOARD_SANDBOX=0: there is no sandbox";
+  std::vector<std::string> lines;
   if (const std::string missing = MissingParts(GrantedParts()); !missing.empty())
-    return absl::StrCat("the kernel does not grant ", missing);
-  if (!NeedsDriver()) return "";
-  if (const std::string why = WhyNoDriverWalls(); !why.empty())
-    return absl::StrCat("executors see the machine's files and processes and may use all system "
-                        "calls, since the driver of OUTBOARD_DEVICE=",
-                        std::string(ValueOf("OUTBOARD_DEVICE")), " does not work behind walls (", why, ")");
-  if (const int count = CountDeviceFiles(); count > 1)
-    return absl::StrCat("executors may open the device files of all ", count,
-                        " GPUs of this machine");
-  return "";
+    lines.push_back(absl::StrCat("the kernel does not grant ", missing));
+  if (const std::string why = WhyNoDriverWalls(); !why.empty()) {
+    lines.push_back(absl::StrCat(
+        "executors see the machine's files and processes and may use all system calls, since the "
+        "driver of OUTBOARD_DEVICE=",
+        std::string(ValueOf("OUTBOARD_DEVICE")), " does not work behind walls (", why, ")"));
+  } else if (const int count = NeedsDriver() ? CountDeviceFiles() : 0; count > 1) {
+    lines.push_back(absl::StrCat("executors may open the device files of all ", count,
+                                 " GPUs of this machine"));
+  }
+  return absl::StrJoin(lines, "; ");
 }
 
 SandboxParts GrantedParts() {

@@ -9,7 +9,8 @@
 namespace outboard::worker {
 
 std::string SandboxPlan::Encoded() const {
-  return absl::StrCat(static_cast<int>(profile), ":", parts.bits(), ":", user, ":", has_driver ? 1 : 0);
+  return absl::StrCat(static_cast<int>(profile), ":", parts.bits(), ":", user, ":",
+                      has_driver ? 1 : 0);
 }
 
 std::optional<SandboxPlan> SandboxPlan::Decode(const std::string& text) {

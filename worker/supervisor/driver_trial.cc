@@ -74,9 +74,9 @@ Found Try(const std::vector<std::string>& executor, const ExecutorMainOptions& o
   close(output[1]);
   std::string answer, printed;
   if (child.ok()) {
-    const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                          std::chrono::duration<double>(
-                                              options.device_seconds_max + kMarginSeconds));
+    const auto until =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+                           options.device_seconds_max + kMarginSeconds));
     pollfd waited[2] = {{child->fd(), POLLIN, 0}, {output[0], POLLIN, 0}};
     while (waited[0].fd >= 0) {
       const auto left =
@@ -119,8 +119,9 @@ void TryDriverBehindWalls(const std::vector<std::string>& executor,
   telemetry::LogInfo(
       "driver_tried",
       {{"behind_walls", why.empty()},
-       {"message", why},
-       {"ms", std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun).count()}});
+       {"message", behind_walls.works ? why : behind_walls.reason},
+       {"ms",
+        std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun).count()}});
 }
 
 }  // namespace outboard::worker
