@@ -1,37 +1,23 @@
 // Memory between tenants: what one session leaves in a device's memory, no other sees. Each session
 // has a process of its own, begun as an executor is, and ended by killing it with its memory full.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <map>
 #include <string>
 
 #include "tests/support/paths.h"
+#include "tests/worker/heard.h"
 #include "worker/process/child_process.h"
 
 namespace outboard::worker {
 namespace {
+
+using test::Hear;
 
 ChildProcess Start(const std::string& mode) {
   auto child = ChildProcess::Start({test::kSandboxAttemptsProgram, mode, "0", "0", "none", "none"},
                                    {.profile = SandboxProfile::kExecutor});
   EXPECT_TRUE(child.ok()) << child.status();
   return child.ok() ? *std::move(child) : ChildProcess();
-}
-
-std::map<std::string, int64_t> Hear(const ChildProcess& child) {
-  std::map<std::string, int64_t> heard;
-  std::string line;
-  for (char c; !heard.contains("end") && read(child.fd(), &c, 1) == 1;) {
-    if (c != '\n') {
-      line += c;
-      continue;
-    }
-    const size_t tab = line.find('\t');
-    heard[line.substr(0, tab)] = std::stoll(line.substr(tab + 1));
-    line.clear();
-  }
-  return heard;
 }
 
 // Else the test below could not fail.

@@ -21,6 +21,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
@@ -102,9 +103,9 @@ int CloseIfOpen(int fd) {
 }
 
 int SeeAnotherName(const Outside&) {
-  char name[256] = {};
-  if (syscall(SYS_uname, name) != 0) return errno;
-  return EPERM;
+  utsname name{};
+  if (syscall(SYS_uname, &name) != 0) return errno;
+  return strcmp(name.nodename, "outboard") == 0 ? EPERM : 0;  // its own, which is no secret
 }
 
 int Fork(const Outside&) {
@@ -199,7 +200,10 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
       {"make a socket pair",
        [](const Outside&) {
          int pair[2];
-         return Errno(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+         if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return errno;
+         close(pair[0]);
+         close(pair[1]);
+         return 0;
        },
        nullptr},
       {"listen at its socket", [](const Outside&) { return Errno(listen(3, 1)); }, "its socket"},

@@ -2,6 +2,7 @@
 // it stands for one whose tenant has come to run code of their own in it. Answers on its socket, a
 // line for each thing that it tried: "name<tab>error's number".
 //   sandbox_attempts MODE PID PORT FILE ADDRESS
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <memory>
@@ -99,6 +101,57 @@ void FillFile() {
   Tell("empty it", ftruncate(file, 0) == 0 ? 0 : errno);
 }
 
+// ---- the root of an executor with a driver ------------------------------------------------------
+
+int Opened(const std::string& path, int flags) {
+  const int fd = open(path.c_str(), flags | O_CLOEXEC, 0700);
+  if (fd < 0) return errno;
+  close(fd);
+  return 0;
+}
+
+// What it finds there. Those that are to be found are tried by reading a byte.
+void LookAtRoot(const OutsideTargets& outside) {
+  const std::string driver = getenv("OUTBOARD_CUDA_DRIVER");
+  const auto read_byte = [](const std::string& path) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    char byte;
+    if (fd < 0) return errno;
+    const int error = read(fd, &byte, 1) < 0 && errno != EISDIR ? errno : 0;
+    close(fd);
+    return error;
+  };
+  Tell("read the driver", read_byte(driver));
+  Tell("read the file beside it", read_byte(driver + ".env"));
+  Tell("load the driver", dlopen(driver.c_str(), RTLD_NOW) != nullptr ? 0 : ENOEXEC);
+  Tell("read the secret", read_byte(outside.file));
+  Tell("read the supervisor's /proc",
+       read_byte("/proc/" + std::to_string(outside.pid) + "/status"));
+  for (const char* const path :
+       {"/dev/null", "/dev/urandom", "/proc/self/maps", "/proc/cpuinfo", "/etc/ld.so.cache",
+        "/sys/devices/system/cpu/online", "/etc/passwd", "/root", "/home", "/var", "/run",
+        "/bin/sh", "/usr/bin/env", "/sys/kernel"})
+    Tell(std::string("read ") + path, read_byte(path));
+  Tell("write /dev/zero", Opened("/dev/zero", O_WRONLY));
+  for (const std::string folder : {"/tmp", "/dev/shm", "", "/usr/lib", "/dev", "/etc"}) {
+    const std::string path = folder + "/outboard-driver-walls";
+    Tell("write in " + folder, Opened(path, O_WRONLY | O_CREAT | O_EXCL));
+    if (folder != "/tmp") unlink(path.c_str());  // the test looks whether that one is outside
+  }
+  Tell("write beside the driver", Opened(driver, O_WRONLY));
+  Tell("make a process (vfork)", [] {
+    const pid_t pid = vfork();
+    if (pid == 0) _exit(0);
+    return pid < 0 ? errno : 0;
+  }());
+  // With an argument that no kernel takes, so that the process goes on where it may run programs.
+  Tell("run the dynamic linker",
+       syscall(SYS_execve, "/lib64/ld-linux-x86-64.so.2", -1, nullptr) == 0 ? 0 : errno);
+  pthread_t thread;
+  const auto nothing = [](void* argument) { return argument; };
+  Tell("start a thread", pthread_create(&thread, nullptr, nothing, nullptr));
+}
+
 // ---- memory of the device ---------------------------------------------------------------------
 
 // No value that anything else writes.
@@ -155,6 +208,7 @@ int main(int argc, char** argv) {
   for (const SandboxAttempt& attempt : SandboxAttempts())
     if (mode == "attempts" || (mode == "attempts-other-walls" && attempt.other_wall != nullptr))
       Tell(attempt.name, attempt.run(outside));
+  if (mode == "driver-root") LookAtRoot(outside);
   if (mode == "threads") CountThreads();
   if (mode == "descriptors") CountDescriptors();
   if (mode == "memory") CountMemory();

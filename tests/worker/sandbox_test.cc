@@ -15,7 +15,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -26,6 +25,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
+#include "tests/worker/heard.h"
 #include "tests/worker/sandbox_attempts.h"
 #include "worker/process/child_process.h"
 #include "worker/process/passed_socket.h"
@@ -37,6 +37,7 @@
 namespace outboard::worker {
 namespace {
 
+using test::Hear;
 using test::OutsideTargets;
 using test::SandboxAttempt;
 
@@ -70,24 +71,6 @@ class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
          .parts = parts});
     EXPECT_TRUE(child.ok()) << child.status();
     return child.ok() ? *std::move(child) : ChildProcess();
-  }
-
-  // All that it says, by name, until "end" or its end.
-  static std::map<std::string, int64_t> Hear(const ChildProcess& child,
-                                             const std::string& until = "end") {
-    std::map<std::string, int64_t> heard;
-    std::string line;
-    for (char c; read(child.fd(), &c, 1) == 1;) {
-      if (c != '\n') {
-        line += c;
-        continue;
-      }
-      const size_t tab = line.find('\t');
-      heard[line.substr(0, tab)] = std::stoll(line.substr(tab + 1));
-      if (line.substr(0, tab) == until) break;
-      line.clear();
-    }
-    return heard;
   }
 
  private:
@@ -271,13 +254,15 @@ INSTANTIATE_TEST_SUITE_P(Programs, SandboxTest,
                          });
 
 TEST(SandboxPlan, ComesBackFromItsText) {
-  const SandboxPlan plan{SandboxProfile::kExecutor, SandboxParts(5), 1234};
+  const SandboxPlan plan{SandboxProfile::kExecutor, SandboxParts(5), 1234, /*has_driver=*/true};
   const auto back = SandboxPlan::Decode(plan.Encoded());
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->profile, plan.profile);
   EXPECT_EQ(back->parts, plan.parts);
   EXPECT_EQ(back->user, plan.user);
-  for (const char* const text : {"", "1", "9:1:0", "-1:1:0", "a:1:0", "1:x:0", "1:1:y", "1:1:0:"})
+  EXPECT_EQ(back->has_driver, plan.has_driver);
+  for (const char* const text : {"", "1", "9:1:0:0", "-1:1:0:0", "a:1:0:0", "1:x:0:0", "1:1:y:0",
+                                 "1:1:0", "1:1:0:", "1:1:0:2", "1:1:0:0:"})
     EXPECT_FALSE(SandboxPlan::Decode(text).has_value()) << text;
 }
 

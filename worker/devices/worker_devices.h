@@ -33,6 +33,8 @@ class WorkerDevices {
   int count() const { return count_; }
   // GPUs have memory of their own, and one process each.
   bool are_gpus() const { return !gpus_.empty(); }
+  // Those that this process sees, also where fewer are served; 0: they are not GPUs.
+  size_t listed_count() const { return gpus_.size(); }
 
   // Of a session on the device, there and on the host.
   int64_t MemoryOn(uint32_t device) const;

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/environment.h"
 #include "runtime/devices.h"
@@ -27,6 +28,7 @@
 #include "worker/executor/session_loop.h"
 #include "worker/kernels/kernel_client.h"
 #include "worker/process/child_process.h"
+#include "worker/process/message_io.h"
 #include "worker/sandbox/granted_parts.h"
 
 namespace outboard::worker {
@@ -63,6 +65,7 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
   if (const char* const flash = std::getenv("FLASH"); flash != nullptr && *flash != 0)
     options.scores =
         IsSet("FLASH") ? schedule::ScorePolicy::kRecompute : schedule::ScorePolicy::kKeep;
+  options.only_tries_device = IsSet(kTryDevice);
   options.record_rewrites = !LogFolderFromEnvironment().empty();
   return options;
 }
@@ -115,6 +118,17 @@ absl::StatusOr<OpenedDevice> OpenDevice(const ExecutorMainOptions& options) {
   return opened;
 }
 
+// OpenCL's drivers compile, which takes more of the machine than to open a device.
+absl::Status TryToCompile(runtime::Device& device) {
+  if (device.properties().form != CompiledKernel::Form::kOpenClC) return absl::OkStatus();
+  CompiledKernel kernel;
+  kernel.object = "__kernel void outboard_trial(__global float* x) { x[get_global_id(0)] = 1.0f; }";
+  kernel.symbol = "outboard_trial";
+  kernel.form = CompiledKernel::Form::kOpenClC;
+  kernel.tasks = kernel.buffer_count = 1;
+  return device.Load(kernel).status();
+}
+
 std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
@@ -157,6 +171,12 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, no more
   absl::StatusOr<OpenedDevice> opened = OpenDeviceInTime(options);
   if (!opened.ok()) return Complain(opened.status(), kExitNoDevice);
+  if (options.only_tries_device) {
+    if (absl::Status status = TryToCompile(*opened->device); !status.ok())
+      return Complain(status, kExitNoDevice);
+    const size_t count = runtime::ListDevices(options.device).size();
+    return WriteBytes(kChildSocket, absl::StrCat(count, "\n")).ok() ? 0 : 1;
+  }
   proto::ToExecutor command;
   int kernel_socket = -1;
   if (sockets.FirstCommand(command, kernel_socket) != ExecutorSockets::Came::kCommand ||

@@ -17,6 +17,10 @@ inline constexpr int kExitDeviceLost = 76;
 // Of one that cannot have its device from the start.
 inline constexpr int kExitNoDevice = 2;
 
+// A variable with which an executor opens its device, lists all that it is shown, writes how many
+// these are to its socket, a line, and ends: for worker/supervisor/driver_trial.h.
+inline constexpr char kTryDevice[] = "OUTBOARD_TRY_DEVICE";
+
 struct ExecutorMainOptions {
   // 0: what a device with a driver has, else runtime::DefaultMemoryBytesMax; Begin may lower it
   int64_t memory_bytes_max = 0;
@@ -36,6 +40,7 @@ struct ExecutorMainOptions {
   bool beam_cold = false;        // BEAM_COLD: those searches time kernels with cold caches
   int beam = 0;                  // BEAM: width of searches for Opts within a step; 0: none
   bool no_opt = false;           // NOOPT=1 (also read by the compile process): no tuning
+  bool only_tries_device = false;  // kTryDevice
   bool record_rewrites = false;  // VIZ: the supervisor writes them into a file (rewrite_log.h)
 };
 

@@ -16,6 +16,8 @@
 #include <optional>
 #include <string>
 
+#include "worker/sandbox/driver_calls.h"
+#include "worker/sandbox/driver_root.h"
 #include "worker/sandbox/empty_root.h"
 #include "worker/sandbox/sandbox_limits.h"
 #include "worker/sandbox/sandbox_plan.h"
@@ -24,10 +26,12 @@
 namespace outboard::worker {
 namespace {
 
-[[noreturn]] void Fail(const char* what) {
-  std::fprintf(stderr, "outboard: a sandbox cannot be entered: %s: %s\n", what, strerror(errno));
+[[noreturn]] void End(const std::string& why) {
+  std::fprintf(stderr, "outboard: a sandbox cannot be entered: %s\n", why.c_str());
   _exit(kExitNoSandbox);
 }
+
+[[noreturn]] void Fail(const char* what) { End(std::string(what) + ": " + strerror(errno)); }
 
 void Need(bool done, const char* what) {
   if (!done) Fail(what);
@@ -90,6 +94,20 @@ void Limit(const SandboxPlan& plan) {
   if (plan.parts.has(SandboxPart::kUser)) limit(RLIMIT_NPROC, limits::kThreadsMax, "RLIMIT_NPROC");
 }
 
+// Without a user namespace it takes root's rights to mount, so that the id comes last.
+void EnterDriverRoot(const SandboxPlan& plan) {
+  const auto need = [](const std::string& failed) {
+    if (!failed.empty()) End(failed);
+  };
+  DriverRoot root;
+  need(root.Take());
+  if (plan.parts.has(SandboxPart::kUser)) TakeUser(plan);
+  need(root.Enter(plan.parts));
+  DropBoundingSet();
+  TakeUser(plan);
+  need(DeviceFileThatIsClosed());
+}
+
 void OnAbort(int) { _exit(kExitAborted); }
 
 }  // namespace
@@ -100,8 +118,13 @@ void EnterSandbox(int socket) {
   Need(syscall(SYS_close_range, socket + 1, ~0u, 0) == 0, "close_range");
   if (plan->parts.has(SandboxPart::kHostName))
     Need(sethostname("outboard", strlen("outboard")) == 0, "sethostname");
-  if (plan->parts.has(SandboxPart::kFiles))
-    if (const char* const failed = EnterEmptyRoot()) Fail(failed);
+  if (plan->parts.has(SandboxPart::kFiles)) {
+    if (plan->has_driver) {
+      EnterDriverRoot(*plan);
+    } else if (const char* const failed = EnterEmptyRoot()) {
+      Fail(failed);
+    }
+  }
   DropBoundingSet();
   TakeUser(*plan);
   DropRights();
@@ -110,11 +133,10 @@ void EnterSandbox(int socket) {
   Need(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0, "PR_SET_PDEATHSIG");  // a change of ids clears it
   if (getpid() == 1) signal(SIGABRT, OnAbort);
   if (plan->parts.has(SandboxPart::kSystemCalls))
-    if (const absl::Status status = AllowOnlyListedCalls(plan->profile); !status.ok()) {
-      std::fprintf(stderr, "outboard: a sandbox cannot be entered: %s\n",
-                   std::string(status.message()).c_str());
-      _exit(kExitNoSandbox);
-    }
+    if (const absl::Status status =
+            plan->has_driver ? RefuseCallsOfNoDriver() : AllowOnlyListedCalls(plan->profile);
+        !status.ok())
+      End(std::string(status.message()));
 }
 
 }  // namespace outboard::worker

@@ -8,10 +8,14 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/environment.h"
+#include "worker/sandbox/driver_root.h"
 #include "worker/sandbox/empty_root.h"
 #include "worker/sandbox/namespaces.h"
 
@@ -68,6 +72,14 @@ std::string_view ValueOf(const char* variable) {
   return value == nullptr ? "" : value;
 }
 
+// Empty: they stand, or nothing needs them.
+std::mutex driver_walls_mutex;
+std::string* const why_no_driver_walls = new std::string;  // outlives every thread
+std::string WhyNoDriverWalls() {
+  const std::lock_guard lock(driver_walls_mutex);
+  return *why_no_driver_walls;
+}
+
 }  // namespace
 
 bool IsSandboxOff() { return ValueOf("OUTBOARD_SANDBOX") == "0"; }
@@ -77,9 +89,13 @@ bool NeedsDriver() {
   return device == "opencl" || device == "cuda";
 }
 
-SandboxParts PartsFor(SandboxProfile profile) {
+void DoWithoutDriverWalls(const std::string& why) {
+  const std::lock_guard lock(driver_walls_mutex);
+  *why_no_driver_walls = why;
+}
+
+SandboxParts PartsWithoutDriverWalls() {
   SandboxParts parts = GrantedParts();
-  if (profile != SandboxProfile::kExecutor || !NeedsDriver()) return parts;
   for (const SandboxPart part :
        {SandboxPart::kFiles, SandboxPart::kProcesses, SandboxPart::kSystemCalls})
     parts.Remove(part);
@@ -88,15 +104,28 @@ SandboxParts PartsFor(SandboxProfile profile) {
   return granted ? parts : SandboxParts();
 }
 
+SandboxParts PartsFor(SandboxProfile profile) {
+  return profile != SandboxProfile::kExecutor || WhyNoDriverWalls().empty()
+             ? GrantedParts()
+             : PartsWithoutDriverWalls();
+}
+
 std::string WhatIsMissing() {
   if (kIsSanitizersBuild) return "";
   if (IsSandboxOff()) return "OUTBOARD_SANDBOX=0: there is no sandbox";
+  std::vector<std::string> lines;
   if (const std::string missing = MissingParts(GrantedParts()); !missing.empty())
-    return absl::StrCat("the kernel does not grant ", missing);
-  if (NeedsDriver())
-    return absl::StrCat("OUTBOARD_DEVICE=", std::string(ValueOf("OUTBOARD_DEVICE")),
-                        " loads a driver from the machine's files, which executors see");
-  return "";
+    lines.push_back(absl::StrCat("the kernel does not grant ", missing));
+  if (const std::string why = WhyNoDriverWalls(); !why.empty()) {
+    lines.push_back(absl::StrCat(
+        "executors see the machine's files and processes and may use all system calls, since the "
+        "driver of OUTBOARD_DEVICE=",
+        std::string(ValueOf("OUTBOARD_DEVICE")), " does not work behind walls (", why, ")"));
+  } else if (const int count = NeedsDriver() ? CountDeviceFiles() : 0; count > 1) {
+    lines.push_back(absl::StrCat("executors may open the device files of all ", count,
+                                 " GPUs of this machine"));
+  }
+  return absl::StrJoin(lines, "; ");
 }
 
 SandboxParts GrantedParts() {

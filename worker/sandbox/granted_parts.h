@@ -14,10 +14,16 @@ namespace outboard::worker {
 // sanitizer's build, which needs /proc and system calls of its own.
 SandboxParts GrantedParts();
 
-// Those of them that programs of this profile get. An executor whose device has a driver
-// (OUTBOARD_DEVICE=opencl or cuda) needs the machine's files and the supervisor's rights to them,
-// and what a driver calls is not known.
+// Those of them that programs of this profile get: all, but for executors after
+// DoWithoutDriverWalls.
 SandboxParts PartsFor(SandboxProfile profile);
+
+// The parts that are left to an executor whose driver does not work behind the others: it has the
+// machine's files, its processes, all system calls and, of a supervisor that is root, its id.
+SandboxParts PartsWithoutDriverWalls();
+
+// From now on executors have no more than those: `why`, in a few words. Any thread.
+void DoWithoutDriverWalls(const std::string& why);
 
 // True if this process's executors use a device with a driver (OUTBOARD_DEVICE=opencl or
 // cuda), which reserves more address space than an executor otherwise may.

@@ -28,6 +28,10 @@ inline constexpr uint64_t kCompilerAddressBytes = uint64_t{4} << 30;
 inline constexpr rlim_t kStackBytes = 8 << 20;
 // Of one stored file; the files of a session hold its tensors and a manifest.
 inline constexpr uint64_t kStoredFileExtraBytes = uint64_t{64} << 20;
+// /tmp and /dev/shm of an executor whose device has a driver, in memory: each so much, as a mount's
+// options; and how many libraries it is shown of a folder that a variable names.
+inline constexpr char kScratchMount[] = "mode=1777,size=64m,nr_inodes=1k";
+inline constexpr int kNamedLibrariesMax = 512;
 
 // Ids of processes whose supervisor is root: this plus the process's id, which is below 2^22 on
 // Linux, so that no two have the same. systemd's table of ids (UIDS-GIDS) gives 1879048192 to

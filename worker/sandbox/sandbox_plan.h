@@ -29,6 +29,9 @@ struct SandboxPlan {
   SandboxParts parts;
   // The id that the process takes; 0 within a user namespace. -1: it keeps the supervisor's.
   int64_t user = 0;
+  // Its device has a driver, which is loaded behind the walls: the root has what that needs
+  // (driver_root.h), and system calls are all but those that it is refused (driver_calls.h).
+  bool has_driver = false;
 
   // As the value of kSandboxPlanVariable.
   std::string Encoded() const;

@@ -50,6 +50,7 @@
 #include "worker/sandbox/session_share.h"
 #include "worker/supervisor/blob_cache.h"
 #include "worker/supervisor/core_sets.h"
+#include "worker/supervisor/driver_trial.h"
 #include "worker/supervisor/executor_host.h"
 #include "worker/supervisor/held_sessions.h"
 #include "worker/supervisor/join/identity.h"
@@ -96,6 +97,7 @@ class Supervisor::Impl {
     absl::StatusOr<std::unique_ptr<BlobCache>> cache = BlobCache::OpenDefault();
     if (!cache.ok()) return cache.status();
     blob_cache_ = *std::move(cache);
+    TryDriverBehindWalls(options_.executor, executors_, devices_.listed_count());
     SayWhatIsShared();
     // Executors that have a GPU search on it themselves, while their sessions are quiet.
     if (!options_.search.empty() && executors_.device != runtime::kCuda)

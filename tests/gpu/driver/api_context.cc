@@ -1,5 +1,6 @@
 // cuInit, devices, contexts, names of errors, cuGetProcAddress.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -131,7 +132,9 @@ int AttributeOf(int attribute, int arch, bool* known) {
 // What CUDA_VISIBLE_DEVICES leaves of _DEVICES: ordinals of the machine, in its order.
 std::vector<int> Visible() {
   const char* count = std::getenv("OUTBOARD_FAKE_CUDA_DEVICES");
-  const int all = count != nullptr ? std::atoi(count) : 1;
+  int all = count != nullptr ? std::atoi(count) : 1;
+  const char* const file = std::getenv("OUTBOARD_FAKE_CUDA_DEVICE_FILE");
+  if (file != nullptr && access(file, R_OK) != 0) all = std::min(all, 1);
   std::vector<int> ordinals;
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -31,7 +32,12 @@ __attribute__((constructor)) void ReadVariables() {
 }  // namespace
 
 int FakeDevice::OpenReports(const char* path) {
-  return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (file < 0) {  // who reads it would take silence for good news
+    std::fprintf(stderr, "the tests' driver cannot open its file %s\n", path);
+    std::abort();
+  }
+  return file;
 }
 
 // "alloc:3,ecc:1"
@@ -51,7 +57,10 @@ void FakeDevice::MapFaultsLeft(const char* path) {
   const int file = open(path, O_RDWR | O_CLOEXEC);
   void* const byte =
       file < 0 ? MAP_FAILED : mmap(nullptr, 1, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (byte == MAP_FAILED) abort();  // a test that waits for a fault would see none
+  if (byte == MAP_FAILED) {  // a test that waits for a fault would see none
+    std::fprintf(stderr, "the tests' driver cannot open its file %s\n", path);
+    std::abort();
+  }
   close(file);
   static_assert(std::atomic<uint8_t>::is_always_lock_free);
   faults_left_ = static_cast<std::atomic<uint8_t>*>(byte);

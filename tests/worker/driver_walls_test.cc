@@ -1,0 +1,197 @@
+// The walls of an executor whose device has a driver (worker/sandbox/driver_root.h, driver_calls.h)
+// against a program that runs code of its own behind them (sandbox_attempts_main.cc): with all
+// walls, and where the kernel grants fewer.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "tests/support/paths.h"
+#include "tests/support/processes.h"
+#include "tests/support/temp_folder.h"
+#include "tests/worker/heard.h"
+#include "tests/worker/sandbox_attempts.h"
+#include "worker/process/child_process.h"
+#include "worker/sandbox/granted_parts.h"
+#include "worker/sandbox/sandbox_limits.h"
+
+namespace outboard::worker {
+namespace {
+
+using test::Hear;
+using test::SandboxAttempt;
+
+SandboxParts Without(std::initializer_list<SandboxPart> parts) {
+  SandboxParts left = SandboxParts::All();
+  for (const SandboxPart part : parts) left.Remove(part);
+  return left;
+}
+
+// What the kernel grants of a test's walls.
+struct Granted {
+  const char* name;
+  SandboxParts parts;
+  bool by_root_alone = false;
+};
+
+class DriverWalls : public ::testing::TestWithParam<Granted> {
+ protected:
+  void SetUp() override {
+    if (kIsSanitizersBuild) GTEST_SKIP() << "a sanitizer's build has no sandbox";
+    if (!GrantedParts().all())
+      GTEST_SKIP() << "this machine does not grant: " << MissingParts(GrantedParts());
+    if (GetParam().by_root_alone && geteuid() != 0) GTEST_SKIP() << "what root alone can do";
+    output_ = open("/dev/null", O_WRONLY | O_CLOEXEC);  // never this test's own
+    // In a folder that is this user's alone, as a ledger's is.
+    std::ofstream(secret()) << "secret";
+    std::filesystem::copy_file(test::kFakeCuda, driver());
+    std::ofstream(driver() + ".env") << "OUTBOARD_FAKE_CUDA_MIB=64\n";
+    setenv("OUTBOARD_DEVICE", "cuda", 1);
+    setenv("OUTBOARD_CUDA_DRIVER", driver().c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("OUTBOARD_DEVICE");
+    unsetenv("OUTBOARD_CUDA_DRIVER");
+    if (output_ >= 0) close(output_);
+  }
+
+  std::string secret() const { return folder_ / "ledger.db"; }
+  std::string driver() const { return folder_ / "libcuda.so.1"; }
+
+  ChildProcess Start(const std::string& mode) {
+    auto child = ChildProcess::Start(
+        {test::kSandboxAttemptsProgram, mode, std::to_string(getpid()), "1", secret(), "none"},
+        {.profile = SandboxProfile::kExecutor, .output = output_, .parts = GetParam().parts});
+    EXPECT_TRUE(child.ok()) << child.status();
+    return child.ok() ? *std::move(child) : ChildProcess();
+  }
+
+  test::TempFolder folder_;
+  int output_ = -1;
+};
+
+// What the strict list of other processes stops and a driver may need: all of it is the process's
+// own, and leads nowhere outside.
+const std::set<std::string> kDriversMay = {
+    "open a unix socket",
+    "make a socket pair",
+    "read /proc/self/environ",
+    "share memory (System V)",
+    "make a file in memory",
+    "map memory that is writable and executable",
+    "map executable memory",
+    "make memory writable and executable",
+    "make memory executable",
+    "map memory that no limit counts (shared)",
+    "map memory that no limit counts (growing down)",
+    // An executor's output is a pipe of its own.
+    "shut the supervisor's log down",
+    "shut it down by a number of 64 bits",
+    "copy the supervisor's log (fcntl)",
+    "copy the supervisor's log (dup3)",
+    "write over the supervisor's log",
+    "empty the supervisor's log",
+};
+
+TEST_P(DriverWalls, EveryAttempt_IsStopped) {
+  const SandboxParts parts = GetParam().parts;
+  const bool has_filter = parts.has(SandboxPart::kSystemCalls);
+  ChildProcess child = Start(has_filter ? "attempts" : "attempts-other-walls");
+  const auto stopped = Hear(child);
+  ASSERT_TRUE(stopped.contains("end")) << child.Stop();
+  for (const SandboxAttempt& attempt : test::SandboxAttempts()) {
+    if (kDriversMay.contains(attempt.name) || !stopped.contains(attempt.name)) continue;
+    // Among processes that it may not signal kill(-1) signals none, and says that it succeeded.
+    if (!parts.has(SandboxPart::kProcesses) && attempt.name == std::string("signal every process"))
+      continue;
+    const auto error = static_cast<int>(stopped.at(attempt.name));
+    EXPECT_NE(error, 0) << attempt.name << " succeeded";
+    std::printf("  %-50s %s\n", attempt.name, strerror(error));
+  }
+  EXPECT_EQ(test::ReadFile(secret()), "secret");
+}
+
+TEST_P(DriverWalls, Root_HasWhatADriverNeedsAndNothingElse) {
+  const auto errors = Hear(Start("driver-root"));
+  ASSERT_TRUE(errors.contains("end"));
+  const auto error = [&](const std::string& what) {
+    EXPECT_TRUE(errors.contains(what)) << what;
+    return errors.contains(what) ? static_cast<int>(errors.at(what)) : -1;
+  };
+  for (const char* const there :
+       {"read the driver", "read the file beside it", "load the driver", "read /dev/null",
+        "read /dev/urandom", "write /dev/zero", "read /proc/self/maps", "read /proc/cpuinfo",
+        "read /etc/ld.so.cache", "read /sys/devices/system/cpu/online", "write in /tmp",
+        "write in /dev/shm", "start a thread"})
+    EXPECT_EQ(error(there), 0) << there << ": " << strerror(error(there));
+  for (const char* const not_there :
+       {"read the secret", "read /etc/passwd", "read /root", "read /home", "read /var", "read /run",
+        "read /bin/sh", "read /usr/bin/env", "read the supervisor's /proc", "read /sys/kernel"})
+    EXPECT_EQ(error(not_there), ENOENT) << not_there << ": " << strerror(error(not_there));
+  for (const char* const read_only : {"write in ", "write in /usr/lib", "write in /dev",
+                                      "write in /etc", "write beside the driver"})
+    EXPECT_TRUE(error(read_only) == EROFS || error(read_only) == EACCES)
+        << read_only << ": " << strerror(error(read_only));
+  if (GetParam().parts.has(SandboxPart::kSystemCalls))
+    for (const char* const program : {"make a process (vfork)", "run the dynamic linker"})
+      EXPECT_EQ(error(program), EPERM) << program << ": " << strerror(error(program));
+  EXPECT_FALSE(std::filesystem::exists("/tmp/outboard-driver-walls"));
+}
+
+// Of a supervisor that is root.
+TEST_P(DriverWalls, Process_HasAnIdAndNoRights) {
+  ChildProcess child = Start("stay");
+  Hear(child);
+  const std::string status = test::ReadFile("/proc/" + std::to_string(child.pid()) + "/status");
+  EXPECT_NE(status.find("CapEff:\t0000000000000000"), std::string::npos) << status;
+  EXPECT_NE(status.find("CapBnd:\t0000000000000000"), std::string::npos) << status;
+  EXPECT_NE(status.find("NoNewPrivs:\t1"), std::string::npos) << status;
+  if (GetParam().parts.has(SandboxPart::kSystemCalls)) {
+    EXPECT_NE(status.find("Seccomp:\t2"), std::string::npos) << status;
+  }
+  if (geteuid() != 0) return;
+  const size_t at = status.find("Uid:\t");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_GE(std::stoul(status.substr(at + 5)), limits::kNobody);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Granted, DriverWalls,
+    ::testing::Values(Granted{"All", SandboxParts::All()},
+                      Granted{"NoFilter", Without({SandboxPart::kSystemCalls})},
+                      Granted{"NoUser", Without({SandboxPart::kUser}), /*by_root_alone=*/true},
+                      // Others of a user's own id, which root's children do not keep, are in reach.
+                      Granted{"NoProcesses", Without({SandboxPart::kProcesses}),
+                              /*by_root_alone=*/true}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// ---- what follows for whoever runs the worker ---------------------------------------------------
+
+// In a process of its own, since it lasts.
+TEST(DriverWallsMissing, WithoutThem_IsSaidAndExecutorsHaveFewer) {
+  if (kIsSanitizersBuild || !GrantedParts().all()) GTEST_SKIP() << "there are no walls";
+  EXPECT_EXIT(
+      {
+        setenv("OUTBOARD_DEVICE", "cuda", 1);
+        const bool all = PartsFor(SandboxProfile::kExecutor).all();
+        DoWithoutDriverWalls("the driver said so");
+        const SandboxParts left = PartsFor(SandboxProfile::kExecutor);
+        const bool fewer = !left.has(SandboxPart::kFiles) && !left.has(SandboxPart::kSystemCalls) &&
+                           left.has(SandboxPart::kNetwork);
+        const bool others = PartsFor(SandboxProfile::kCompiler).all();
+        const bool told = WhatIsMissing().find("(the driver said so)") != std::string::npos;
+        _exit(all && fewer && others && told ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace outboard::worker
