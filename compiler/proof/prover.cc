@@ -20,8 +20,8 @@ constexpr int kDepthMax = 256;
 constexpr int kNestingMax = 3;
 constexpr size_t kFactsMax = 32;
 constexpr int kFactsUsedMax = 6;
-// Of one search. A range is asked for often, always costs all its steps, and rarely takes more facts
-// than these; the last try searches it as far as a proof.
+// Of one search. A range is asked for often, always costs all its steps, and rarely takes more
+// facts than these; the last try searches it as far as a proof.
 constexpr Budget kStepsOfProof = 4'000;
 constexpr Budget kStepsOfRange = 2'000;
 constexpr int kFactsOfRange = 2;
@@ -59,8 +59,8 @@ Interval Within(Interval interval, DType dtype) {
   return interval.min >= type.min && interval.max <= type.max ? interval : type;
 }
 
-// The part of `interval` that x % c can be: with s a divisor of c and of all factors of x, both have
-// the same remainder by s. Multiples of 8 have no remainder by 128 above 120.
+// The part of `interval` that x % c can be: with s a divisor of c and of all factors of x, both
+// have the same remainder by s. Multiples of 8 have no remainder by 128 above 120.
 Interval Congruent(Interval interval, const LinearForm& x, int64_t c) {
   int64_t s = c;
   for (const Term& term : x.terms) s = std::gcd(s, static_cast<int64_t>(term.factor % c));

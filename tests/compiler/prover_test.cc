@@ -215,9 +215,9 @@ TEST(Prover, ARemainderOfAMultipleIsAMultiple) {
   EXPECT_EQ(is_least(4), std::nullopt);
 }
 
-// Where sums of rows of ResNet-50's last stage are stored: tiles in groups, of which the last one is
-// smaller, and the row's number divided and put together again. It took 200,000 steps: quotients of
-// equal numbers were different ones, and ranges were searched for as long as proofs.
+// Where sums of rows of ResNet-50's last stage are stored: tiles in groups, of which the last one
+// is smaller, and the row's number divided and put together again. It took 200,000 steps: quotients
+// of equal numbers were different ones, and ranges were searched for as long as proofs.
 TEST(Prover, AStoreOfRowSumsInGroupsOfTilesIsProvedInFewSteps) {
   Graph g;
   const auto c = [&](int64_t value) { return ConstIndex(g, value); };
