@@ -75,7 +75,7 @@ bool IsInRangeBy(const UOp* access, Prover::Divisions divisions) {
 
 bool IsInRange(const UOp* access) {
   if (GateOf(access) != nullptr && IsGuardedAsWritten(access)) return true;
-  for (const auto divisions : {Prover::Divisions::kAtoms, Prover::Divisions::kRelated})
+  for (const auto divisions : Prover::kTries)
     if (IsInRangeBy(access, divisions)) return true;
   return false;
 }

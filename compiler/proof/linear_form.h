@@ -6,7 +6,9 @@
 // known of the expression.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "compiler/ir/uop.h"
@@ -19,6 +21,8 @@ using Wide = __int128;
 struct Term {
   const UOp* atom;
   Wide factor;  // never 0
+
+  bool operator==(const Term&) const = default;
 };
 
 struct LinearForm {
@@ -27,6 +31,17 @@ struct LinearForm {
 
   // 0 where `atom` does not occur.
   Wide FactorOf(const UOp* atom) const;
+
+  bool operator==(const LinearForm&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const LinearForm& form) {
+    h = H::combine(std::move(h), Low(form.constant), form.terms.size());
+    for (const Term& term : form.terms) h = H::combine(std::move(h), term.atom, Low(term.factor));
+    return h;
+  }
+
+ private:
+  static uint64_t Low(Wide number) { return static_cast<uint64_t>(number); }
 };
 
 LinearForm Constant(Wide value);

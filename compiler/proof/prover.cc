@@ -1,6 +1,7 @@
 #include "compiler/proof/prover.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -19,9 +20,11 @@ constexpr int kDepthMax = 256;
 constexpr int kNestingMax = 3;
 constexpr size_t kFactsMax = 32;
 constexpr int kFactsUsedMax = 6;
-// Of one search; a range is asked for often, and what it misses is rarely missed.
+// Of one search. A range is asked for often, always costs all its steps, and rarely takes more
+// facts than these; the last try searches it as far as a proof.
 constexpr Budget kStepsOfProof = 4'000;
 constexpr Budget kStepsOfRange = 2'000;
+constexpr int kFactsOfRange = 2;
 constexpr Wide kUnbounded = Wide{1} << 126;
 
 struct Deeper {
@@ -54,6 +57,15 @@ std::optional<Wide> NumberOf(const LinearForm& form) {
 Interval Within(Interval interval, DType dtype) {
   const Interval type = OfType(dtype);
   return interval.min >= type.min && interval.max <= type.max ? interval : type;
+}
+
+// The part of `interval` that x % c can be: with s a divisor of c and of all factors of x, both
+// have the same remainder by s. Multiples of 8 have no remainder by 128 above 120.
+Interval Congruent(Interval interval, const LinearForm& x, int64_t c) {
+  int64_t s = c;
+  for (const Term& term : x.terms) s = std::gcd(s, static_cast<int64_t>(term.factor % c));
+  const auto above = [&](Wide place) { return ((x.constant % s - place) % s + s) % s; };
+  return {interval.min + above(interval.min), interval.max - (s - above(interval.max)) % s};
 }
 
 }  // namespace
@@ -158,10 +170,10 @@ LinearForm Prover::ComputeForm(const UOp* node) {
         const auto below = AddScaled(Constant(*c - 1), x, -1);
         if (below && NeverNegative(*below)) form = x;
       }
-      if (!form) AddDivisionFacts(node);
+      if (!form) return Atom(AtomOfDivision(node));
       break;
     }
-    case Op::kIDiv: AddDivisionFacts(node); break;
+    case Op::kIDiv: return Atom(AtomOfDivision(node));
     default: break;
   }
   return form && Fits(*form, node->dtype) ? *form : Atom(node);
@@ -170,20 +182,25 @@ LinearForm Prover::ComputeForm(const UOp* node) {
 // With k times x % c and k c times x / c, the form has k times x. Each remainder that is looked at
 // is a step of the budget.
 std::optional<LinearForm> Prover::Joined(std::optional<LinearForm> form) {
-  if (how_ == Divisions::kAtoms || !form) return form;
-  absl::flat_hash_map<std::pair<const UOp*, const UOp*>, Term> quotients;
+  if (how_ != Divisions::kJoined || !form) return form;
+  absl::flat_hash_map<size_t, Term> quotients;
   for (const Term& term : form->terms)
     if (term.atom->op == Op::kIDiv)
-      quotients.emplace(std::pair(term.atom->src[0], term.atom->src[1]), term);
+      if (const auto found = number_of_division_.find(term.atom);
+          found != number_of_division_.end())
+        quotients.emplace(found->second, term);
   if (quotients.empty()) return form;
   for (const Term& remainder : std::vector<Term>(form->terms)) {
     const UOp* const m = remainder.atom;
-    if (m->op != Op::kMod || !m->src[1]->is_const() || ValueOf(m->src[1]) <= 0) continue;
+    if (m->op != Op::kMod) continue;
     if (--*budget_ <= 0) break;
-    const auto quotient = quotients.find(std::pair(m->src[0], m->src[1]));
+    const auto division = number_of_division_.find(m);
+    if (division == number_of_division_.end()) continue;
+    const auto quotient = quotients.find(division->second);
+    const auto divisor = NumberOf(FormOf(m->src[1]));
     Wide of_quotient = 0;
-    if (quotient == quotients.end() ||
-        __builtin_mul_overflow(remainder.factor, ValueOf(m->src[1]), &of_quotient) ||
+    if (quotient == quotients.end() || !divisor ||
+        __builtin_mul_overflow(remainder.factor, *divisor, &of_quotient) ||
         quotient->second.factor != of_quotient)
       continue;
     auto joined = AddScaled(*form, Atom(m), -remainder.factor);
@@ -194,30 +211,40 @@ std::optional<LinearForm> Prover::Joined(std::optional<LinearForm> form) {
   return form;
 }
 
+// The node itself, or the first one of its kind whose dividend has the same form.
+const UOp* Prover::AtomOfDivision(const UOp* node) {
+  if (how_ == Divisions::kAtoms || !IsInt(node->dtype)) return node;
+  const LinearForm dividend = FormOf(node->src[0]);
+  const auto divisor = NumberOf(FormOf(node->src[1]));
+  if (!divisor || *divisor <= 0 || *divisor > INT32_MAX) return node;
+  const auto [found, added] = division_of_.try_emplace(
+      std::pair(dividend, static_cast<int64_t>(*divisor)), divisions_.size());
+  if (added) divisions_.emplace_back();
+  const size_t number = found->second;
+  const UOp*& first =
+      node->op == Op::kIDiv ? divisions_[number].quotient : divisions_[number].remainder;
+  if (first == nullptr) first = node;
+  const UOp* const atom = first;
+  number_of_division_[atom] = number;
+  const Division division = divisions_[number];  // a copy: facts may have divisions of their own
+  AddDivisionFacts(division, dividend, *divisor, /*bounds=*/node->op == Op::kIDiv);
+  return atom;
+}
+
 // With q = x / c and m = x % c: x = c q + m, and c q <= x < c (q + 1) if x is never negative. A
 // condition on x then says something of q and m. Without conditions, intervals say as much.
-void Prover::AddDivisionFacts(const UOp* node) {
-  if (how_ == Divisions::kAtoms || facts_.empty()) return;
-  const LinearForm x = FormOf(node->src[0]);
-  const auto c = NumberOf(FormOf(node->src[1]));
-  if (!c || *c <= 0 || *c > INT32_MAX) return;
-  if (node->op == Op::kIDiv && NeverNegative(x)) {
-    const auto rest = AddScaled(x, Atom(node), -*c);
+void Prover::AddDivisionFacts(Division division, const LinearForm& x, Wide c, bool bounds) {
+  if (facts_.empty() || division.quotient == nullptr) return;
+  const auto rest = AddScaled(x, Atom(division.quotient), -c);
+  if (!rest) return;
+  if (bounds && NeverNegative(x)) {
     AddFact(rest);
-    if (rest) AddFact(AddScaled(Constant(*c - 1), *rest, -1));
+    AddFact(AddScaled(Constant(c - 1), *rest, -1));
   }
-  // By number: AddFact asks for ranges, and what these follow from may have divisions of its own.
-  for (size_t d = 0; d < divisions_.size(); ++d) {
-    const UOp* const other = divisions_[d];
-    if (other->op == node->op || other->src[0] != node->src[0] || other->src[1] != node->src[1])
-      continue;
-    const bool quotient = node->op == Op::kIDiv;
-    const auto rest = AddScaled(x, Atom(quotient ? node : other), -*c);
-    const auto zero = rest ? AddScaled(*rest, Atom(quotient ? other : node), -1) : std::nullopt;
-    AddFact(zero);
-    if (zero) AddFact(AddScaled(Constant(0), *zero, -1));
-  }
-  divisions_.push_back(node);
+  if (division.remainder == nullptr) return;
+  const auto zero = AddScaled(*rest, Atom(division.remainder), -1);
+  AddFact(zero);
+  if (zero) AddFact(AddScaled(Constant(0), *zero, -1));
 }
 
 bool Prover::Fits(const LinearForm& form, DType dtype) {
@@ -294,13 +321,16 @@ Interval Prover::ComputeInterval(const UOp* atom) {
 
 Interval Prover::IntervalOfQuotient(const UOp* node) {
   const Interval whole = OfType(node->dtype);
-  const Interval x = Range(FormOf(node->src[0])), y = Range(FormOf(node->src[1]));
+  const LinearForm dividend = FormOf(node->src[0]);
+  const Interval x = Range(dividend), y = Range(FormOf(node->src[1]));
   if (node->op == Op::kMod) {  // the sign of x, and no further from 0 than x; x % 0 is x
     Interval result = {std::min<Wide>(x.min, 0), std::max<Wide>(x.max, 0)};
     if (y.min > 0) {
       result.min = std::max(result.min, 1 - y.max);
       result.max = std::min(result.max, y.max - 1);
     }
+    if (y.min == y.max && y.min > 0 && y.min <= INT32_MAX)
+      result = Congruent(result, dividend, static_cast<int64_t>(y.min));
     return result;
   }
   if (y.min <= 0) return whole;
@@ -339,13 +369,18 @@ Interval Prover::Range(const LinearForm& form) {
 Wide Prover::LowerBound(const LinearForm& form, Wide enough, Budget steps_max) {
   Wide bound = -kUnbounded;
   Budget steps = 0, all_steps = 0;
-  for (int facts = 0; facts <= kFactsUsedMax && all_steps <= steps_max; ++facts) {
+  const bool is_last_try = how_ == Divisions::kRelated;
+  const int facts_max = enough < kUnbounded || is_last_try ? kFactsUsedMax : kFactsOfRange;
+  const Budget outer_stop = stop_;
+  stop_ = is_last_try ? 0 : std::max<Budget>(0, *budget_ - steps_max);
+  for (int facts = 0; facts <= facts_max && all_steps <= steps_max; ++facts) {
     const Budget before = *budget_, steps_with_less = steps;
     bound = std::max(bound, LowerBoundBy(form, enough, facts, 0));
     steps = before - *budget_;
     all_steps += steps;
     if (bound >= enough || (facts > 0 && steps == steps_with_less)) break;
   }
+  stop_ = outer_stop;
   return bound;
 }
 
@@ -373,13 +408,13 @@ Wide Prover::LowerBoundBy(const LinearForm& form, Wide enough, int facts, uint64
       const Wide factor = form.FactorOf(term.atom);
       if (factor == 0 || (factor > 0) != (term.factor > 0)) continue;
       const Wide multiple = factor / term.factor;
-      if (multiple > 0 && multiple != tried && --*budget_ > 0) {
+      if (multiple > 0 && multiple != tried && --*budget_ > stop_) {
         tried = multiple;
         if (const auto rest = AddScaled(form, facts_[f], -multiple))
           bound = std::max(bound, LowerBoundBy(*rest, enough, facts - 1, used | uint64_t{1} << f));
         if (bound >= enough) return bound;
       }
-      if (factor % term.factor != 0 && --*budget_ > 0) {
+      if (factor % term.factor != 0 && --*budget_ > stop_) {
         const ScaledBy by = {f, factor, term.factor};
         bound = std::max(bound, ScaledLowerBound(form, by, enough, facts, used));
         if (bound >= enough) return bound;

@@ -11,7 +11,9 @@
 // answers "proved" or "not proved", in bounded time.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -32,9 +34,14 @@ using Budget = int64_t;
 // Threads: one.
 class Prover {
  public:
-  // Whether quotients and remainders by constants are atoms of which their intervals are known, or
-  // also their relation to what is divided: stronger, and slower by far.
-  enum class Divisions { kAtoms, kRelated };
+  // What is known of quotients and remainders by constants: their intervals; or also their relation
+  // to what is divided, which is stronger, and slower by far; or also that both of one number are
+  // that number where they are added up.
+  enum class Divisions { kAtoms, kRelated, kJoined };
+  // What one proof tries, one after another. Neither of the last two includes the other: a sum that
+  // is joined no longer has the quotient that a condition speaks of.
+  static constexpr Divisions kTries[] = {Divisions::kAtoms, Divisions::kJoined,
+                                         Divisions::kRelated};
   explicit Prover(Budget* budget, Divisions divisions = Divisions::kAtoms)
       : budget_(budget), how_(divisions) {}
 
@@ -51,9 +58,13 @@ class Prover {
       : budget_(outer.budget_),
         how_(outer.how_),
         facts_(outer.facts_),
+        divisions_(outer.divisions_),
+        division_of_(outer.division_of_),
+        number_of_division_(outer.number_of_division_),
         contradiction_(outer.contradiction_),
         nesting_(outer.nesting_ + 1),
         depth_(outer.depth_) {
+    *budget_ -= static_cast<Budget>(divisions_.size());  // which were copied
     Assume(condition, holds);
   }
 
@@ -78,16 +89,27 @@ class Prover {
   };
   Wide ScaledLowerBound(const LinearForm& form, const ScaledBy& by, Wide enough, int facts,
                         uint64_t used);
-  void AddDivisionFacts(const UOp* node);
+  // The quotient and the remainder of one number by one divisor: the first nodes that were met,
+  // null until then. Others with an equal dividend are the same atom.
+  struct Division {
+    const UOp* quotient = nullptr;
+    const UOp* remainder = nullptr;
+  };
+  const UOp* AtomOfDivision(const UOp* node);
+  // `bounds`: also those of the quotient, which are as many at each remainder.
+  void AddDivisionFacts(Division division, const LinearForm& dividend, Wide divisor, bool bounds);
   void AddFact(const std::optional<LinearForm>& never_negative);
 
   Budget* budget_;
+  Budget stop_ = 0;  // the search now running ends where no more steps than these are left
   const Divisions how_;
-  std::vector<LinearForm> facts_;      // each is at least 0
-  std::vector<const UOp*> divisions_;  // quotients and remainders that are atoms
-  bool contradiction_ = false;         // the conditions exclude each other: everything is proved
-  int nesting_ = 0;                    // enclosing WHEREs
-  int depth_ = 0;                      // of recursive calls
+  std::vector<LinearForm> facts_;  // each is at least 0
+  std::vector<Division> divisions_;
+  absl::flat_hash_map<std::pair<LinearForm, int64_t>, size_t> division_of_;  // and a divisor
+  absl::flat_hash_map<const UOp*, size_t> number_of_division_;               // by atom
+  bool contradiction_ = false;  // the conditions exclude each other: everything is proved
+  int nesting_ = 0;             // enclosing WHEREs
+  int depth_ = 0;               // of recursive calls
   absl::flat_hash_map<const UOp*, LinearForm> forms_;
   absl::flat_hash_map<const UOp*, Interval> intervals_;
 };

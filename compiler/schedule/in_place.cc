@@ -20,6 +20,11 @@ namespace {
 // A writer is moved past so many kernels at most: what it and the kernels behind it read lives as
 // long, and that would soon cost more memory than is saved. It also bounds the search.
 constexpr size_t kMoveMax = 256;
+// How many buffers and nodes of kernels may be looked at to learn which of them may write over a
+// temporary, and again to learn what waits for what before small kernels are added, for all values
+// together. A training step of GPT-2 124M takes 8,900. Behind the limit no other temporary is
+// written over one, and no kernel is added.
+constexpr int64_t kWalkMax = 1 << 20;
 
 int64_t Bytes(const UOp* node) { return ElementCount(node->shape) * ByteWidth(node->dtype); }
 
@@ -52,9 +57,10 @@ bool IsReadInASum(const FusedKernel& kernel, int64_t slot) {
 }
 
 // Whether the kernel may store `result` over `input`, which it reads, as far as it alone is
-// concerned: it loads the element that it stores or, with `rows`, the row before.
+// concerned: it loads the element that it stores or, with `rows`, the row before. Adds to `walked`
+// the nodes of the kernel, where it looks at them.
 bool MayUpdate(const FusedKernel& kernel, const UOp* result, const UOp* input, bool rows,
-               bool divided_sums) {
+               bool divided_sums, int64_t* walked) {
   if (input->dtype != result->dtype || Bytes(input) != Bytes(result)) return false;
   // A kernel with sums over rows reads nothing that it stores (kernel/row_sums.h).
   if (std::any_of(kernel.ast->src.begin(), kernel.ast->src.end(), SumsPoints)) return false;
@@ -62,11 +68,13 @@ bool MayUpdate(const FusedKernel& kernel, const UOp* result, const UOp* input, b
     return std::find(kernel.buffers.begin(), kernel.buffers.end(), node) - kernel.buffers.begin();
   };
   const int64_t to = slot_of(result), from = slot_of(input);
+  const std::vector<const UOp*> nodes = PostOrder(kernel.ast);
+  if (walked != nullptr) *walked += static_cast<int64_t>(nodes.size());
   const UOp* const place = PlaceOfEachPoint(kernel, to);
   if (place == nullptr) return false;
   bool elsewhere = false;
   int64_t room_to = 0, room_from = 0;  // elements of memory, with what lies between rows
-  for (const UOp* node : PostOrder(kernel.ast)) {
+  for (const UOp* node : nodes) {
     if (node->op == Op::kGlobal && GlobalOf(node).slot() == to) room_to = GlobalOf(node).elements();
     if (node->op == Op::kGlobal && GlobalOf(node).slot() == from)
       room_from = GlobalOf(node).elements();
@@ -116,9 +124,8 @@ class Placer {
     for (const auto& [node, readers] : readers_)
       if (node->op == Op::kParam && slots.contains(ParamOf(node).slot()) && IsStatic(node->shape))
         inputs.push_back(node);
-    std::sort(inputs.begin(), inputs.end(), [](const UOp* a, const UOp* b) {
-      return ParamOf(a).slot() < ParamOf(b).slot();
-    });
+    std::sort(inputs.begin(), inputs.end(),
+              [](const UOp* a, const UOp* b) { return ParamOf(a).slot() < ParamOf(b).slot(); });
     for (const bool updates : {true, false})  // what an input is read for has it before all others
       for (const UOp* result : results) {
         // Values with dimensions of VARs have places of their own while they are computed.
@@ -144,6 +151,7 @@ class Placer {
       for (const size_t reader : readers_[value])
         for (int slot = 0; slot < kernels_[reader].stores; ++slot) {
           const UOp* const next = kernels_[reader].buffers[static_cast<size_t>(slot)];
+          if (walked_ > kWalkMax) return;
           if (taken_.contains(value) || !may.contains(next) || over_.contains(next)) continue;
           if (!Update(next, value, true)) continue;
           over_.emplace(next, MemoryOf(over_, value));
@@ -153,6 +161,7 @@ class Placer {
 
   const std::vector<size_t>& order() const { return order_; }
   const WrittenOver& over() const { return over_; }
+  int64_t walked() const { return walked_; }
 
  private:
   // One kernel reads the input where it writes the result.
@@ -160,10 +169,10 @@ class Placer {
     const std::vector<size_t>& writers = writers_.at(result);
     const std::vector<size_t>& readers = readers_.at(input);
     const size_t writer = writers[0];
-    if (writers.size() != 1 ||
-        std::find(readers.begin(), readers.end(), writer) == readers.end())
+    walked_ += static_cast<int64_t>(readers.size());
+    if (writers.size() != 1 || std::find(readers.begin(), readers.end(), writer) == readers.end())
       return false;
-    return MayUpdate(kernels_[writer], result, input, rows, divided_sums_) &&
+    return MayUpdate(kernels_[writer], result, input, rows, divided_sums_, &walked_) &&
            MoveBehind(writer, readers);
   }
 
@@ -207,6 +216,7 @@ class Placer {
   std::vector<size_t> order_, position_;    // numbers by place, places by number
   WrittenOver over_;
   absl::flat_hash_set<const UOp*> taken_;
+  int64_t walked_ = 0;
 };
 
 // `kernel` with one slot for a result and the input under it.
@@ -249,10 +259,13 @@ class EarlyPicks {
     FindUsers();
   }
 
+  int64_t walked() const { return walked_; }
+
   // For readers of `value`. Leaves the kernels as they are where that does not help.
   void Make(const UOp* value) {
     const std::vector<size_t> users = users_[value];
     for (auto writer = users.rbegin(); writer != users.rend(); ++writer) {
+      if (walked_ > kWalkMax) return;
       if (!MayWriteOver(kernels_[*writer], value)) continue;
       const std::vector<size_t> later(writer.base(), users.end());
       if (!later.empty()) MakeBefore(*writer, value, later);
@@ -261,11 +274,6 @@ class EarlyPicks {
   }
 
  private:
-  // How many buffers of kernels may be looked at to learn what waits for what, for all values
-  // together. A training step of GPT-2 124M takes 8,700. Beyond the limit no kernel gets early
-  // picks any more.
-  static constexpr size_t kWalkMax = 1 << 22;
-
   void FindUsers() {
     users_.clear();
     last_maker_.clear();
@@ -279,11 +287,12 @@ class EarlyPicks {
       }
   }
 
-  bool MayWriteOver(const FusedKernel& writer, const UOp* value) const {
+  bool MayWriteOver(const FusedKernel& writer, const UOp* value) {
+    walked_ += writer.stores;
     return std::any_of(writer.buffers.begin(), writer.buffers.begin() + writer.stores,
                        [&](const UOp* next) {
                          return next != value && may_.contains(next) &&
-                                MayUpdate(writer, next, value, true, divided_sums_);
+                                MayUpdate(writer, next, value, true, divided_sums_, &walked_);
                        });
   }
 
@@ -309,7 +318,7 @@ class EarlyPicks {
       const std::vector<const UOp*>& buffers = kernels_[k].buffers;
       waits[k - first] = k == first || std::any_of(buffers.begin(), buffers.end(), is_made);
       if (waits[k - first]) made.insert(buffers.begin(), buffers.begin() + kernels_[k].stores);
-      walked_ += buffers.size();
+      walked_ += static_cast<int64_t>(buffers.size());
     }
     return waits;
   }
@@ -351,7 +360,7 @@ class EarlyPicks {
   const SentBefore& sent_;
   absl::flat_hash_map<const UOp*, std::vector<size_t>> users_;  // kernels, by place, ascending
   absl::flat_hash_map<const UOp*, size_t> last_maker_;          // likewise
-  size_t walked_ = 0;
+  int64_t walked_ = 0;
 };
 
 // For every kernel once more with other slots, and a few with one LOAD replaced.
@@ -372,7 +381,7 @@ WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
 WrittenOver WriteTemporariesInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
                                     const absl::flat_hash_set<const UOp*>& fixed,
                                     int64_t bytes_least, const WrittenOver& over, bool divided_sums,
-                                    const SentBefore& sent) {
+                                    const SentBefore& sent, int64_t* walked) {
   std::vector<const UOp*> values;
   absl::flat_hash_set<const UOp*> may;
   int64_t nodes = 0;
@@ -391,6 +400,7 @@ WrittenOver WriteTemporariesInPlace(Graph& graph, std::vector<FusedKernel>& kern
   for (const UOp* value : values) picks.Make(value);
   Placer placer(kernels, sent, over, divided_sums);
   placer.PlaceTemporaries(values);
+  if (walked != nullptr) *walked = picks.walked() + placer.walked();
   kernels = Ordered(graph, kernels, placer);
   return placer.over();
 }

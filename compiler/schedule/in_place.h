@@ -60,10 +60,11 @@ WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
 // Returns `over` with those temporaries of at least `bytes_least` bytes that are written over
 // others, neither of which is in `fixed` (results, what transfers send and receive). May reorder
 // `kernels`, which WriteInPlace has left, and add small ones; bits stay what they are.
-// Deterministic. Does nothing where `graph` is close to its limit of nodes.
+// Deterministic. Does nothing where `graph` is close to its limit of nodes. `walked`, where asked
+// for: how many buffers and nodes of kernels were looked at.
 WrittenOver WriteTemporariesInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
                                     const absl::flat_hash_set<const UOp*>& fixed,
                                     int64_t bytes_least, const WrittenOver& over, bool divided_sums,
-                                    const SentBefore& sent = {});
+                                    const SentBefore& sent = {}, int64_t* walked = nullptr);
 
 }  // namespace outboard::schedule

@@ -109,7 +109,15 @@ const UOp* RangeAlong(const Place& place, int64_t axis) {
   return range;
 }
 
-// As above, of this kind.
+// By axis.
+std::vector<const UOp*> RangesAlong(const Place& place) {
+  std::vector<const UOp*> ranges;
+  for (size_t axis = 0; axis < place.value->shape.size(); ++axis)
+    ranges.push_back(RangeAlong(place, static_cast<int64_t>(axis)));
+  return ranges;
+}
+
+// The range that moves along an axis, alone, if it is of this kind.
 const UOp* RangeAlong(const Place& place, int64_t axis, RangeKind kind) {
   const UOp* const range = RangeAlong(place, axis);
   return range != nullptr && IsRange(range, kind) ? range : nullptr;
@@ -329,7 +337,7 @@ class Followers {
   }
 
   // First all that lie beside each other, then in products those with other channels. Returns how
-  // many pairs of places were compared.
+  // many pairs of places were looked at.
   int64_t Run() {
     for (size_t beside = 0, others = 0; others < values_.size(); ++others) {
       for (; beside < values_.size(); ++beside) Follow(values_[beside], kernels_, SameOrder);
@@ -344,6 +352,9 @@ class Followers {
   }
 
  private:
+  // Of a whole graph; behind them nothing follows any more. ResNet-50's step looks at 8,300.
+  static constexpr int64_t kPairsMax = 1 << 20;
+
   // A place, and all places of its kernel.
   struct Use {
     Place from;
@@ -364,15 +375,22 @@ class Followers {
     const auto found = uses.find(value);
     if (found == uses.end()) return;
     const std::vector<int64_t> known = layouts_.at(value);
-    for (const auto& [from, kernel] : found->second)
+    const std::vector<Place>* kernel_before = nullptr;
+    absl::flat_hash_set<std::vector<const UOp*>> ranges;
+    for (const auto& [from, kernel] : found->second) {
+      if (kernel != kernel_before) ranges.clear();
+      kernel_before = kernel;
+      // What follows depends on these alone: a value that is read at many places is compared once.
+      if (!ranges.insert(RangesAlong(from)).second) continue;
       for (const Place& to : *kernel) {
+        if (++compared_ > kPairsMax) return;
         if (!temporaries_.contains(to.value) || layouts_.contains(to.value)) continue;
-        ++compared_;
         std::vector<int64_t> order = order_of(from, known, to);
         if (order.empty()) continue;
         layouts_.emplace(to.value, std::move(order));
         values_.push_back(to.value);
       }
+    }
   }
 
   const absl::flat_hash_set<const UOp*>& temporaries_;

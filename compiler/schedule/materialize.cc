@@ -298,6 +298,7 @@ class Chooser {
   // The same of scores on GPUs, which are not kept, with the number of terms of their product.
   void FindFactorsOfScores() {
     if (target_.kind != TargetKind::kCuda) return;
+    absl::flat_hash_set<const UOp*> seen;  // what many scores read is looked through once
     for (const UOp* node : order_) {
       if (node->op != Op::kReduce || !never_.contains(node) || node->src[0]->op != Op::kMul)
         continue;
@@ -306,6 +307,7 @@ class Chooser {
       while (!open.empty()) {
         const UOp* const factor = open.back();
         open.pop_back();
+        if (!seen.insert(factor).second) continue;
         if (!IsMovement(factor->op) && !IsWidening(factor) &&
             (!IsUnpacked(factor) || !terms_of_scores_.emplace(factor, terms).second))
           continue;

@@ -40,12 +40,9 @@ void Convolution(const ConvShape& shape, int64_t divisor, bool gradients) {
   const auto held = [&](const Dims& dims) {
     return Held(dims, DType::kBF16).permute(channels_first);
   };
-  Tensor x = held({Part(kConvPictures, divisor, 1), side, side, channels});
-  Tensor w = held({filters, shape.kernel, shape.kernel, channels});
-  if (gradients) {
-    x.requires_grad_();
-    w.requires_grad_();
-  }
+  // Without requires_grad_(), which would make them inputs as they are read: channels first.
+  const Tensor x = held({Part(kConvPictures, divisor, 1), side, side, channels});
+  const Tensor w = held({filters, shape.kernel, shape.kernel, channels});
   const Tensor y = x.conv2d(w, {}, {.stride = shape.stride, .padding = shape.kernel / 2});
   std::vector<Tensor> results = {y.permute(channels_last)};
   if (gradients) {
@@ -92,16 +89,21 @@ std::vector<ConvShape> ResNetConvolutions() {
           {512, 7, 512, 3, 1, 2}};
 }
 
-absl::StatusOr<std::vector<DeviceTimes>> MeasureGpuPrograms(runtime::Device& device,
-                                                            const GpuTrial& trial,
-                                                            int64_t divisor) {
+std::vector<GpuProgram> ConvolutionPrograms(int64_t divisor) {
   std::vector<GpuProgram> programs;
   for (const ConvShape& shape : ResNetConvolutions())
     for (const bool gradients : {false, true})
       programs.push_back(
           Program(absl::StrCat(gradients ? "conv_step_" : "conv_forward_", shape.Name()),
                   [=] { Convolution(shape, divisor, gradients); }));
-  return MeasurePrograms(device, worker::TargetOfDevice(device.properties()), programs, trial);
+  return programs;
+}
+
+absl::StatusOr<std::vector<DeviceTimes>> MeasureGpuPrograms(runtime::Device& device,
+                                                            const GpuTrial& trial,
+                                                            int64_t divisor) {
+  return MeasurePrograms(device, worker::TargetOfDevice(device.properties()),
+                         ConvolutionPrograms(divisor), trial);
 }
 
 double ConvolutionsRatio(const std::vector<DeviceTimes>& ours,

@@ -23,8 +23,11 @@ struct ConvShape {
 // 23 kinds. 32 pictures, bf16.
 std::vector<ConvShape> ResNetConvolutions();
 
-// Times: of each of ResNetConvolutions "conv_forward_" and "conv_step_", which is with both
-// gradients. Sizes are divided by `divisor`, for tests; names are those of the whole sizes.
+// Of each of ResNetConvolutions "conv_forward_" and "conv_step_", which is with both gradients.
+// Sizes are divided by `divisor`, for tests; names are those of the whole sizes.
+std::vector<GpuProgram> ConvolutionPrograms(int64_t divisor);
+
+// Times of ConvolutionPrograms.
 // Errors: those of the device
 absl::StatusOr<std::vector<DeviceTimes>> MeasureGpuPrograms(runtime::Device& device,
                                                             const GpuTrial& trial,

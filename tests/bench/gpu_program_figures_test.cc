@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "compiler/ir/spec.h"
+#include "compiler/ir/uop.h"
 #include "runtime/devices.h"
 #include "tests/bench/gpu_decode_figures.h"
 #include "tests/support/command_output.h"
@@ -43,6 +45,24 @@ TEST(GpuProgramFigures, EachIsMeasured) {
     EXPECT_TRUE(names.insert(time.name).second) << time.name;
   }
   EXPECT_EQ(names, Names());
+}
+
+TEST(GpuProgramFigures, PicturesAndWeightsOfConvolutionsHaveTheirChannelsLast) {
+  const std::vector<ConvShape> shapes = ResNetConvolutions();
+  const std::vector<GpuProgram> programs = ConvolutionPrograms(/*divisor=*/1);
+  ASSERT_EQ(programs.size(), 2 * shapes.size());
+  for (size_t i = 0; i < programs.size(); ++i) {
+    Graph g;
+    int with_channels = 0;
+    for (const UOp* input : ParamsOf(programs[i].graph(g).sink)) {
+      if (input->shape.size() != 4) continue;
+      const int64_t last = input->shape[3].value();
+      EXPECT_TRUE(last == shapes[i / 2].channels || last == shapes[i / 2].filters)
+          << programs[i].name << ": " << last;
+      ++with_channels;
+    }
+    EXPECT_EQ(with_channels, i % 2 == 0 ? 2 : 3) << programs[i].name;
+  }
 }
 
 TEST(GpuProgramFigures, ATokenIsMeasured) {

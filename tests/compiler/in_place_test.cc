@@ -15,6 +15,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
 #include "tests/compiler/harness.h"
+#include "tests/compiler/kernel_build.h"
 #include "tests/compiler/schedule_check.h"
 #include "tests/compiler/schedule_eval.h"
 
@@ -321,6 +322,43 @@ TEST_F(OverwriteTest, TwoUsers) {
   std::vector<const UOp*> results = Used(a);
   for (const UOp* result : Used(b)) results.push_back(result);
   EXPECT_LE(Overwrites(results), 1);
+}
+
+// Each of many kernels reads all values elsewhere than it stores, and so may write over none: what
+// is looked at to see that is limited, and then nothing is written over anything.
+TEST_F(InPlaceTest, KernelsThatReadManyValuesAreLookedAtUpToALimit) {
+  constexpr int64_t kElements = 64, kValues = 64;
+  const auto walked_of = [&](int64_t readers) {
+    std::vector<const UOp*> values;
+    for (int64_t i = 0; i < kValues + readers; ++i)
+      values.push_back(g.MakeChecked(Op::kContiguous, DType::kVoid, {F32(i, {kElements})}));
+    const UOp* const r = test::Range(g, 0, kElements);
+    const UOp* const back = Add(g, ConstIndex(g, kElements - 1), Mul(g, r, ConstIndex(g, -1)));
+    std::vector<schedule::FusedKernel> kernels;
+    for (int64_t i = 0; i < kValues; ++i)
+      kernels.push_back(
+          {Sink(g, {test::StoreAt(g, 0, kElements, r, ConstFloat(g, DType::kF32, 1))}),
+           {values[i]},
+           1});
+    for (int64_t k = 0; k < readers; ++k) {
+      std::vector<const UOp*> buffers = {values[kValues + k]};
+      const UOp* sum = ConstFloat(g, DType::kF32, 0);
+      for (int64_t i = 0; i < kValues; ++i) {
+        buffers.push_back(values[i]);
+        sum = Add(g, sum, test::LoadAt(g, i + 1, DType::kF32, kElements, back));
+      }
+      kernels.push_back({Sink(g, {test::StoreAt(g, 0, kElements, r, sum)}), buffers, 1});
+    }
+    int64_t walked = 0;
+    const schedule::WrittenOver over = schedule::WriteTemporariesInPlace(
+        g, kernels, {}, /*bytes_least=*/0, {}, /*divided_sums=*/false, {}, &walked);
+    EXPECT_TRUE(over.empty());
+    return walked;
+  };
+  constexpr int64_t kLimit = int64_t{1} << 20, kAtLeast = int64_t{1} << 16;
+  EXPECT_GT(walked_of(5), kAtLeast);
+  EXPECT_LT(walked_of(5), kLimit);
+  EXPECT_LE(walked_of(200), 2 * kLimit + kAtLeast);
 }
 
 // As a client writes it: the loss reads the logits at the labels, and the sums that the gradient's

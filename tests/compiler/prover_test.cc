@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -98,8 +99,7 @@ void CheckRandomIndices(bool put_together) {
       conditions.push_back(Alu(g, Op::kCmpLt, limited, ConstIndex(g, number(-2, 14))));
       holds.push_back(below(2) == 0);
     }
-    for (const auto divisions :
-         {proof::Prover::Divisions::kAtoms, proof::Prover::Divisions::kRelated}) {
+    for (const auto divisions : proof::Prover::kTries) {
       proof::Budget budget = 100'000;
       proof::Prover prover(&budget, divisions);
       for (size_t i = 0; i < conditions.size(); ++i) prover.Assume(conditions[i], holds[i]);
@@ -153,7 +153,7 @@ TEST(Prover, APlaceOfQuotientsAndRemainders_IsWhatWasDivided) {
     const UOp* const place =
         Add(g, times(divided(Op::kIDiv, again, 16), kColumns), Range(g, 3, kColumns));
     proof::Budget budget = 20'000;
-    proof::Prover prover(&budget, proof::Prover::Divisions::kRelated);
+    proof::Prover prover(&budget, proof::Prover::Divisions::kJoined);
     prover.Assume(Alu(g, Op::kCmpLt, divided(Op::kIDiv, row, 16), ConstIndex(g, kBlocks)), true);
     const auto left = proof::AddScaled(proof::Constant(places - 1), prover.FormOf(place), -1);
     return left && prover.NeverNegative(*left);
@@ -161,6 +161,98 @@ TEST(Prover, APlaceOfQuotientsAndRemainders_IsWhatWasDivided) {
   EXPECT_TRUE(is_below(kBlocks * kColumns, 49));
   EXPECT_FALSE(is_below(kBlocks * kColumns - 1, 49));
   EXPECT_FALSE(is_below(kBlocks * kColumns, 50));
+}
+
+// By the first try that proves it; nullopt where none does. Each has the steps of an access.
+using Divisions = proof::Prover::Divisions;
+struct Assumed {
+  const UOp* condition;
+  bool holds;
+};
+std::optional<Divisions> ProvedBy(const UOp* never_negative, const std::vector<Assumed>& all) {
+  for (const auto divisions : proof::Prover::kTries) {
+    proof::Budget budget = 20'000;
+    proof::Prover prover(&budget, divisions);
+    for (const auto& [condition, holds] : all) prover.Assume(condition, holds);
+    if (prover.NeverNegative(prover.FormOf(never_negative))) return divisions;
+  }
+  return std::nullopt;
+}
+
+TEST(Prover, EachTryProvesWhatTheOthersDoNot) {
+  Graph g;
+  const auto c = [&](int64_t value) { return ConstIndex(g, value); };
+  const auto by = [&](Op op, const UOp* x, int64_t n) { return Alu(g, op, x, c(n)); };
+  const UOp *const a = Range(g, 1, 6), *const b = Range(g, 2, 8);
+  EXPECT_EQ(ProvedBy(a, {}), Divisions::kAtoms);
+  // a / 4 and a % 4 are a where both are added up; nothing else is known of their sum.
+  const UOp* const again = Add(g, by(Op::kMul, by(Op::kIDiv, a, 4), 4), by(Op::kMod, a, 4));
+  const UOp* const less = Add(g, by(Op::kMul, a, -1), c(2));
+  EXPECT_EQ(ProvedBy(Add(g, again, Add(g, less, c(-2))), {}), Divisions::kJoined);
+  // A quotient and a remainder that are added up by other factors than those of a number.
+  const UOp* const half = by(Op::kIDiv, Add(g, b, by(Op::kMul, a, -1)), 2);
+  const UOp* const odd = Add(g, by(Op::kMul, by(Op::kIDiv, half, 2), 3), by(Op::kMod, half, 2));
+  EXPECT_EQ(ProvedBy(Add(g, odd, c(-3)), {{Alu(g, Op::kCmpLt, again, c(4)), true},
+                                          {Alu(g, Op::kCmpLt, odd, c(2)), false}}),
+            Divisions::kRelated);
+  EXPECT_EQ(ProvedBy(Add(g, odd, c(-3)), {}), std::nullopt);
+}
+
+// What a vector of eight reads from place 8 n on of rows of 128.
+TEST(Prover, ARemainderOfAMultipleIsAMultiple) {
+  Graph g;
+  const UOp* const row = Add(g, Mul(g, Range(g, 0, 100), ConstIndex(g, 8)), ConstIndex(g, 3));
+  const UOp* const place = Alu(g, Op::kMod, row, ConstIndex(g, 128));
+  const auto is_below = [&](int64_t end) {
+    return ProvedBy(Add(g, Mul(g, place, ConstIndex(g, -1)), ConstIndex(g, end - 1)), {});
+  };
+  EXPECT_EQ(is_below(124), Divisions::kAtoms);  // 8 * 15 + 3 is the greatest
+  EXPECT_EQ(is_below(123), std::nullopt);
+  const auto is_least = [&](int64_t least) {
+    return ProvedBy(Add(g, place, ConstIndex(g, -least)), {});
+  };
+  EXPECT_EQ(is_least(3), Divisions::kAtoms);
+  EXPECT_EQ(is_least(4), std::nullopt);
+}
+
+// Where sums of rows of ResNet-50's last stage are stored: tiles in groups, of which the last one
+// is smaller, and the row's number divided and put together again. It took 200,000 steps: quotients
+// of equal numbers were different ones, and ranges were searched for as long as proofs.
+TEST(Prover, AStoreOfRowSumsInGroupsOfTilesIsProvedInFewSteps) {
+  Graph g;
+  const auto c = [&](int64_t value) { return ConstIndex(g, value); };
+  const auto sum = [&](const UOp* x, const UOp* y) { return Add(g, x, y); };
+  const auto by = [&](Op op, const UOp* x, int64_t n) { return Alu(g, op, x, c(n)); };
+  const UOp *const block = Range(g, 0, 104), *const thread = Range(g, 1, 384);
+  const UOp* const in_group = by(Op::kMod, block, 64);
+  const UOp* const first = Alu(g, Op::kCmpLt, by(Op::kIDiv, block, 64), c(1));
+  const auto choice = [&](const UOp* x, const UOp* y) {
+    return g.MakeChecked(Op::kWhere, DType::kVoid, {first, x, y});
+  };
+  const UOp* const tile_row =
+      choice(sum(by(Op::kMul, by(Op::kIDiv, block, 64), 8), by(Op::kMod, in_group, 8)),
+             sum(by(Op::kMod, in_group, 5), c(8)));
+  const UOp* const tile_column =
+      choice(by(Op::kIDiv, in_group, 8), by(Op::kMod, by(Op::kIDiv, in_group, 5), 8));
+  const UOp* const in_warpgroup = by(Op::kMod, thread, 128);
+  const UOp* const group = sum(by(Op::kIDiv, thread, 128), c(-1));
+  const UOp* const row =
+      sum(by(Op::kMul, tile_row, 128),
+          sum(by(Op::kMul, group, 64), by(Op::kMul, by(Op::kIDiv, in_warpgroup, 32), 16)));
+  const UOp* const again = sum(by(Op::kMul, by(Op::kIDiv, row, 49), 49), by(Op::kMod, row, 49));
+  const UOp* const place =
+      sum(sum(sum(by(Op::kMul, tile_column, 256), by(Op::kMul, by(Op::kMod, in_warpgroup, 4), 2)),
+              by(Op::kIDiv, by(Op::kMod, thread, 32), 16)),
+          by(Op::kMul, by(Op::kIDiv, again, 16), 2048));
+  const UOp* const is_row =
+      Alu(g, Op::kAnd, Alu(g, Op::kCmpLt, by(Op::kMod, by(Op::kMod, thread, 32), 16), c(4)),
+          Alu(g, Op::kCmpLt, by(Op::kIDiv, row, 16), c(98)));
+  const auto proved_by = [&](int64_t elements) {
+    return ProvedBy(sum(by(Op::kMul, place, -1), c(elements - 1)),
+                    {{Alu(g, Op::kCmpLt, c(0), by(Op::kIDiv, thread, 128)), true}, {is_row, true}});
+  };
+  EXPECT_EQ(proved_by(98 * 2048), Divisions::kJoined);
+  EXPECT_EQ(proved_by(97 * 2048), std::nullopt);
 }
 
 // In an index of very many remainders each sum beside a quotient looks at all of them, and that is
@@ -183,7 +275,7 @@ TEST(Prover, RemaindersBesideAQuotient_AreStepsOfTheBudget) {
     const UOp* sum = Add(g, sums[0], Alu(g, op, x, ConstIndex(g, kRemainders + 2)));
     for (int64_t i = 1; i < kSums; ++i) sum = Add(g, sum, Range(g, static_cast<int>(i), 7));
     proof::Budget budget = kSteps;
-    proof::Prover prover(&budget, proof::Prover::Divisions::kRelated);
+    proof::Prover prover(&budget, proof::Prover::Divisions::kJoined);
     prover.FormOf(sum);
     return budget;
   };

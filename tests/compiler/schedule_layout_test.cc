@@ -292,6 +292,26 @@ TEST_F(ScheduleLayoutTest, EachValueOfALongChainIsFollowedOnce) {
   EXPECT_LE(compared_of(160), 4 * few + 4);
 }
 
+// One kernel reads a value at many places, beside as many others that do not follow it.
+TEST_F(ScheduleLayoutTest, PlacesOfOneValueAreComparedOnce) {
+  const auto compared_of = [&](int64_t places) {
+    const UOp* const x = Kept(Add(g, Input({2, 16, 9 + places}), Input({2, 16, 9 + places})));
+    const Shape dims = {2, 16, 9};
+    const UOp* sum = Input(dims);
+    for (int64_t i = 0; i < places; ++i) {
+      const UOp* const other = Kept(Add(g, Input({2, 16}), Input({2, 16})));
+      sum = Add(g, sum, Shrink(g, x, {0, 2, 0, 16, i, i + 9}));
+      sum = Add(g, sum, Expand(g, Reshape(g, other, {2, 16, 1}), dims));
+    }
+    Choose({WindowSums(x, 3), sum}, TestTarget());
+    EXPECT_EQ(layouts.at(x), (Order{0, 2, 1}));
+    return compared;
+  };
+  const int64_t few = compared_of(8);
+  EXPECT_GT(few, 8);
+  EXPECT_LE(compared_of(32), 4 * few + 4);
+}
+
 // Of large products, on GPUs, of 16 bits.
 TEST_F(ScheduleLayoutTest, ImagesThatWindowsReadAreCopied) {
   const Target gpu = CudaTarget("sm_90a", 132);
