@@ -349,7 +349,8 @@ class Checker {
     if (condition != nullptr && condition->is_const() && condition->int_value() == 0) return true;
     if (condition != nullptr && IsGuardedAsWritten(memory, place, condition, first, last))
       return true;
-    for (const auto divisions : {Prover::Divisions::kAtoms, Prover::Divisions::kRelated}) {
+    for (const auto divisions : {Prover::Divisions::kAtoms, Prover::Divisions::kSummed,
+                                 Prover::Divisions::kRelated}) {
       budget_ = steps_max_;
       Prover prover = OfScopes(divisions);
       if (condition != nullptr) prover.Assume(condition, true);
@@ -383,7 +384,7 @@ class Checker {
   // A prover that knows what the scopes that are open say, and nothing else: an access that shares
   // what was computed for others would be proved by less than its own steps.
   const Prover& OfScopes(Prover::Divisions divisions) {
-    std::optional<Prover>& of_scopes = of_scopes_[divisions == Prover::Divisions::kRelated];
+    std::optional<Prover>& of_scopes = of_scopes_[static_cast<size_t>(divisions)];
     if (!of_scopes) {
       of_scopes.emplace(&budget_, divisions);
       AssumeScopes(*of_scopes);
@@ -413,7 +414,7 @@ class Checker {
   Budget budget_ = 0;
   Prover unconditional_{&budget_};  // knows the forms of all accesses so far
   std::vector<ValueId> open_;
-  std::array<std::optional<Prover>, 2> of_scopes_;  // empty: not asked for since one was opened
+  std::array<std::optional<Prover>, 3> of_scopes_;  // empty: not asked for since one was opened
   Budget steps_max_ = kStepsMax;                          // of one proof
   absl::flat_hash_map<ValueId, Budget> steps_for_loads_;  // by memory
 };

@@ -197,7 +197,7 @@ std::optional<LinearForm> Prover::Joined(std::optional<LinearForm> form) {
 // With q = x / c and m = x % c: x = c q + m, and c q <= x < c (q + 1) if x is never negative. A
 // condition on x then says something of q and m. Without conditions, intervals say as much.
 void Prover::AddDivisionFacts(const UOp* node) {
-  if (how_ == Divisions::kAtoms || facts_.empty()) return;
+  if (how_ != Divisions::kRelated || facts_.empty()) return;
   const LinearForm x = FormOf(node->src[0]);
   const auto c = NumberOf(FormOf(node->src[1]));
   if (!c || *c <= 0 || *c > INT32_MAX) return;

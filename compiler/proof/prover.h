@@ -32,9 +32,11 @@ using Budget = int64_t;
 // Threads: one.
 class Prover {
  public:
-  // Whether quotients and remainders by constants are atoms of which their intervals are known, or
-  // also their relation to what is divided: stronger, and slower by far.
-  enum class Divisions { kAtoms, kRelated };
+  // What is known of quotients and remainders by constants: their intervals; or also that c times
+  // x / c and x % c add up to x, which costs next to nothing and shows that the axes of a grid that
+  // was divided by them are within it; or also how each is related to x: stronger, and slower by
+  // far, so that a number that is divided again and again may use up the budget.
+  enum class Divisions { kAtoms, kSummed, kRelated };
   explicit Prover(Budget* budget, Divisions divisions = Divisions::kAtoms)
       : budget_(budget), how_(divisions) {}
 
