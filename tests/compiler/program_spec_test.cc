@@ -424,9 +424,10 @@ TEST(ProgramRange, ShowsAGridThatIsDividedByManyAxes) {
   // The gradient of a strided convolution's input, whose last axes are divided once more.
   EXPECT_TRUE(GridIsShown({2, 5, 2, 5, 8}, 2, 1600));
   EXPECT_FALSE(GridIsShown({2, 5, 2, 5, 8}, 2, 1601));
-  EXPECT_TRUE(GridIsShown({4, 3, 7, 2, 5, 2, 3, 8, 3, 2}, 5, 4 * 3 * 7 * 2 * 5 * 2 * 3 * 8 * 6 * 5));
-  EXPECT_FALSE(
-      GridIsShown({4, 3, 7, 2, 5, 2, 3, 8, 3, 2}, 5, 4 * 3 * 7 * 2 * 5 * 2 * 3 * 8 * 6 * 5 + 1));
+  const std::vector<int64_t> many = {4, 3, 7, 2, 5, 2, 3, 8, 3, 2};
+  constexpr int64_t kMany = int64_t{4} * 3 * 7 * 2 * 5 * 2 * 3 * 8 * 3 * 2 * 5;
+  EXPECT_TRUE(GridIsShown(many, 5, kMany));
+  EXPECT_FALSE(GridIsShown(many, 5, kMany + 1));
 }
 
 }  // namespace

@@ -330,7 +330,8 @@ TEST(PtxPrinter, Gates_GuardTheAccessAndSelectNoAddress) {
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     int guarded = 0, accesses = 0;
     for (const absl::string_view line : absl::StrSplit(compiled->object, '\n')) {
-      const bool access = absl::StrContains(line, "ld.global") || absl::StrContains(line, "st.global");
+      const bool access =
+          absl::StrContains(line, "ld.global") || absl::StrContains(line, "st.global");
       accesses += access;
       guarded += access && absl::StartsWith(absl::StripLeadingAsciiWhitespace(line), "@%p");
     }
