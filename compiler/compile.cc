@@ -123,6 +123,18 @@ absl::Status ExpandByLoopPlan(codegen::LoopNest kernel, const std::vector<codege
   return absl::OkStatus();
 }
 
+// One value a thread. Where that is not proved to store within its buffers, one thread a block: the
+// block's number alone is divided by axes, and intervals show that the kernel's own places, which
+// were proved before, are still within their buffers.
+absl::StatusOr<program::Program> ExpandByThreads(const codegen::LoopNest& kernel,
+                                                 const Target& target, Expanded& out) {
+  const program::ThreadMapping mapping = program::MapToThreads(kernel, target.block_threads);
+  absl::StatusOr<program::Program> program = program::ExpandThreads(kernel, mapping);
+  if (program.ok() || mapping.threads == 1) return program;
+  out.GiveUp(absl::StrCat("blocks of ", mapping.threads, " threads"), program.status());
+  return program::ExpandThreads(kernel, {.threads = 1});
+}
+
 // Of options.target, which is resolved: there is no options.cpu.
 absl::StatusOr<Expanded> MakeProgram(const UOp* sink, const CompileOptions& options) {
   const Target& device = options.target;
@@ -151,22 +163,21 @@ absl::StatusOr<Expanded> MakeProgram(const UOp* sink, const CompileOptions& opti
   if (!product && target.kind != TargetKind::kOpenCl) opts = OptsFor(kernel, target, options);
   if (product) {
     out.program = *std::move(product);
-  } else if (target.block_threads == 1) {
-    OB_RETURN_IF_ERROR(ExpandByLoopPlan(std::move(kernel), opts, target, options, out));
   } else {
+    const bool loops = target.block_threads == 1;
     absl::Status planned = absl::OkStatus();
-    if (!opts.empty()) planned = ExpandByLoopPlan(std::move(kernel), opts, target, options, out);
+    if (loops || !opts.empty())
+      planned = ExpandByLoopPlan(std::move(kernel), opts, target, options, out);
     if (!planned.ok()) {
       // What somebody asks for is done, or refused; our own choice may turn out not to fit.
-      if (options.opts.has_value()) return planned;
+      if (options.opts.has_value() || opts.empty()) return planned;
       if (options.dump) absl::StrAppend(&out.dump, planned.ToString(), "\n");
       out.GiveUp(codegen::OptsToString(opts), planned);
       OB_ASSIGN_OR_RETURN(kernel, codegen::AnalyzeKernel(guarded));
+      if (loops) OB_RETURN_IF_ERROR(ExpandByLoopPlan(std::move(kernel), {}, target, options, out));
     }
-    if (opts.empty() || !planned.ok()) {
-      OB_ASSIGN_OR_RETURN(
-          out.program,
-          program::ExpandThreads(kernel, program::MapToThreads(kernel, target.block_threads)));
+    if (!loops && (opts.empty() || !planned.ok())) {
+      OB_ASSIGN_OR_RETURN(out.program, ExpandByThreads(kernel, target, out));
     }
   }
   out.program.copies = static_cast<int>(copies);

@@ -1,7 +1,9 @@
 // Floats of 8 and 16 bits in compiled code, every value of them: conversions both ways, and the
-// arithmetic that is done in f32 and rounded back (docs/semantics.md, "Floats").
+// arithmetic that is done in f32 and rounded back (docs/semantics.md, "Floats"). With
+// OUTBOARD_CHECK_PTX=sm_90 the kernels are PTX for that GPU, run on the PTX machine.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <vector>
 
@@ -31,6 +33,14 @@ class SmallFloats : public testing::TestWithParam<DType> {
   // Runs a kernel of slot 0 = f(other slots) on each processor and hands over what it wrote.
   static void Run(const UOp* sink, const Buffers& start,
                   const std::function<void(const std::string&)>& check) {
+    if (const char* const arch = std::getenv("OUTBOARD_CHECK_PTX"); arch != nullptr) {
+      const auto compiled = CompileKernel(sink, {.target = CudaTarget(arch, 132)});
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      Buffers buffers = start;
+      ASSERT_EQ(RunOnPtxMachine(*compiled, buffers), absl::OkStatus());
+      check(buffers[0]);
+      return;
+    }
     for (const CompileOptions& options : kProcessors) {
       SCOPED_TRACE("cpu \"" + options.cpu + "\"");
       auto compiled = CompileKernel(sink, options);

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <vector>
 
+#include "base/check.h"
 #include "compiler/program/program.h"
 #include "compiler/program/spec.h"
 #include "compiler/proof/program_range.h"
@@ -384,6 +386,48 @@ TEST(ProgramRange, ShowsWhatLoopsMasksAndBranchesBound) {
   };
   EXPECT_TRUE(tiled(512));
   EXPECT_FALSE(tiled(511));
+}
+
+// A grid's threads, of which the first `bound` store: which element of a row-major array of these
+// axes (innermost first, the last one not given) is found by divisions of quotients. The thread's
+// last part comes off first, as where SimplifyDivisions has taken it out of the block's number.
+bool GridIsShown(const std::vector<int64_t>& axes, int64_t outermost, int64_t bound) {
+  constexpr int64_t kThreads = 256;
+  ProgramBuilder b;
+  int64_t elements = outermost;
+  for (const int64_t axis : axes) elements *= axis;
+  const ValueId memory = b.Buffer(DType::kF32, 0, elements);
+  const ValueId block = b.Special(Grid::kBlock, (bound + kThreads - 1) / kThreads);
+  const ValueId thread = b.Special(Grid::kThread, kThreads);
+  const ValueId branch = b.If(b.Less(b.Plus(b.Times(block, kThreads), thread), b.Int(bound)));
+  std::vector<ValueId> places;  // along each axis, times what is within one of them
+  ValueId rest = -1;
+  int64_t step = 1;
+  for (const int64_t axis : axes) {
+    const bool first = rest < 0;
+    OB_CHECK(!first || kThreads % axis == 0);
+    places.push_back(b.Times(b.Modulo(first ? thread : rest, axis), step));
+    rest = first ? b.Plus(b.Times(block, kThreads / axis), b.Divide(thread, axis))
+                 : b.Divide(rest, axis);
+    step *= axis;
+  }
+  ValueId place = b.Times(rest, step);
+  for (; !places.empty(); places.pop_back()) place = b.Plus(place, places.back());
+  b.Store(memory, place, b.Const(DType::kF32, 1));
+  b.EndIf(branch);
+  const Program program = b.Take(1);
+  OB_CHECK_OK(CheckProgram(program, "test"));
+  return proof::CheckInRange(program).ok();
+}
+
+TEST(ProgramRange, ShowsAGridThatIsDividedByManyAxes) {
+  // The gradient of a strided convolution's input, whose last axes are divided once more.
+  EXPECT_TRUE(GridIsShown({2, 5, 2, 5, 8}, 2, 1600));
+  EXPECT_FALSE(GridIsShown({2, 5, 2, 5, 8}, 2, 1601));
+  const std::vector<int64_t> many = {4, 3, 7, 2, 5, 2, 3, 8, 3, 2};
+  constexpr int64_t kMany = int64_t{4} * 3 * 7 * 2 * 5 * 2 * 3 * 8 * 3 * 2 * 5;
+  EXPECT_TRUE(GridIsShown(many, 5, kMany));
+  EXPECT_FALSE(GridIsShown(many, 5, kMany + 1));
 }
 
 }  // namespace

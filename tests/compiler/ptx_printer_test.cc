@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "compiler/program/program.h"
 #include "tests/compiler/ptx_check.h"
@@ -302,6 +304,42 @@ TEST(PtxPrinter, StoresInBranches_ShareTheirAddress) {
     // One of the load, one before the first branch.
     EXPECT_EQ(CountOf("mul.wide", compiled->object), 2) << compiled->object;
     ExpectRunsAsInterpreted(program, {Floats(kElements, 0), Floats(kThreads, 1)});
+  }
+}
+
+// A gate guards the access itself. An address that is selected instead, between the element and a
+// place that is always there, would cost every thread an access.
+TEST(PtxPrinter, Gates_GuardTheAccessAndSelectNoAddress) {
+  constexpr int64_t kThreads = 64, kInside = 50;
+  for (const int lanes : {1, 4}) {
+    SCOPED_TRACE(lanes);
+    ProgramBuilder b;
+    const ValueId out = b.Buffer(DType::kF32, 0, kThreads * lanes),
+                  in = b.Buffer(DType::kF32, 1, kInside * lanes);
+    const ValueId thread = b.Special(Grid::kThread, kThreads);
+    const ValueId index = b.Times(thread, lanes);
+    const ValueId gate = b.Less(thread, b.Int(kInside)), other = b.Less(b.Int(7), thread);
+    const ValueId mask = b.Splat(gate, lanes), stored = b.Splat(other, lanes);
+    const ValueId x = b.Add({.code = Code::kLoad,
+                             .dtype = DType::kF32,
+                             .lanes = lanes,
+                             .src = {in, index, mask, b.Splat(b.Const(DType::kF32, 3), lanes)}});
+    b.Add({.code = Code::kStore, .lanes = lanes, .src = {out, index, x, stored}});
+    const Program program = b.Take(2);
+    const auto compiled = Rendered(program);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    int guarded = 0, accesses = 0;
+    for (const absl::string_view line : absl::StrSplit(compiled->object, '\n')) {
+      const bool access =
+          absl::StrContains(line, "ld.global") || absl::StrContains(line, "st.global");
+      accesses += access;
+      guarded += access && absl::StartsWith(absl::StripLeadingAsciiWhitespace(line), "@%p");
+    }
+    EXPECT_EQ(accesses, 2) << compiled->object;
+    EXPECT_EQ(guarded, 2) << compiled->object;
+    EXPECT_EQ(CountOf("selp", compiled->object), 0) << compiled->object;
+    ExpectRunsAsInterpreted(program,
+                            {Floats(kThreads * lanes, 0), Floats(kInside * lanes, 1)});
   }
 }
 

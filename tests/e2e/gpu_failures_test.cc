@@ -178,6 +178,47 @@ TEST_F(GpuFailures, MoreMemoryThanTheDeviceHas_FailsBeforeItBeginsAndTheSessionL
   EXPECT_TRUE(test::Step(*session).ok()) << test::Step(*session);
 }
 
+// The plan had room by what the driver said was free, and the driver has no memory all the same: as
+// where another process takes it, or there is none in one piece.
+TEST_F(GpuFailures, MemoryThatTheDriverRefuses_IsAnErrorOfTheRunAndTheSessionLives) {
+  constexpr int64_t kMiB = 1 << 20;
+  StartUp(Driver(1, {"OUTBOARD_FAKE_CUDA_FAULTS=alloc:-1000",
+                     "OUTBOARD_FAKE_CUDA_FAULT_BYTES=" + std::to_string(9 * kMiB)}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  const float one = 1;
+  const int64_t dims[] = {1};
+  const uint64_t input = session->NewHandle();
+  ASSERT_TRUE(
+      session->Put(input, DType::kF32, dims, {reinterpret_cast<const char*>(&one), 4}).ok());
+  // Of so many MiB, each element 1 + 1.
+  const auto run = [&](int64_t mib) -> absl::StatusOr<float> {
+    Graph g;
+    const UOp* const x = Param(g, 0, DType::kF32, {Dim(1)});
+    const UOp* const wide = Expand(g, Add(g, x, x), {Dim(mib * kMiB / 4)});
+    const uint64_t output = session->NewHandle();
+    OB_ASSIGN_OR_RETURN(const uint64_t seq,
+                        session->Run(test::RequestOf(Sink(g, {wide}), {input}, {output}, true)));
+    const auto value = session->Await(seq, 0);
+    session->Release(output);
+    OB_RETURN_IF_ERROR(value.status());
+    float last = 0;
+    std::memcpy(&last, value->bytes.data() + value->bytes.size() - sizeof last, sizeof last);
+    return last;
+  };
+  for (int time = 0; time < 2; ++time) {
+    const absl::Status refused = run(9).status();
+    EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted) << refused;
+    for (const char* word : {"a buffer of 9437184 bytes", "Outboard PTX machine", "bytes free of"})
+      EXPECT_TRUE(Contains(refused.message(), word)) << word << " in " << refused;
+    const auto other = run(10);  // with the value that it had before
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_EQ(*other, 2.0f);
+  }
+  EXPECT_TRUE(test::Step(*session).ok()) << session->status();
+  EXPECT_FALSE(Contains(Log(), "device_failed")) << Log();
+}
+
 // Copies go through pinned pieces, four from a process's start and two more at the first download.
 TEST_F(GpuFailures, NoMemoryToPinOnTheHost_CopiesGoThroughOrdinaryMemory) {
   StartUp(Driver(1, {"OUTBOARD_FAKE_CUDA_FAULTS=host:-100"}));

@@ -87,7 +87,7 @@ FAKE_API cuMemAlloc_v2(DevicePointer* address, size_t bytes) {
   FAKE_READY();
   if (address == nullptr || bytes == 0) return kInvalidValue;
   FakeDevice& device = FakeDevice::Get();
-  if (device.Due("alloc")) return kOutOfMemory;
+  if (device.AllocationDue(bytes)) return kOutOfMemory;
   std::lock_guard<std::mutex> lock(device.memory_mutex());
   const uint64_t allocated = device.memory().Allocate(bytes);
   if (allocated == 0) return kOutOfMemory;

@@ -165,6 +165,9 @@ class FakeDevice {
   // ---- faults and reports (faults.cc)
   // Counts an occasion ("alloc", "launch", ...) and says whether the fault of that name is due.
   bool Due(const std::string& name);
+  // Likewise of "alloc": with OUTBOARD_FAKE_CUDA_FAULT_BYTES allocations of so many bytes are
+  // occasions; without it all.
+  bool AllocationDue(size_t bytes);
   // Likewise, for a kernel: launches of those with OUTBOARD_FAKE_CUDA_FAULT_PARAMETERS parameters
   // are occasions; without it all. Where faults are counted (MapFaultsLeft) the kernel that wipes a
   // GPU is none, and nor is any kernel while no fault is left. Notes what it does to it.

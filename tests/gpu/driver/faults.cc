@@ -85,6 +85,11 @@ bool FakeDevice::Due(const std::string& name) {
   return --it->second == 0;
 }
 
+bool FakeDevice::AllocationDue(size_t bytes) {
+  const char* only = std::getenv("OUTBOARD_FAKE_CUDA_FAULT_BYTES");
+  return (only == nullptr || bytes == std::strtoull(only, nullptr, 10)) && Due("alloc");
+}
+
 bool FakeDevice::DueAt(const std::string& name, const ptx::Function& kernel) {
   const char* only = std::getenv("OUTBOARD_FAKE_CUDA_FAULT_PARAMETERS");
   const size_t count = kernel.parameters.size();
