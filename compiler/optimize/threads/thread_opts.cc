@@ -321,7 +321,10 @@ class ThreadChooser {
     const ReduceGroup& group = kernel_.groups[main_];
     if (along < kernel_.output_count || GroupOf(along) != main_) along = group.ranges.back();
     along_ = along;
-    const int64_t lanes = LanesOfGroup(main_, along), align = AlignmentOf(along, lanes);
+    const std::vector<int> across = RangesAcross(kernel_, cost_, body(main_), along);
+    const int64_t lanes = across.empty() ? LanesOfGroup(main_, along)
+                                         : LanesFor(body(main_), along, group.nodes.size()),
+                  align = AlignmentOf(along, lanes);
     const bool is_odd = Extent(along) % lanes != 0;
     const int64_t before = align == 1 ? 0 : is_odd ? align - 1 : align - lanes;
     const int64_t steps = DivideUp(Extent(along) + before, lanes);
@@ -352,6 +355,16 @@ class ThreadChooser {
       count *= 2;
     // Threads of one warp do not wait for each other before they store over what others have read.
     if (RowsInPlace(kernel_)) count = std::max<int64_t>(count, 2 * kWarpThreads);
+    // Rows side by side, as a sector has of what lies across; two threads of a warp have each.
+    if (!across.empty() && plan_.cluster == 1 && kept_vectors_ == 0) {
+      const int64_t side = std::min({kSectorBytes / widest_, int64_t{kWarpThreads} / 2,
+                                     FloorPower(Extent(across[0])),
+                                     FloorPower(static_cast<int64_t>(rows / Multiprocessors()))});
+      if (side > 1 && count >= side) {
+        Threads(across[0], side);
+        count /= plan_.task_threads();
+      }
+    }
     int output = -1;
     for (int r = 0; r < kernel_.parallel_count; ++r)
       if (!In(group.deps, r) && Extent(r) == Extent(along)) output = r;
@@ -478,36 +491,37 @@ class ThreadChooser {
     }
   }
 
-  // Neighbours have columns next to each other, vectors of them where threads are left, and the
-  // rows are divided where there are few columns.
+  // Neighbours have columns next to each other; the rows of few columns are divided.
   void Columns(int along) {
     const ReduceGroup& group = kernel_.groups[main_];
     if (along < 0) along = kernel_.parallel_count - 1;
     double terms = 1;
     for (const int r : group.ranges) terms *= static_cast<double>(Extent(r));
     const double resident = Multiprocessors() * kResidentThreads;
-    const bool few = Points(Deps()) < resident;
-    const bool divide = few && terms >= 8 * kTermsOfThreadLeast;
+    const bool divide = Points(Deps()) < resident && terms >= 8 * kTermsOfThreadLeast;
     int longest = group.ranges.back();
     for (const int r : group.ranges)
       if (Extent(r) > Extent(longest)) longest = r;
     int64_t lanes = LanesFor(body(main_), along, 4 * group.nodes.size());
     if (divide) {
       // A block has a warp's columns, or those of a sector where these are too few blocks.
-      const double others = Points(Deps()) / static_cast<double>(Extent(along));
-      const bool narrow = Points(Deps()) < Multiprocessors() * kWarpThreads;
-      const int64_t columns = narrow ? std::max(lanes, kSectorBytes / widest_) : kWarpThreads;
-      const int64_t rows_most = FloorPower(
-          std::min(Extent(longest), static_cast<int64_t>(terms) / kTermsOfThreadLeast));
-      while (lanes > 1 && DivideUp(columns, lanes) * rows_most < kThreadsWanted / 2) lanes /= 2;
+      int64_t columns = kWarpThreads;
+      while (Points(Deps()) < Multiprocessors() * static_cast<double>(columns) &&
+             columns > std::max(lanes, kSectorBytes / widest_))
+        columns /= 2;
+      const auto rows_most = [&] {
+        const int64_t joined = (columns < kWarpThreads ? 2 : 4) * lanes;  // terms, about
+        return FloorPower(std::min(Extent(longest), static_cast<int64_t>(terms) / joined));
+      };
+      while (lanes > 1 && DivideUp(columns, lanes) * rows_most() < kThreadsWanted / 2) lanes /= 2;
       if (lanes > 1 && Vector(along, lanes)) {
         Threads(along, std::min(columns / lanes, FloorPower(StepsOf(along))));
-        const double blocks = others * static_cast<double>(StepsOf(along));
+        const double blocks = Points(Deps()) / static_cast<double>(StepOf(along));
         int64_t count = kThreadsWanted;
         while (blocks < Multiprocessors() && kernel_.groups.size() == 1 &&
                2 * count <= target_.block_threads_max())
           count *= 2;
-        Share(longest, std::min(rows_most, count / plan_.task_threads()));
+        Share(longest, std::min(rows_most(), count / plan_.task_threads()));
         Repeat(group.ranges.back(), 4);
         return;
       }

@@ -168,24 +168,27 @@ std::vector<int64_t> ValuesOf(int64_t extent, int64_t most) {
 
 }  // namespace
 
+std::vector<int> RangesAcross(const LoopNest& kernel, optimize::LoopCost& cost, const Body& body,
+                              int along) {
+  std::vector<int> out;
+  for (int r = 0; r < kernel.parallel_count; ++r)
+    if (r != along && std::ranges::any_of(body.accesses, [&](const Access& access) {
+          return !access.store && In(access.deps, along) && In(access.deps, r) &&
+                 cost.ConstantStride(access, r) == 1 && cost.ConstantStride(access, along) != 1 &&
+                 2 * cost.Points(access.deps) >= body.points;
+        }))
+      out.push_back(r);
+  return out;
+}
+
 std::optional<std::vector<RangePart>> ChooseTransposed(const LoopNest& kernel,
                                                        const Target& target,
                                                        optimize::LoopCost& cost, int along) {
   const Body& stores = cost.bodies().back();
   const auto extent = [&](int range) { return kernel.ranges[static_cast<size_t>(range)].extent; };
-  const auto is_transposed = [&](const Access& access, int range) {
-    return !access.store && In(access.deps, along) && In(access.deps, range) &&
-           cost.ConstantStride(access, range) == 1 && cost.ConstantStride(access, along) != 1 &&
-           2 * cost.Points(access.deps) >= stores.points;
-  };
-  int64_t narrowest = target.vector_bytes;
-  std::vector<int> across;
-  for (int r = 0; r < kernel.parallel_count; ++r)
-    if (r != along && std::ranges::any_of(stores.accesses, [&](const Access& access) {
-          return is_transposed(access, r);
-        }))
-      across.push_back(r);
+  const std::vector<int> across = RangesAcross(kernel, cost, stores, along);
   if (across.empty()) return std::nullopt;
+  int64_t narrowest = target.vector_bytes;
   for (const Access& access : stores.accesses)
     narrowest = std::min<int64_t>(narrowest, ByteWidth(access.index->src[0]->dtype));
   const int64_t multiprocessors = std::max<int64_t>(target.multiprocessors, 1);

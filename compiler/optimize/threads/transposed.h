@@ -25,6 +25,11 @@ struct RangePart {
   int64_t warps = 1;    // of a block
 };
 
+// The output ranges but `along` in which loads of the body are consecutive that also depend on
+// `along`, where they are not, and read at half of the body's points or more.
+std::vector<int> RangesAcross(const LoopNest& kernel, optimize::LoopCost& cost, const Body& body,
+                              int along);
+
 // Parts of `along`, in which the stores are consecutive, of another range in which a load of as
 // many elements is, and perhaps of a third one: those for which a warp has the fewest sectors and
 // accesses for each element, as counted for a few of its places. Blocks are as square as whole
