@@ -90,9 +90,10 @@ TEST(TransposedThreads, ReadAndWriteWholeSectors) {
       }
 }
 
-// Sums along rows of x + y transposed.
+// Sums along rows of x + y transposed, which are long enough for two threads, and of as many rows as
+// leave each multiprocessor sectors of them.
 TEST(TransposedThreads, SumsReadWholeSectors) {
-  constexpr int64_t kRows = 20 * kMultiprocessors, kColumns = 128;
+  constexpr int64_t kRows = 20 * kMultiprocessors, kColumns = 512;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3}) {
     SCOPED_TRACE(std::string(Name(dtype)));
     Graph g;
