@@ -90,8 +90,8 @@ TEST(TransposedThreads, ReadAndWriteWholeSectors) {
       }
 }
 
-// Sums along rows of x + y transposed, which are long enough for two threads, and of as many rows as
-// leave each multiprocessor sectors of them.
+// Sums along rows of x + y transposed. Rows are long enough for two threads, and there are enough
+// of them for each multiprocessor to have some side by side.
 TEST(TransposedThreads, SumsReadWholeSectors) {
   constexpr int64_t kRows = 20 * kMultiprocessors, kColumns = 512;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3}) {
