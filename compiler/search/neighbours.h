@@ -15,7 +15,7 @@ namespace outboard::search {
 // Increment it when the meaning of an Opt or the neighbours of a list change, when the heuristic's
 // lists or the generated code have become clearly faster, or when kernels are loaded or timed in
 // another way: searches finished under another version are not finished under this one.
-inline constexpr int kSpaceVersion = 10;
+inline constexpr int kSpaceVersion = 11;
 
 // A legal list that differs from `opts` by one move: another amount, another register tile, one Opt
 // more or less. Block sizes are adjusted to the tiles inside. Neighbours returns all of them in a

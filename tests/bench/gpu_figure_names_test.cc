@@ -260,6 +260,7 @@ const std::set<std::string> kOfTheMachine = {
     "cuda_sectors_ratio_layer_norm",  // at most 1.05
     "cuda_sectors_ratio_long_softmax",  // at most 1.05
     "cuda_sectors_ratio_vocabulary_softmax",  // at most 1.05
+    "cuda_sectors_ratio_transpose",   // at most 1.05
     "cuda_sectors_ratio_matmul",      // at most 1.05
     "cuda_sectors_ratio_matmul_bf16",
     "cuda_sectors_ratio_conv",        // at most 1.05

@@ -90,7 +90,7 @@ void Attention() {
 void Sectors() {
   FigureList figures({"cuda_sectors_ratio_stream", "cuda_sectors_ratio_softmax",
                       "cuda_sectors_ratio_layer_norm", "cuda_sectors_ratio_long_softmax",
-                      "cuda_sectors_ratio_vocabulary_softmax",
+                      "cuda_sectors_ratio_vocabulary_softmax", "cuda_sectors_ratio_transpose",
                       "cuda_sectors_ratio_matmul", "cuda_bank_ways_matmul"});
   const auto measured = GpuSectorFigures();
   if (!measured.ok()) return figures.Lacks(std::string(measured.status().message()));

@@ -23,6 +23,7 @@ using test::StoreAt;
 
 constexpr double kSectorBytes = 32;
 constexpr int64_t kRows = 64, kRowValues = 1024;
+constexpr int64_t kSquare = 1024;  // a transposition's sides
 constexpr int64_t kLongRows = 2, kLongRowValues = 32768;
 constexpr int64_t kVocabulary = 50257;  // GPT-2's: a row that a cluster of blocks keeps
 // Small enough for the machine: with a device of one multiprocessor the largest tile is chosen, as
@@ -93,6 +94,13 @@ const UOp* LayerNorm(Graph& g) {
                           value)});
 }
 
+const UOp* Transpose(Graph& g) {
+  const UOp *i = Range(g, 0, kSquare), *j = Range(g, 1, kSquare);
+  return Sink(g, {StoreAt(g, 0, kSquare * kSquare, RowMajor(g, {i, j}, {kSquare, kSquare}),
+                          LoadAt(g, 1, DType::kF32, kSquare * kSquare,
+                                 RowMajor(g, {j, i}, {kSquare, kSquare})))});
+}
+
 const UOp* MatrixProduct(Graph& g) {
   const UOp *m = Range(g, 0, kMatrix), *n = Range(g, 1, kMatrix), *k = ReduceRange(g, 2, kTerms);
   const UOp* const a =
@@ -125,6 +133,8 @@ std::vector<Case> Cases() {
        LayerNorm,
        {kElements, kElements, kRowValues, kRowValues},
        4 * kFloat * kElements},
+      {"transpose", Transpose, {kSquare * kSquare, kSquare * kSquare},
+       2 * kFloat * kSquare * kSquare},
       {"matmul",
        MatrixProduct,
        {kMatrix * kMatrix, kMatrix * kTerms, kMatrix * kTerms},

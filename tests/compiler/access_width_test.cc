@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -158,6 +159,76 @@ TEST(AccessWidth, WhatManyRowsShare_DoesNotDecide) {
   std::vector<int64_t> loads = accesses.loads;
   std::sort(loads.begin(), loads.end());
   EXPECT_EQ(loads, (std::vector<int64_t>{8, 16, 16, 16})) << compiled->object;
+}
+
+// Loads along one axis, stores along the other one: a tile of a thread has vectors of both.
+TEST(AccessWidth, Transpositions_HaveVectorsOnBothSides) {
+  constexpr int64_t kSide = 1024;
+  for (const auto& [dtype, bytes] : std::vector<std::pair<DType, int64_t>>{
+           {DType::kF32, 16}, {DType::kBF16, 16}, {DType::kU8, 8}}) {
+    Graph g;
+    const UOp *i = Range(g, 0, kSide), *j = Range(g, 1, kSide);
+    const UOp* const x = LoadAt(g, 1, dtype, kSide * kSide, RowMajor(g, {j, i}, {kSide, kSide}));
+    const UOp* const sink =
+        Sink(g, {StoreAt(g, 0, kSide * kSide, RowMajor(g, {i, j}, {kSide, kSide}), x)});
+    const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_90", kMultiprocessors)});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const AccessBytes accesses = AccessesOf(compiled->object);
+    for (const int64_t each : accesses.loads) EXPECT_EQ(each, bytes) << compiled->object;
+    for (const int64_t each : accesses.stores) EXPECT_EQ(each, bytes) << compiled->object;
+  }
+}
+
+// Sums over rows: a thread has neighbouring columns. Of few columns threads of other blocks have
+// some, and those of a block more rows.
+TEST(AccessWidth, SumsOverRows_ReadSixteenBytesAThread) {
+  struct Sums {
+    DType dtype;
+    int64_t rows, columns, least_blocks, load_bytes;
+  };
+  for (const Sums& c : {Sums{DType::kF32, 512, 768, 96, 16}, Sums{DType::kBF16, 512, 768, 48, 8},
+                        Sums{DType::kBF16, 2048, 768, 48, 16},
+                        Sums{DType::kF32, 512, 8192, kMultiprocessors, 16},
+                        Sums{DType::kU8, 512, 8192, kMultiprocessors, 4}}) {
+    SCOPED_TRACE(absl::StrCat(std::string(Name(c.dtype)), " ", c.columns));
+    Graph g;
+    const UOp *column = Range(g, 0, c.columns), *row = ReduceRange(g, 1, c.rows);
+    const UOp* const x = LoadAt(g, 1, c.dtype, c.rows * c.columns,
+                                RowMajor(g, {row, column}, {c.rows, c.columns}));
+    const DType sums = c.dtype == DType::kU8 ? DType::kI32 : DType::kF32;
+    const UOp* const sink =
+        Sink(g, {StoreAt(g, 0, c.columns, column, Fold(g, Op::kAdd, Cast(g, x, sums), {row}))});
+    const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_90", kMultiprocessors)});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_GE(compiled->blocks[0], c.least_blocks);
+    for (const int64_t bytes : AccessesOf(compiled->object).loads)
+      EXPECT_EQ(bytes, c.load_bytes) << compiled->object;
+    const Buffers start = RandomBuffers(sink, 1);
+    Buffers want = start, got = start;
+    ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+    MachineCounts counts;
+    const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, 1, nullptr, &counts);
+    ASSERT_TRUE(ran.ok()) << ran << compiled->object;
+    ExpectClose(sink, got, want, 4e-3);
+    // What a thread stores may be wider than one access.
+    EXPECT_LE(counts.global_sectors, (2 * start[0].size() + start[1].size()) / kSectorBytes)
+        << compiled->object;
+    constexpr char kSingle[] = "LANE:0:32 SHARE:1:8 UNROLL:1:4 GRID:0:1";  // a column a thread
+    const auto single = CompileKernel(sink, {.target = CudaTarget("sm_90", kMultiprocessors),
+                                             .opts = *codegen::ParseOpts(kSingle)});
+    ASSERT_TRUE(single.ok()) << single.status();
+    MachineCounts of_single;
+    Buffers again = start;
+    ASSERT_TRUE(RunOnPtxMachine(*single, again, {}, 1, nullptr, &of_single).ok());
+    // Of the multiprocessor with the most blocks.
+    const auto of_one = [](const MachineCounts& all, const CompiledKernel& kernel) {
+      const auto blocks = static_cast<double>(kernel.blocks[0]);
+      return static_cast<double>(all.warp_instructions) / blocks *
+             std::ceil(blocks / kMultiprocessors);
+    };
+    if (c.dtype == DType::kU8) continue;  // which is taken apart once it is loaded
+    EXPECT_LE(of_one(counts, *compiled), 1.02 * of_one(of_single, *single));
+  }
 }
 
 }  // namespace

@@ -504,7 +504,7 @@ TEST(ThreadPlan, RandomKernelsWithRandomOpts_RunAsTheWalk) {
 TEST(ThreadPlan, TheMachineCounts_FewSectorsAndNoBankConflicts) {
   const auto figures = bench::GpuSectorFigures();
   ASSERT_TRUE(figures.ok()) << figures.status();
-  EXPECT_EQ(figures->size(), 7);
+  EXPECT_EQ(figures->size(), 8);
   for (const bench::SectorFigure& figure : *figures) {
     std::printf("%s %.3f\n", figure.name.c_str(), figure.value);
     EXPECT_LE(figure.value, 1.05) << figure.name;

@@ -17,7 +17,6 @@
 
 #include "compiler/divide_up.h"
 #include "compiler/ir/accessors.h"
-#include "compiler/kernel/access_profile.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/loop_cost.h"
 #include "compiler/optimize/rows_in_place.h"
@@ -27,6 +26,9 @@
 #include "compiler/optimize/threads/odd_rows.h"
 #include "compiler/optimize/threads/row_copy.h"
 #include "compiler/optimize/threads/shifted_copy.h"
+#include "compiler/optimize/threads/streams.h"
+#include "compiler/optimize/threads/thread_counts.h"
+#include "compiler/optimize/threads/transposed.h"
 
 namespace outboard::codegen {
 namespace {
@@ -41,10 +43,6 @@ constexpr int64_t kLongRow = 8192;
 constexpr int64_t kOddRowLeast = 1024, kKeptOddRowLeast = 32768;
 constexpr int64_t kKeptOddLanes = 4;  // the last step is few threads', and has registers of all
 
-int64_t FloorPower(int64_t n) {
-  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
-}
-
 class ThreadChooser {
  public:
   ThreadChooser(const LoopNest& kernel, const Target& target, const LongRowsMay& long_rows)
@@ -55,7 +53,7 @@ class ThreadChooser {
         planner_(kernel, plan_, target),
         cost_(kernel, target),
         axes_(AxesOf(kernel)),
-        widest_(WidestOfStreams()) {}
+        widest_(WidestOfStreams(kernel, cost_)) {}
 
   std::vector<Opt> Run() {
     if (kernel_.output_count > kernel_.parallel_count) return {};
@@ -161,42 +159,7 @@ class ThreadChooser {
     }
   }
 
-  // The range in which the most accesses, by their number, are consecutive; -1: none.
-  int Along(const Body& b) {
-    int best = -1;
-    double most = 0;
-    for (int r = 0; r < static_cast<int>(kernel_.ranges.size()); ++r) {
-      if (!In(b.ranges, r) || Extent(r) < 2) continue;
-      double count = 0;
-      for (const Access& access : b.accesses)
-        if (In(access.deps, r) && cost_.ConstantStride(access, r) == 1)
-          count += Points(access.deps) * (access.store ? 1.5 : 1);
-      if (count >= most && count > 0) most = count, best = r;
-    }
-    return best;
-  }
-
-  // Bytes of the widest type of those in which the kernel reads or writes most of its values, next
-  // to each other: threads side by side then access whole sectors, of all of these types, and rows
-  // have the same tile wherever they are read. By the narrowest type a thread would have the wider
-  // values in several accesses, each of which touches all sectors and takes a part of them, and
-  // more registers. What is there once for many rows comes from the caches, whatever its width.
-  int WidestOfStreams() {
-    int widest = 1;
-    const auto of_streams = [&](auto use) {
-      for (const Body& b : cost_.bodies())
-        for (const Access& access : b.accesses)
-          for (int r = 0; r < static_cast<int>(kernel_.ranges.size()); ++r)
-            if (In(access.deps, r) && cost_.ConstantStride(access, r) == 1) use(access);
-    };
-    double most = 0;
-    of_streams([&](const Access& access) { most = std::max(most, Points(access.deps)); });
-    of_streams([&](const Access& access) {
-      if (2 * Points(access.deps) >= most)
-        widest = std::max(widest, ByteWidth(access.index->src[0]->dtype));
-    });
-    return widest;
-  }
+  int Along(const Body& b) { return RangeAlongMemory(kernel_, cost_, b); }
 
   // Of vectors along the range: as many as one access may have, and as a thread has registers for
   // running values in each of them.
@@ -244,19 +207,6 @@ class ThreadChooser {
     return lanes;
   }
 
-  // How many threads along a range of so many steps leave the fewest of them idle, the more the
-  // better where it is about the same.
-  static int64_t ThreadsFor(int64_t steps, int64_t most) {
-    int64_t best = 1;
-    double least = 1e300;
-    for (int64_t count = most; count >= 1; count /= 2) {
-      if (count / 2 >= steps) continue;
-      const double waste = static_cast<double>(DivideUp(steps, count) * count);
-      if (waste < 0.9 * least) least = waste, best = count;
-    }
-    return best;
-  }
-
   // The last output ranges, as far as threads are left.
   void FillBlock(int64_t wanted) {
     for (int r = kernel_.parallel_count; r-- > 0;) {
@@ -281,7 +231,7 @@ class ThreadChooser {
   void Elementwise() {
     int along = Along(stores());
     if (along < 0) along = kernel_.parallel_count - 1;
-    if (along < 0) return;
+    if (along < 0 || Transposed(along)) return;
     const int64_t lanes = LanesFor(stores(), along);
     Vector(along, lanes);
     const int64_t steps = DivideUp(Extent(along), StepOf(along));
@@ -291,6 +241,15 @@ class ThreadChooser {
                           : ThreadsFor(steps, kThreadsWanted));
     if (is_odd && OddBegin(along) == true) Align(along, SectorValues(stores(), along, lanes));
     FillBlock(kThreadsWanted);
+  }
+
+  bool Transposed(int along) {
+    const auto parts = ChooseTransposed(kernel_, target_, cost_, along);
+    if (!parts) return false;
+    for (const RangePart& part : *parts) Repeat(part.range, part.values);
+    for (const RangePart& part : *parts) Threads(part.range, part.threads);
+    for (const RangePart& part : *parts) Threads(part.range, part.warps);
+    return true;
   }
 
   // Two loads, each of which lacks an output range that the other one has.
@@ -362,7 +321,10 @@ class ThreadChooser {
     const ReduceGroup& group = kernel_.groups[main_];
     if (along < kernel_.output_count || GroupOf(along) != main_) along = group.ranges.back();
     along_ = along;
-    const int64_t lanes = LanesOfGroup(main_, along), align = AlignmentOf(along, lanes);
+    const std::vector<int> across = RangesAcross(kernel_, cost_, body(main_), along);
+    const int64_t lanes = across.empty() ? LanesOfGroup(main_, along)
+                                         : LanesFor(body(main_), along, group.nodes.size()),
+                  align = AlignmentOf(along, lanes);
     const bool is_odd = Extent(along) % lanes != 0;
     const int64_t before = align == 1 ? 0 : is_odd ? align - 1 : align - lanes;
     const int64_t steps = DivideUp(Extent(along) + before, lanes);
@@ -393,6 +355,16 @@ class ThreadChooser {
       count *= 2;
     // Threads of one warp do not wait for each other before they store over what others have read.
     if (RowsInPlace(kernel_)) count = std::max<int64_t>(count, 2 * kWarpThreads);
+    // Rows side by side, as a sector has of what lies across; two threads of a warp have each.
+    if (!across.empty() && plan_.cluster == 1 && kept_vectors_ == 0) {
+      const int64_t side = std::min({kSectorBytes / widest_, int64_t{kWarpThreads} / 2,
+                                     FloorPower(Extent(across[0])),
+                                     FloorPower(static_cast<int64_t>(rows / Multiprocessors()))});
+      if (side > 1 && count >= side) {
+        Threads(across[0], side);
+        count /= plan_.task_threads();
+      }
+    }
     int output = -1;
     for (int r = 0; r < kernel_.parallel_count; ++r)
       if (!In(group.deps, r) && Extent(r) == Extent(along)) output = r;
@@ -519,18 +491,46 @@ class ThreadChooser {
     }
   }
 
+  // Neighbours have columns next to each other; the rows of few columns are divided.
   void Columns(int along) {
     const ReduceGroup& group = kernel_.groups[main_];
     if (along < 0) along = kernel_.parallel_count - 1;
     double terms = 1;
     for (const int r : group.ranges) terms *= static_cast<double>(Extent(r));
-    const bool few = Points(Deps()) < Multiprocessors() * kResidentThreads;
-    const bool divide = few && terms >= 8 * kTermsOfThreadLeast;
-    Threads(along, ThreadsFor(Extent(along), divide ? kWarpThreads : kThreadsWanted));
-    FillBlock(divide ? kWarpThreads : kThreadsWanted);
+    const double resident = Multiprocessors() * kResidentThreads;
+    const bool divide = Points(Deps()) < resident && terms >= 8 * kTermsOfThreadLeast;
     int longest = group.ranges.back();
     for (const int r : group.ranges)
       if (Extent(r) > Extent(longest)) longest = r;
+    int64_t lanes = LanesFor(body(main_), along, 4 * group.nodes.size());
+    if (divide) {
+      // A block has a warp's columns, or those of a sector where these are too few blocks.
+      int64_t columns = kWarpThreads;
+      while (Points(Deps()) < Multiprocessors() * static_cast<double>(columns) &&
+             columns > std::max(lanes, kSectorBytes / widest_))
+        columns /= 2;
+      const auto rows_most = [&] {
+        const int64_t joined = (columns < kWarpThreads ? 2 : 4) * lanes;  // terms, about
+        return FloorPower(std::min(Extent(longest), static_cast<int64_t>(terms) / joined));
+      };
+      while (lanes > 1 && DivideUp(columns, lanes) * rows_most() < kThreadsWanted / 2) lanes /= 2;
+      if (lanes > 1 && Vector(along, lanes)) {
+        Threads(along, std::min(columns / lanes, FloorPower(StepsOf(along))));
+        const double blocks = Points(Deps()) / static_cast<double>(StepOf(along));
+        int64_t count = kThreadsWanted;
+        while (blocks < Multiprocessors() && kernel_.groups.size() == 1 &&
+               2 * count <= target_.block_threads_max())
+          count *= 2;
+        Share(longest, std::min(rows_most(), count / plan_.task_threads()));
+        Repeat(group.ranges.back(), 4);
+        return;
+      }
+    } else {
+      while (lanes > 1 && Points(Deps()) < resident * static_cast<double>(lanes)) lanes /= 2;
+      Vector(along, lanes);
+    }
+    Threads(along, ThreadsFor(StepsOf(along), divide ? kWarpThreads : kThreadsWanted));
+    FillBlock(divide ? kWarpThreads : kThreadsWanted);
     if (divide && plan_.task_threads() == kWarpThreads)
       Share(longest, std::min(kThreadsWanted / kWarpThreads,
                               FloorPower(Extent(longest) / kTermsOfThreadLeast)) *

@@ -154,6 +154,14 @@ void Lowering::OutputLoops(size_t level) {
   CloseScope();
 }
 
+// Of kernels without reductions: whether a thread has one run of several pieces, which lies within
+// the extent or beyond it. Its elements then stay next to each other, and are accessed together.
+bool Lowering::LiesApartAsAWhole(const Tile& tile, const std::vector<Piece>& pieces) const {
+  return block_ != nullptr && kernel_.groups.empty() && pieces.size() > 1 && tile.threads > 1 &&
+         tile.align == 1 && pieces.back().offset < tile.run && tile.extent % tile.run == 0 &&
+         kernel_.ranges[tile.range].end() == nullptr;
+}
+
 void Lowering::OpenTile(const Tile& tile, ValueId step, ValueId step_in_block,
                         const std::vector<Piece>& pieces) {
   OpenRange open{.step = step,
@@ -170,6 +178,11 @@ void Lowering::OpenTile(const Tile& tile, ValueId step, ValueId step_in_block,
     open.base = b_.Plus(open.base, b_.Times(block_->PlaceOfThread(tile.range), tile.run));
   open.unaligned = open.base;
   open.cut = open.rest != nullptr ? tile.rest_cut : tile.cut;
+  if (open.cut && LiesApartAsAWhole(tile, pieces)) {
+    open.cut = false;
+    open.beyond_as_a_whole = true;
+    open.base = b_.Min(open.base, b_.Int(tile.extent - tile.run));
+  }
   if (tile.odd() && tile.odd_begin) {
     block_->OpenOddRow(tile, open);
   } else if (tile.align > 1) {
@@ -358,6 +371,17 @@ void Lowering::AdaptLoad(const UOp* node, Instruction& load, ValueId& mask) {
   if (block_ != nullptr) block_->AdaptLoad(node, load, mask);
 }
 
+// Of kernels without reductions: whether a thread stores at several points of these ranges, all of
+// them or none. One branch around them all then lets stores be joined.
+bool Lowering::OneBranchForAll(const std::vector<int>& points) const {
+  bool several = false;
+  for (const int r : points) {
+    if (ranges_[r].cut || kernel_.ranges[r].end() != nullptr) return false;
+    several = several || ranges_[r].pieces->size() > 1;
+  }
+  return block_ != nullptr && kernel_.groups.empty() && several;
+}
+
 // Each store at the points that it depends on, those that depend on more first: a buffer that is
 // updated in place is read at the same element, so what reads it depends on all that its store
 // does.
@@ -381,6 +405,15 @@ void Lowering::Stores() {
                    [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
   for (const auto& [points, stores] : by_points) {
     const RangeSet deps = kernel_.DepsOf(stores.front());
+    const ValueId all_here = OneBranchForAll(points) ? block_->StoresHere(deps) : -1;
+    if (all_here >= 0) {
+      OpenScope();
+      const ValueId branch = b_.If(all_here);
+      ForEachPoint(points, [&] { Store(stores); });
+      b_.EndIf(branch);
+      CloseScope();
+      continue;
+    }
     storing_ = block_ != nullptr ? &deps : nullptr;
     ForEachPoint(points, [&] { Store(stores); });
     storing_ = nullptr;

@@ -124,6 +124,7 @@ class Lowering : public PointLowering {
   void GroupsWithin(RangeSet own, const std::vector<const UOp*>& roots);
   // All stores of the kernel but those that sum points, each for the points that it depends on.
   void Stores();
+  bool OneBranchForAll(const std::vector<int>& points) const;
 
  private:
   // The steps of the loop of panels that are run for the tile of rows that is open: multiples of
@@ -142,6 +143,7 @@ class Lowering : public PointLowering {
   void OutputLoops(size_t level);
   void OpenTile(const Tile& tile, ValueId step, ValueId step_in_block,
                 const std::vector<Piece>& pieces);
+  bool LiesApartAsAWhole(const Tile& tile, const std::vector<Piece>& pieces) const;
   // OverTile for the part of the blocks that lies in the longer block that is open.
   void OverBlock(const Tile& tile, const LongBlock& block, const std::function<void()>& inside);
   // Recursion depth: the number of ranges.

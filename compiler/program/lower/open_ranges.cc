@@ -74,6 +74,8 @@ ValueId OpenRanges::WithinExtents(RangeSet ranges) {
   for (; ranges != 0; ranges &= ranges - 1) {
     const int r = std::countr_zero(ranges);
     const OpenRange& range = (*this)[r];
+    if (range.beyond_as_a_whole)
+      inside = b_.And(inside, b_.Less(range.unaligned, b_.Int(kernel_.ranges[r].extent)));
     if (!range.is_open() || !range.cut) continue;
     const ValueId first = range.tiled() ? range.unclamped : range.base;
     if (range.edges.beyond)

@@ -37,7 +37,10 @@ struct OpenRange {
   int64_t tile_step = 1;                       // values from one block of the tile to the next
   const std::vector<Piece>* pieces = nullptr;  // of the tile; null: one value
   bool cut = false;  // `base` and pieces may lie beyond the extent, or before the range
-  // What `base` would be if the tile were not aligned.
+  // All that a thread has of it may lie beyond the extent, but no part of it: `base` is then the
+  // last of such places, and nothing is cut.
+  bool beyond_as_a_whole = false;
+  // What `base` would be if the tile were not aligned, and lay anywhere.
   ValueId unaligned = -1;
   const Tile* rest = nullptr;  // whose rest `pieces` are
   bool whole = false;          // `pieces` are all that a thread has of the range
