@@ -33,9 +33,9 @@ constexpr int64_t kRowOnBlocks = 64, kWidthOnBlocks = 256, kWidthOfF32OnBlocks =
 
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
 
-// A product of matrices with more elements than either has. With `on_blocks`, they may be cast
-// first, as a GPU's matrix units take them, and dimensions may be made of VARs, but for the one
-// that is summed; panels have numbers for all. Of keys in parts (`few_rows`) it need not be larger.
+// A product of matrices with more elements than either has, before they are cast to the type that
+// is summed. With `on_blocks`, dimensions may be made of VARs, but for the one that is summed;
+// panels have numbers for all. Of keys in parts (`few_rows`) it need not be larger.
 bool IsLargeProduct(const UOp* node, bool on_blocks, bool few_rows) {
   if (node->op != Op::kReduce || ReduceOf(node).op() != Op::kAdd ||
       ReduceOf(node).axes().size() != 1 || !IsFloat(node->dtype) || node->src[0]->op != Op::kMul)
@@ -46,8 +46,7 @@ bool IsLargeProduct(const UOp* node, bool on_blocks, bool few_rows) {
   if (!has_numbers) return false;
   double elements = 0;
   for (const UOp* matrix : node->src[0]->src) {
-    while (IsMovement(matrix->op) || (on_blocks && matrix->op == Op::kCast))
-      matrix = matrix->src[0];
+    while (IsMovement(matrix->op) || matrix->op == Op::kCast) matrix = matrix->src[0];
     elements = std::max(elements, Elements(matrix));
   }
   return few_rows || Elements(node) > elements;

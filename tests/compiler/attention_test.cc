@@ -75,6 +75,35 @@ TEST(Attention, KeepsNothingOfTheSizeOfItsScores) {
   }
 }
 
+TEST(Attention, SmallFloatsKeepNothingOfTheSizeOfTheirScores) {
+  Target tiles = TestTarget();
+  tiles.bf16 = Bf16Products::kTiles;
+  for (const DType dtype : {DType::kF16, DType::kBF16})
+    for (const Target& target : {TestTarget(), tiles})
+      for (const bool backward : {false, true}) {
+        SCOPED_TRACE(absl::StrCat(std::string(Name(dtype)),
+                                  target.bf16 == Bf16Products::kTiles ? ", tiles" : "",
+                                  backward ? ", backward" : ""));
+        constexpr int64_t kTime = 512, kHeads = 2, kBatch = 2;
+        Graph g, h;
+        const UOp* const sink = Attention(g, {.heads = kHeads,
+                                              .queries = kTime,
+                                              .keys = kTime,
+                                              .width = 64,
+                                              .causal = true,
+                                              .backward = backward,
+                                              .dtype = dtype,
+                                              .batch = kBatch});
+        const auto schedule = ValueOrDie(schedule::MakeSchedule(
+            h, sink, target, {}, {.scores = schedule::ScorePolicy::kRecompute}));
+        EXPECT_EQ(schedule.kernels.size(), backward ? 2 : 1) << ScheduleToString(schedule);
+        for (const schedule::ScheduledBuffer& buffer : schedule.buffers)
+          if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary) {
+            EXPECT_LT(buffer.elements, kBatch * kHeads * kTime * kTime / 16);
+          }
+      }
+}
+
 TEST(Attention, KernelsOfPrograms) {
   std::string kernels = "\n";
   for (const Program& program : Programs()) {
@@ -172,6 +201,21 @@ TEST(Attention, AsInterpreted) {
       Graph g;
       const UOp* const sink = Attention(g, shape);
       ExpectAsInterpreted(sink, RandomParams(sink, random));
+    }
+}
+
+// Attention of f16 and bf16 is that of f32 behind casts.
+TEST(Attention, SmallFloatsAsInterpreted) {
+  std::mt19937_64 random(3);
+  for (const DType dtype : {DType::kF16, DType::kBF16})
+    for (Shape shape : {Shape{.queries = 33, .keys = 37, .width = 5},
+                        Shape{.heads = 2, .queries = 61, .keys = 61, .width = 8, .causal = true},
+                        Shape{.queries = 4, .keys = 2500, .width = 3}}) {
+      shape.dtype = dtype;
+      SCOPED_TRACE(absl::StrCat(std::string(Name(dtype)), ", ", shape.keys, " keys"));
+      Graph g;
+      const UOp* const sink = Attention(g, shape);
+      ExpectAsInterpreted(sink, RandomParams(sink, random), 2);
     }
 }
 

@@ -94,6 +94,29 @@ std::optional<Unpacked> UnpackedFrom(const LoopNest& kernel, const UOp* factor) 
   return unpacked;
 }
 
+// How far the place moves with each of `lanes` steps of the range, of which the first is a multiple
+// of `lanes`; nothing where that is not the same number for all. Blocks whose length is one, too,
+// end between such runs: range / 32 stays, and range % 32 is as good as the range.
+std::optional<int64_t> StrideInRun(const LoopNest& kernel, const UOp* place, int range,
+                                   int64_t lanes) {
+  if (place == kernel.ranges[range].node) return 1;
+  if (!(kernel.DepsOf(place) >> range & 1)) return 0;
+  std::vector<int64_t> of;
+  for (const UOp* s : place->src) {
+    const std::optional<int64_t> stride = StrideInRun(kernel, s, range, lanes);
+    if (!stride) return std::nullopt;
+    of.push_back(*stride);
+  }
+  const auto by = [&](size_t i) { return ConstOf(place->src[i]); };
+  if (std::all_of(of.begin(), of.end(), [](int64_t stride) { return stride == 0; })) return 0;
+  switch (place->op) {
+    case Op::kAdd: return of[0] + of[1];
+    case Op::kMul:
+      return std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
 }  // namespace
 
 std::vector<Unpacked> UnpackedOf(const LoopNest& kernel) {
@@ -142,23 +165,15 @@ int SquaresAlong(const LoopNest& kernel, const UOp* value, int64_t lanes) {
     if (!unpacked) return -1;
     loads = std::move(unpacked->loads);
   }
-  AffineForms forms;
   // Whether each load has a place for each step of a range that lies next to the one before it, or
   // the same place for all.
   const auto is_along = [&](int range) {
     bool moves = false;
     for (const UOp* load : loads) {
       if (load->src.size() != 1) return false;
-      const UOp* const node = kernel.ranges[range].node;
-      int64_t coefficient = 0;
-      for (const auto& [term, times] : forms.Of(load->src[0]->src[1]).terms) {
-        if (term == node)
-          coefficient = times;
-        else if (kernel.DepsOf(term) >> range & 1)
-          return false;
-      }
-      if (coefficient != 0 && coefficient != 1) return false;
-      moves = moves || coefficient == 1;
+      const std::optional<int64_t> stride = StrideInRun(kernel, load->src[0]->src[1], range, lanes);
+      if (!stride || (*stride != 0 && *stride != 1)) return false;
+      moves = moves || *stride == 1;
     }
     return moves;
   };
