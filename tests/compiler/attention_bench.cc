@@ -1,7 +1,7 @@
 // Attention with its scores in memory and without (FLASH), on one core, in turns so that both see
 // the same machine: time, kernels and temporaries. attention_bench [-b] [-c] [-v] [-w width]
-// [-t half|bfloat16] [-x classes] [length ...]; -b with gradients, -c masked after each row's place,
-// -v lists kernels, -w width of a head, -t type of its numbers; -x cross-entropy with its gradients instead, of `length` rows.
+// [-t half|bfloat16] [-n] [-x classes] [length ...]; -b with gradients, -c masked after each row's place,
+// -v lists kernels, -w width of a head, -t type of its numbers, -n without the matrix unit; -x cross-entropy with its gradients instead, of `length` rows.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -28,6 +28,14 @@ namespace {
 constexpr int64_t kHeads = 4;
 int64_t width = 64;
 DType dtype = DType::kF32;
+bool has_matrix_unit = true;
+
+Target MeasuredTarget() {
+  Target target = HostTarget();
+  if (!has_matrix_unit && target.bf16 == Bf16Products::kTiles) target.bf16 = Bf16Products::kVectors;
+  return target;
+}
+
 constexpr double kSecondsMost = 10;  // of one length
 constexpr int kRunsMost = 40;
 
@@ -84,10 +92,10 @@ class Program {
  public:
   Program(const UOp* sink, bool flash)
       : schedule_(
-            ValueOrDie(schedule::MakeSchedule(graph_, sink, HostTarget(), {},
+            ValueOrDie(schedule::MakeSchedule(graph_, sink, MeasuredTarget(), {},
                                               {.scores = flash ? schedule::ScorePolicy::kRecompute
                                                                : schedule::ScorePolicy::kKeep}))) {
-    Compiler compiler;
+    Compiler compiler({.target = MeasuredTarget()});
     for (const schedule::ScheduledKernel& kernel : schedule_.kernels)
       kernels_.push_back(ValueOrDie(LoadedKernel::Load(ValueOrDie(compiler.Compile(kernel.ast)))));
     best_.assign(kernels_.size(), std::numeric_limits<double>::infinity());
@@ -174,6 +182,8 @@ int main(int argc, char** argv) {
       causal = true;
     else if (std::strcmp(argv[i], "-v") == 0)
       list = true;
+    else if (std::strcmp(argv[i], "-n") == 0)
+      outboard::test::has_matrix_unit = false;
     else if (std::strcmp(argv[i], "-t") == 0 && i + 1 < argc)
       outboard::test::dtype =
           std::strcmp(argv[++i], "half") == 0 ? outboard::DType::kF16 : outboard::DType::kBF16;

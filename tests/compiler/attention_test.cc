@@ -408,6 +408,27 @@ TEST(Attention, ScoresAreRecomputedByCost) {
   const UOp* const bf16 = Attention(
       i, {.queries = 512, .keys = 512, .width = 64, .causal = true, .dtype = DType::kBF16});
   EXPECT_EQ(kernels(bf16, tiles), 3u) << "panels do without the matrix unit";
+  EXPECT_EQ(kernels(bf16, TestTarget()), 1u);
+  const auto small = [&](int64_t length, bool causal, bool backward, const Target& target) {
+    Graph graph;
+    return kernels(Attention(graph, {.queries = length,
+                                     .keys = length,
+                                     .width = 64,
+                                     .causal = causal,
+                                     .backward = backward,
+                                     .dtype = DType::kF16,
+                                     .batch = 1}),
+                   target);
+  };
+  EXPECT_EQ(small(127, true, false, TestTarget()), 3u);
+  EXPECT_EQ(small(128, true, false, tiles), 1u) << "no tiles for f16";
+  EXPECT_EQ(small(1024, false, false, TestTarget()), 3u) << "casts cost what is saved";
+  EXPECT_GT(small(256, true, true, TestTarget()), 2u);
+  EXPECT_EQ(small(512, true, true, TestTarget()), 2u);
+  EXPECT_EQ(small(8192, false, false, TestTarget()), 1u) << "256 MiB of scores";
+  const UOp* const long_rows =
+      Attention(h, {.queries = 8192, .keys = 8192, .width = 64, .dtype = DType::kBF16, .batch = 1});
+  EXPECT_EQ(kernels(long_rows, tiles), 1u) << "256 MiB of scores";
 }
 
 // Without panels a kernel of scores would compute them again for each element of its results.

@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
-#include "compiler/kernel/affine.h"
 
 namespace outboard::codegen {
 namespace {
@@ -99,22 +99,30 @@ std::optional<Unpacked> UnpackedFrom(const LoopNest& kernel, const UOp* factor) 
 // end between such runs: range / 32 stays, and range % 32 is as good as the range.
 std::optional<int64_t> StrideInRun(const LoopNest& kernel, const UOp* place, int range,
                                    int64_t lanes) {
-  if (place == kernel.ranges[range].node) return 1;
-  if (!(kernel.DepsOf(place) >> range & 1)) return 0;
-  std::vector<int64_t> of;
-  for (const UOp* s : place->src) {
-    const std::optional<int64_t> stride = StrideInRun(kernel, s, range, lanes);
-    if (!stride) return std::nullopt;
-    of.push_back(*stride);
+  const UOp* const steps = kernel.ranges[range].node;
+  absl::flat_hash_map<const UOp*, int64_t> strides;
+  for (const UOp* node : PostOrder(place)) {
+    if (node == steps || !(kernel.DepsOf(node) >> range & 1)) {
+      strides[node] = node == steps ? 1 : 0;
+      continue;
+    }
+    const auto of = [&](size_t source) { return strides.find(node->src[source]); };
+    if (node->src.size() != 2 || of(0) == strides.end() || of(1) == strides.end()) continue;
+    const UOp* const second = node->src[1];
+    const int64_t a = of(0)->second, b = of(1)->second;
+    if (node->op == Op::kAdd)
+      strides[node] = a + b;
+    else if (a == 0 && b == 0)
+      strides[node] = 0;
+    else if (node->op == Op::kMul && second->is_const())
+      strides[node] = a * second->int_value();
+    // Runs of anything but the range need not begin with a block.
+    else if (node->src[0] == steps && second->is_const() && second->int_value() % lanes == 0 &&
+             (node->op == Op::kIDiv || node->op == Op::kMod))
+      strides[node] = node->op == Op::kMod ? 1 : 0;
   }
-  const auto by = [&](size_t i) { return ConstOf(place->src[i]); };
-  if (std::all_of(of.begin(), of.end(), [](int64_t stride) { return stride == 0; })) return 0;
-  switch (place->op) {
-    case Op::kAdd: return of[0] + of[1];
-    case Op::kMul:
-      return std::nullopt;
-    default: return std::nullopt;
-  }
+  const auto found = strides.find(place);
+  return found == strides.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace
