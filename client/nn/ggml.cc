@@ -86,9 +86,9 @@ Term Q5_1(const Term& b, int64_t n) {
 
 Term Q8_0(const Term& b) { return b.Bytes(2, 32).As(DType::kI8).Float() * b.Half(0); }
 
-// The sixteen levels of IQ4_NL and IQ4_XS, closer to each other near zero. Of words of four bytes
-// and not from a table, as MXFP4's: what a kernel computes in registers, it need not keep in
-// memory, and a load for each weight would touch more of memory than the weight has.
+// The sixteen levels of IQ4_NL and IQ4_XS, closer to each other near zero. They are shifted out of
+// words rather than loaded from a table, as MXFP4's are: a load for each weight would touch more of
+// memory than the weight itself.
 Term UnevenLevels(const Term& codes) {
   constexpr int8_t kLevels[] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                 1,    13,   25,  38,  53,  69,  89,  113};

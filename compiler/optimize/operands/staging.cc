@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
+#include "compiler/kernel/affine.h"
 
 namespace outboard::codegen {
 namespace {
@@ -94,37 +94,6 @@ std::optional<Unpacked> UnpackedFrom(const LoopNest& kernel, const UOp* factor) 
   return unpacked;
 }
 
-// How far the place moves with each of `lanes` steps of the range, of which the first is a multiple
-// of `lanes`; nothing where that is not the same number for all. Blocks whose length is one, too,
-// end between such runs: range / 32 stays, and range % 32 is as good as the range.
-std::optional<int64_t> StrideInRun(const LoopNest& kernel, const UOp* place, int range,
-                                   int64_t lanes) {
-  const UOp* const steps = kernel.ranges[range].node;
-  absl::flat_hash_map<const UOp*, int64_t> strides;
-  for (const UOp* node : PostOrder(place)) {
-    if (node == steps || !(kernel.DepsOf(node) >> range & 1)) {
-      strides[node] = node == steps ? 1 : 0;
-      continue;
-    }
-    const auto of = [&](size_t source) { return strides.find(node->src[source]); };
-    if (node->src.size() != 2 || of(0) == strides.end() || of(1) == strides.end()) continue;
-    const UOp* const second = node->src[1];
-    const int64_t a = of(0)->second, b = of(1)->second;
-    if (node->op == Op::kAdd)
-      strides[node] = a + b;
-    else if (a == 0 && b == 0)
-      strides[node] = 0;
-    else if (node->op == Op::kMul && second->is_const())
-      strides[node] = a * second->int_value();
-    // Runs of anything but the range need not begin with a block.
-    else if (node->src[0] == steps && second->is_const() && second->int_value() % lanes == 0 &&
-             (node->op == Op::kIDiv || node->op == Op::kMod))
-      strides[node] = node->op == Op::kMod ? 1 : 0;
-  }
-  const auto found = strides.find(place);
-  return found == strides.end() ? std::nullopt : std::optional(found->second);
-}
-
 }  // namespace
 
 std::vector<Unpacked> UnpackedOf(const LoopNest& kernel) {
@@ -173,15 +142,23 @@ int SquaresAlong(const LoopNest& kernel, const UOp* value, int64_t lanes) {
     if (!unpacked) return -1;
     loads = std::move(unpacked->loads);
   }
+  AffineForms forms;
   // Whether each load has a place for each step of a range that lies next to the one before it, or
   // the same place for all.
   const auto is_along = [&](int range) {
     bool moves = false;
     for (const UOp* load : loads) {
       if (load->src.size() != 1) return false;
-      const std::optional<int64_t> stride = StrideInRun(kernel, load->src[0]->src[1], range, lanes);
-      if (!stride || (*stride != 0 && *stride != 1)) return false;
-      moves = moves || *stride == 1;
+      const UOp* const node = kernel.ranges[range].node;
+      int64_t coefficient = 0;
+      for (const auto& [term, times] : forms.Of(load->src[0]->src[1]).terms) {
+        if (term == node)
+          coefficient = times;
+        else if (kernel.DepsOf(term) >> range & 1)
+          return false;
+      }
+      if (coefficient != 0 && coefficient != 1) return false;
+      moves = moves || coefficient == 1;
     }
     return moves;
   };
