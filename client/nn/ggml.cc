@@ -86,24 +86,43 @@ Term Q5_1(const Term& b, int64_t n) {
 
 Term Q8_0(const Term& b) { return b.Bytes(2, 32).As(DType::kI8).Float() * b.Half(0); }
 
-// The sixteen levels of IQ4_NL and IQ4_XS, closer to each other near zero.
-Tensor UnevenLevels() {
-  return Tensor::from<float>(
-      {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113});
+// The sixteen levels of IQ4_NL and IQ4_XS, closer to each other near zero. They are shifted out of
+// words rather than loaded from a table, as MXFP4's are: a load for each weight would touch more of
+// memory than the weight itself.
+Term UnevenLevels(const Term& codes) {
+  constexpr int8_t kLevels[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                1,    13,   25,  38,  53,  69,  89,  113};
+  const auto word = [&](int first) {
+    uint32_t bytes = 0;
+    for (int i = 0; i < 4; ++i)
+      bytes |= uint32_t{static_cast<uint8_t>(kLevels[first + i])} << 8 * i;
+    return Tensor::full({}, bytes, DType::kU32);
+  };
+  const Term code = codes.Cast(DType::kU32);
+  const Tensor negative = (code.tensor < 4).where(word(0), word(4));
+  const Tensor positive = (code.tensor < 12).where(word(8), word(12));
+  const Term four = {(code.tensor < 8).where(negative, positive)};
+  return (four >> ((code & 3) << 3)).Cast(DType::kI8).Float();
 }
 
 Term Iq4Nl(const Term& b, int64_t n) {
-  return Nibbles(b.Bytes(2, 16), n).In(UnevenLevels()) * b.Half(0);
+  return UnevenLevels(Nibbles(b.Bytes(2, 16), n)) * b.Half(0);
 }
 
-// Floats of 4 bits (E2M1, doubled to be whole) and one exponent: half of 2^(e - 127).
+// Floats of 4 bits (E2M1): 0, 1, 2, 3, 4, 6, 8, 12, doubled to be whole, and a sign.
+Term DoubledE2M1(const Term& codes) {
+  const Term code = codes.Cast(DType::kU32);
+  const Term magnitudes = {Tensor::full({}, 0xC864'3210, DType::kU32)};
+  const Term magnitude = ((magnitudes >> ((code & 7) << 2)) & 15).Cast(DType::kI32);
+  return Term{(code.tensor < 8).where(magnitude.tensor, -magnitude.tensor)}.Float();
+}
+
+// With one exponent: half of 2^(e - 127).
 Term Mxfp4(const Term& b, int64_t n) {
-  const Tensor levels =
-      Tensor::from<float>({0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12});
   const Term e = b.Bytes(0, 1).Cast(DType::kU32);
   const Tensor subnormal = 0x00200000 << e.tensor;
   const Tensor bits = (e.tensor < 2).where(subnormal, ((e - 1) << 23).tensor);
-  return Nibbles(b.Bytes(1, 16), n).In(levels) * Term{bits.bitcast(DType::kF32)};
+  return DoubledE2M1(Nibbles(b.Bytes(1, 16), n)) * Term{bits.bitcast(DType::kF32)};
 }
 
 // ---- blocks of 256 elements with a scale for each 16 or 32 of them
@@ -162,7 +181,7 @@ Term Iq4Xs(const Term& b, int64_t n) {
   const Term high = b.Bytes(2, 2).Fields(2, 4, 2).Reshape({n, 8});
   const Term scale = b.Half(0) * ((low | high << 4).Float() - 32);
   const Term q = b.Bytes(8, 128).Reshape({n, 8, 16}).Fields(2, 2, 4).Reshape({n, 8, 32});
-  return scale.Reshape({n, 8, 1}) * q.In(UnevenLevels());
+  return scale.Reshape({n, 8, 1}) * UnevenLevels(q);
 }
 
 // ---- a bit or a ternary digit an element

@@ -21,6 +21,12 @@ constexpr int64_t kRowOfResults = 128;
 constexpr int64_t kRowOfMaskedGradients = 256;
 constexpr int64_t kRowOfGradients = 1024, kWidthsOfGradients = 8;
 constexpr int64_t kWidthOfResults = 128;
+// Panels cast numbers of 16 bits wherever they read them: that pays where a mask saves half of it.
+constexpr int64_t kRowOfMaskedSmallGradients = 512;
+// So many scores (256 MiB of f32, and half of that for weights) of rows so long are computed again
+// even where that takes more time, some twice of it with a matrix unit: they grow with the square.
+constexpr double kScoresKept = 64 << 20;
+constexpr int64_t kRowKept = 4096;
 // Logits with their gradients begin with one product, which is computed three times: that takes
 // less time only where they are far larger than any cache, and not wide.
 constexpr double kLogits = 24 << 20;
@@ -33,34 +39,32 @@ constexpr int64_t kRowOnBlocks = 64, kWidthOnBlocks = 256, kWidthOfF32OnBlocks =
 
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
 
-// A product of matrices with more elements than either has. With `on_blocks`, they may be cast
-// first, as a GPU's matrix units take them, and dimensions may be made of VARs, but for the one
-// that is summed; panels have numbers for all. Of keys in parts (`few_rows`) it need not be larger.
+// A product of matrices with more elements than either has, before they are cast to the type that
+// is summed. With `on_blocks`, dimensions may be made of VARs, but for the one that is summed;
+// panels have numbers for all. Of keys in parts (`few_rows`) it need not be larger.
 bool IsLargeProduct(const UOp* node, bool on_blocks, bool few_rows) {
   if (node->op != Op::kReduce || ReduceOf(node).op() != Op::kAdd ||
       ReduceOf(node).axes().size() != 1 || !IsFloat(node->dtype) || node->src[0]->op != Op::kMul)
     return false;
-  const bool has_numbers =
-      on_blocks ? node->src[0]->shape[ReduceOf(node).axes()[0]].is_const()
-                : IsStatic(node->shape) && IsStatic(node->src[0]->shape);
+  const bool has_numbers = on_blocks ? node->src[0]->shape[ReduceOf(node).axes()[0]].is_const()
+                                     : IsStatic(node->shape) && IsStatic(node->src[0]->shape);
   if (!has_numbers) return false;
   double elements = 0;
   for (const UOp* matrix : node->src[0]->src) {
-    while (IsMovement(matrix->op) || (on_blocks && matrix->op == Op::kCast))
-      matrix = matrix->src[0];
+    while (IsMovement(matrix->op) || matrix->op == Op::kCast) matrix = matrix->src[0];
     elements = std::max(elements, Elements(matrix));
   }
   return few_rows || Elements(node) > elements;
 }
 
-// A product of bf16 numbers cast to f32, as the matrix unit takes it.
-bool IsOfBf16(const UOp* product) {
-  return std::any_of(product->src[0]->src.begin(), product->src[0]->src.end(),
-                     [](const UOp* operand) {
-                       while (IsMovement(operand->op) || operand->op == Op::kCast)
-                         operand = operand->src[0];
-                       return operand->dtype == DType::kBF16;
-                     });
+// A product of numbers of 16 bits cast to f32: `bf16` alone, as the matrix unit takes them, or f16,
+// too.
+bool IsOf16Bits(const UOp* product, bool bf16) {
+  return std::any_of(
+      product->src[0]->src.begin(), product->src[0]->src.end(), [&](const UOp* operand) {
+        while (IsMovement(operand->op) || operand->op == Op::kCast) operand = operand->src[0];
+        return operand->dtype == DType::kBF16 || (!bf16 && operand->dtype == DType::kF16);
+      });
 }
 
 // A product of two numbers of bf16, or of f16, cast to f32. One may be an integer of 8 bits, of
@@ -102,6 +106,7 @@ struct Family {
   bool masked = false;      // by positions
   int64_t row = INT64_MAX;  // the least length
   bool of_bf16 = false;     // one of the products is
+  bool of_16_bits = false;  // one is of bf16 or f16
   bool small = true;        // all products are of bf16 or f16
   bool of_f32 = true;       // all are of f32
   bool in_parts = false;    // of keys (keys/key_parts.h)
@@ -193,9 +198,8 @@ class Finder {
                        (IsAlu(node->op) && node->op != Op::kFDiv);
       if (!may) continue;
       const auto end = node->src.begin() + node->own_sources();  // then come dimensions
-      if (!std::all_of(node->src.begin(), end, [&](const UOp* s) {
-            return known.contains(s) || joins.contains(s);
-          }))
+      if (!std::all_of(node->src.begin(), end,
+                       [&](const UOp* s) { return known.contains(s) || joins.contains(s); }))
         continue;
       joins.insert(node);
       scores.joins.insert(node);
@@ -218,7 +222,8 @@ class Finder {
       families_.emplace_back();
       families_.back().in_parts = in_parts;
       families_.back().elements = Elements(node);
-      families_.back().of_bf16 = IsOfBf16(node);
+      families_.back().of_bf16 = IsOf16Bits(node, /*bf16=*/true);
+      families_.back().of_16_bits = IsOf16Bits(node, /*bf16=*/false);
       families_.back().small = IsOfSmallFloats(node);
       families_.back().of_f32 = IsOfF32(node);
       families_.back().width = PaddedSize(node->src[0]->shape[ReduceOf(node).axes()[0]]);
@@ -243,12 +248,17 @@ class Finder {
       return ((family.small && family.width <= kWidthOnBlocks) ||
               (family.of_f32 && family.width <= kWidthOfF32OnBlocks)) &&
              family.row >= kRowOnBlocks && (family.products > 1 || family.ends == 1);
+    const bool has_logits = family.products == 1 && family.ends > 1;
+    if (family.of_16_bits && !has_logits && family.elements >= kScoresKept &&
+        family.row >= kRowKept)
+      return true;
     if (family.of_bf16 && has_matrix_unit_) return false;  // panels do without it
-    if (family.products == 1 && family.ends > 1)
-      return family.elements >= kLogits && family.width <= kWidthOfLogits;
+    if (family.of_16_bits && !family.masked) return false;
+    if (has_logits) return family.elements >= kLogits && family.width <= kWidthOfLogits;
     if (family.products == 1)
       return family.row >= kRowOfResults && (family.masked || family.width <= kWidthOfResults);
-    if (family.masked) return family.row >= kRowOfMaskedGradients;
+    if (family.masked)
+      return family.row >= (family.of_16_bits ? kRowOfMaskedSmallGradients : kRowOfMaskedGradients);
     return family.row >= std::max(kRowOfGradients, kWidthsOfGradients * family.width);
   }
 
@@ -287,6 +297,7 @@ class Finder {
     families_[a].masked |= families_[b].masked;
     families_[a].in_parts |= families_[b].in_parts;
     families_[a].of_bf16 |= families_[b].of_bf16;
+    families_[a].of_16_bits |= families_[b].of_16_bits;
     families_[a].small = families_[a].small && families_[b].small;
     families_[a].of_f32 = families_[a].of_f32 && families_[b].of_f32;
     families_[a].elements = std::max(families_[a].elements, families_[b].elements);

@@ -45,6 +45,9 @@ using Places = absl::btree_map<uint64_t, double>;
 // Of what is picked from packed weights (FindParts): the array has so many times its bytes, and
 // with so little work it is picked for each of the weights.
 constexpr double kPickedFrom = 8, kPickedWorkMax = 8;
+// A GPU computes so much in the time of a byte of its memory (an H100 some 8.6 operations, of f32
+// or integers), and a thread picks once for so many weights that lie side by side.
+constexpr double kWorkOfAByte = 8, kWeightsOfAPick = 4;
 constexpr size_t kPlacesMax = 32;  // more become one, with the sum of their counts
 
 // The place that `node` leads to from `place`. By numbers that are the same in every process: the
@@ -259,14 +262,27 @@ class Chooser {
       if (!IsUnpacked(node) || !factors_.insert(node).second) continue;
       open.insert(open.end(), node->src.begin(), node->src.end());
     }
+    // Several operations of one factor may read a value (the code that picks a level, say): they
+    // are in one kernel, as long as nothing else reads it.
+    absl::flat_hash_set<const UOp*> read_elsewhere(sink_->src.begin(), sink_->src.end());
+    for (const UOp* node : order_)
+      if (!factors_.contains(node)) read_elsewhere.insert(node->src.begin(), node->src.end());
+    for (const UOp* node : factors_)
+      if (!read_elsewhere.contains(node)) inner_factors_.insert(node);
   }
 
-  // Finds what some few bytes of packed weights say, the scale of a block for example, with the
-  // number of weights that are computed from it. A kernel of its own would read all of the array
-  // once more, since each sector has some scale; the threads that unpack the weights have read it.
-  // On GPUs alone: on processors a panel of the weights is unpacked at a time, by factors_.
+  // What is picked from packed weights, and has fewer bytes than they have: the scale of a block.
+  struct Part {
+    double weights = 0;  // that are computed from it
+    double bytes = 0;    // of the array
+    bool inner = false;  // only other parts read it
+  };
+
+  // Finds what some few bytes of packed weights say. A kernel of its own would read all of the
+  // array once more, since each sector has some scale; the threads that unpack the weights have
+  // read it.
   void FindParts() {
-    if (!picks_) return;
+    if (!picks_ && !copies_unpacked_) return;
     absl::flat_hash_map<const UOp*, double> weights;  // elements of what is unpacked by the node
     for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
       const UOp* const node = *it;
@@ -276,7 +292,7 @@ class Chooser {
       double bytes = 0;
       for (const UOp* param : made_of_.at(node).params)
         bytes += Elements(param) * ByteWidth(param->dtype);
-      if (bytes >= kPickedFrom * Elements(node) * ByteWidth(node->dtype)) parts_[node] = of;
+      if (bytes > Elements(node) * ByteWidth(node->dtype)) parts_[node] = {of, bytes, true};
       // What is made of fewer arrays is no part of these weights: of a product with something else.
       for (const UOp* s : node->src)
         if (made_of_.at(s).params.size() == made_of_.at(node).params.size()) {
@@ -284,6 +300,27 @@ class Chooser {
           below = std::max(below, of);
         }
     }
+    const auto read = [&](const UOp* node) {
+      if (const auto part = parts_.find(node); part != parts_.end()) part->second.inner = false;
+    };
+    for (const UOp* result : sink_->src) read(result);
+    for (const UOp* node : order_)
+      if (!parts_.contains(node)) absl::c_for_each(node->src, read);
+  }
+
+  // Whether what unpacks the weights picks the value, too, instead of a kernel of its own: little
+  // work for each tile of rows, or on a GPU less than the bytes cost that this kernel would move.
+  // (Processors pick the six bits of a scale one by one: that costs far more than the kernel.)
+  bool IsPicked(const UOp* node, const Use& use) const {
+    const auto found = parts_.find(node);
+    if (found == parts_.end() || (use.users != 1 && !(picks_ && found->second.inner))) return false;
+    const Part& part = found->second;
+    const double bytes = Elements(node) * ByteWidth(node->dtype), work = work_.at(node);
+    if (part.bytes >= kPickedFrom * bytes && work <= kPickedWorkMax &&
+        use.times_computed() <= rows_of_unpacked_ * part.weights)
+      return true;
+    return picks_ &&
+           use.times_computed() / kWeightsOfAPick * work <= kWorkOfAByte * (part.bytes + 2 * bytes);
   }
 
   void CountUsers() {
@@ -350,12 +387,11 @@ class Chooser {
       // Elementwise work between two loops cannot join them.
       if (use.enclosing != Enclosing::kNothing) return true;
     }
-    if (const auto part = parts_.find(node);
-        part != parts_.end() && use.users == 1 && work_.at(node) <= kPickedWorkMax &&
-        use.times_computed() <= rows_of_unpacked_ * part->second)
-      return false;
+    if (IsPicked(node, use)) return false;
     // The kernel unpacks a factor of its products once for each panel of it that it copies.
-    if (copies_unpacked_ && use.users == 1 && factors_.contains(node)) return false;
+    if (copies_unpacked_ && factors_.contains(node) &&
+        (use.users == 1 || inner_factors_.contains(node)))
+      return false;
     double times = use.times_computed() / elements;
     if (IsUnpacked(node)) {
       times /= rows_of_unpacked_;
@@ -480,8 +516,9 @@ class Chooser {
   absl::flat_hash_map<const UOp*, bool> holds_reduce_;
   absl::flat_hash_map<const UOp*, Inputs> made_of_;
   absl::flat_hash_set<const UOp*> factors_;
+  absl::flat_hash_set<const UOp*> inner_factors_;  // which only factors read
   absl::flat_hash_map<const UOp*, double> terms_of_scores_;
-  absl::flat_hash_map<const UOp*, double> parts_;  // with elements of what they help to unpack
+  absl::flat_hash_map<const UOp*, Part> parts_;
   absl::flat_hash_map<const UOp*, Use> uses_;
   absl::flat_hash_set<const UOp*> stored_;
   ByBytes by_bytes_;

@@ -1,7 +1,7 @@
 // Attention with its scores in memory and without (FLASH), on one core, in turns so that both see
 // the same machine: time, kernels and temporaries. attention_bench [-b] [-c] [-v] [-w width]
-// [-x classes] [length ...]; -b with gradients, -c masked after each row's place, -v lists kernels,
-// -w width of a head; -x cross-entropy with its gradients instead, of `length` rows.
+// [-t half|bfloat16] [-n] [-x classes] [length ...]; -b with gradients, -c masked after each row's place,
+// -v lists kernels, -w width of a head, -t type of its numbers, -n without the matrix unit; -x cross-entropy with its gradients instead, of `length` rows.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -27,6 +27,15 @@ namespace {
 
 constexpr int64_t kHeads = 4;
 int64_t width = 64;
+DType dtype = DType::kF32;
+bool has_matrix_unit = true;
+
+Target MeasuredTarget() {
+  Target target = HostTarget();
+  if (!has_matrix_unit && target.bf16 == Bf16Products::kTiles) target.bf16 = Bf16Products::kVectors;
+  return target;
+}
+
 constexpr double kSecondsMost = 10;  // of one length
 constexpr int kRunsMost = 40;
 
@@ -38,16 +47,18 @@ const UOp* Attention(Graph& graph, int64_t time, bool backward, bool causal) {
   const auto session = std::make_shared<FakeSession>();
   session->evaluate = false;
   SetSession(session);
-  const auto leaf = [&] { return Tensor::zeros({1, kHeads, time, width}).requires_grad_(); };
+  const auto leaf = [&] { return Tensor::zeros({1, kHeads, time, width}, dtype).requires_grad_(); };
   const Tensor q = leaf(), k = leaf(), v = leaf();
-  Tensor scores = q.matmul(k.transpose()) * (1 / std::sqrt(static_cast<double>(width)));
+  // In f32, as scaled_dot_product_attention has them.
+  Tensor scores =
+      q.matmul(k.transpose(), DType::kF32) * (1 / std::sqrt(static_cast<double>(width)));
   if (causal) {
     const Tensor place = Tensor::arange(time), later = place > place.reshape({time, 1});
     scores = later.where(-std::numeric_limits<double>::infinity(), scores);
   }
-  std::vector<Tensor> results = {scores.softmax().matmul(v)};
+  std::vector<Tensor> results = {scores.softmax().cast(dtype).matmul(v)};
   if (backward) {
-    const Tensor upstream = Tensor::zeros(results[0].shape()).state_();
+    const Tensor upstream = Tensor::zeros(results[0].shape(), dtype).state_();
     for (const Tensor& gradient : results[0].gradient({q, k, v}, upstream))
       results.push_back(gradient);
   }
@@ -81,10 +92,10 @@ class Program {
  public:
   Program(const UOp* sink, bool flash)
       : schedule_(
-            ValueOrDie(schedule::MakeSchedule(graph_, sink, HostTarget(), {},
+            ValueOrDie(schedule::MakeSchedule(graph_, sink, MeasuredTarget(), {},
                                               {.scores = flash ? schedule::ScorePolicy::kRecompute
                                                                : schedule::ScorePolicy::kKeep}))) {
-    Compiler compiler;
+    Compiler compiler({.target = MeasuredTarget()});
     for (const schedule::ScheduledKernel& kernel : schedule_.kernels)
       kernels_.push_back(ValueOrDie(LoadedKernel::Load(ValueOrDie(compiler.Compile(kernel.ast)))));
     best_.assign(kernels_.size(), std::numeric_limits<double>::infinity());
@@ -100,10 +111,11 @@ class Program {
         memory_.push_back(own_.back().data());
         continue;
       }
-      auto* const floats = reinterpret_cast<float*>(own_.back().data());
+      char* const bytes = reinterpret_cast<char*>(own_.back().data());
       for (int64_t i = 0; i < buffer.elements; ++i)
-        floats[i] = std::normal_distribution<float>()(random);
-      memory_.push_back(floats);
+        StoreFloat(buffer.dtype, std::normal_distribution<>()(random),
+                   bytes + i * ByteWidth(buffer.dtype));
+      memory_.push_back(bytes);
     }
   }
 
@@ -170,6 +182,11 @@ int main(int argc, char** argv) {
       causal = true;
     else if (std::strcmp(argv[i], "-v") == 0)
       list = true;
+    else if (std::strcmp(argv[i], "-n") == 0)
+      outboard::test::has_matrix_unit = false;
+    else if (std::strcmp(argv[i], "-t") == 0 && i + 1 < argc)
+      outboard::test::dtype =
+          std::strcmp(argv[++i], "half") == 0 ? outboard::DType::kF16 : outboard::DType::kBF16;
     else if (std::strcmp(argv[i], "-x") == 0 && i + 1 < argc)
       classes = std::atoll(argv[++i]);
     else if (std::strcmp(argv[i], "-w") == 0 && i + 1 < argc)

@@ -75,6 +75,35 @@ TEST(Attention, KeepsNothingOfTheSizeOfItsScores) {
   }
 }
 
+TEST(Attention, SmallFloatsKeepNothingOfTheSizeOfTheirScores) {
+  Target tiles = TestTarget();
+  tiles.bf16 = Bf16Products::kTiles;
+  for (const DType dtype : {DType::kF16, DType::kBF16})
+    for (const Target& target : {TestTarget(), tiles})
+      for (const bool backward : {false, true}) {
+        SCOPED_TRACE(absl::StrCat(std::string(Name(dtype)),
+                                  target.bf16 == Bf16Products::kTiles ? ", tiles" : "",
+                                  backward ? ", backward" : ""));
+        constexpr int64_t kTime = 512, kHeads = 2, kBatch = 2;
+        Graph g, h;
+        const UOp* const sink = Attention(g, {.heads = kHeads,
+                                              .queries = kTime,
+                                              .keys = kTime,
+                                              .width = 64,
+                                              .causal = true,
+                                              .backward = backward,
+                                              .dtype = dtype,
+                                              .batch = kBatch});
+        const auto schedule = ValueOrDie(schedule::MakeSchedule(
+            h, sink, target, {}, {.scores = schedule::ScorePolicy::kRecompute}));
+        EXPECT_EQ(schedule.kernels.size(), backward ? 2 : 1) << ScheduleToString(schedule);
+        for (const schedule::ScheduledBuffer& buffer : schedule.buffers)
+          if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary) {
+            EXPECT_LT(buffer.elements, kBatch * kHeads * kTime * kTime / 16);
+          }
+      }
+}
+
 TEST(Attention, KernelsOfPrograms) {
   std::string kernels = "\n";
   for (const Program& program : Programs()) {
@@ -172,6 +201,21 @@ TEST(Attention, AsInterpreted) {
       Graph g;
       const UOp* const sink = Attention(g, shape);
       ExpectAsInterpreted(sink, RandomParams(sink, random));
+    }
+}
+
+// Attention of f16 and bf16 is that of f32 behind casts.
+TEST(Attention, SmallFloatsAsInterpreted) {
+  std::mt19937_64 random(3);
+  for (const DType dtype : {DType::kF16, DType::kBF16})
+    for (Shape shape : {Shape{.queries = 33, .keys = 37, .width = 5},
+                        Shape{.heads = 2, .queries = 61, .keys = 61, .width = 8, .causal = true},
+                        Shape{.queries = 4, .keys = 2500, .width = 3}}) {
+      shape.dtype = dtype;
+      SCOPED_TRACE(absl::StrCat(std::string(Name(dtype)), ", ", shape.keys, " keys"));
+      Graph g;
+      const UOp* const sink = Attention(g, shape);
+      ExpectAsInterpreted(sink, RandomParams(sink, random), 2);
     }
 }
 
@@ -364,6 +408,27 @@ TEST(Attention, ScoresAreRecomputedByCost) {
   const UOp* const bf16 = Attention(
       i, {.queries = 512, .keys = 512, .width = 64, .causal = true, .dtype = DType::kBF16});
   EXPECT_EQ(kernels(bf16, tiles), 3u) << "panels do without the matrix unit";
+  EXPECT_EQ(kernels(bf16, TestTarget()), 1u);
+  const auto small = [&](int64_t length, bool causal, bool backward, const Target& target) {
+    Graph graph;
+    return kernels(Attention(graph, {.queries = length,
+                                     .keys = length,
+                                     .width = 64,
+                                     .causal = causal,
+                                     .backward = backward,
+                                     .dtype = DType::kF16,
+                                     .batch = 1}),
+                   target);
+  };
+  EXPECT_EQ(small(127, true, false, TestTarget()), 3u);
+  EXPECT_EQ(small(128, true, false, tiles), 1u) << "no tiles for f16";
+  EXPECT_EQ(small(1024, false, false, TestTarget()), 3u) << "casts cost what is saved";
+  EXPECT_GT(small(256, true, true, TestTarget()), 2u);
+  EXPECT_EQ(small(512, true, true, TestTarget()), 2u);
+  EXPECT_EQ(small(8192, false, false, TestTarget()), 1u) << "256 MiB of scores";
+  const UOp* const long_rows =
+      Attention(h, {.queries = 8192, .keys = 8192, .width = 64, .dtype = DType::kBF16, .batch = 1});
+  EXPECT_EQ(kernels(long_rows, tiles), 1u) << "256 MiB of scores";
 }
 
 // Without panels a kernel of scores would compute them again for each element of its results.

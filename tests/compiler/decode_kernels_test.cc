@@ -93,12 +93,32 @@ double CheckDecoded(int64_t rows, Weights weights) {
   return static_cast<double>(machine.counters().global_sectors) / least;
 }
 
+size_t KernelsOf(const PackedProduct& product) {
+  Graph recorded, graph;
+  return ValueOrDie(schedule::MakeSchedule(graph, product.Record(recorded),
+                                           CudaTarget("sm_90", kMultiprocessors)))
+      .kernels.size();
+}
+
 TEST(DecodeKernels, PackedWeightsAreUnpackedInRegisters) {
   for (const auto& [weights, name] : kAllWeights) {
     SCOPED_TRACE(name);
     const double ratio = CheckDecoded(1, weights);
     EXPECT_LE(ratio, 1.05);
     std::printf("sectors of a row by %s weights: %.3f of the fewest\n", name, ratio);
+  }
+}
+
+// The six bits of a scale cost a thread some operations for each four weights, and a kernel of its
+// own the bytes that it moves: with one row the bytes are more (FindParts in materialize.cc).
+TEST(DecodeKernels, ScalesOfSixBitsOfARowAreUnpackedInRegisters) {
+  for (const auto& [weights, name] : kWeightsOfManyScales) {
+    SCOPED_TRACE(name);
+    const double ratio = CheckDecoded(1, weights);
+    EXPECT_LE(ratio, 1.05);
+    std::printf("sectors of a row by %s weights: %.3f of the fewest\n", name, ratio);
+    EXPECT_EQ(KernelsOf({.weights = weights}), 1u);
+    EXPECT_GT(KernelsOf({.rows = 8, .weights = weights}), 1u) << "eight rows pick in vain";
   }
 }
 
@@ -120,10 +140,8 @@ TEST(DecodeKernels, PackedWeightsOfAFewRowsAreUnpackedInRegisters) {
 TEST(DecodeKernels, RowsOfLargePackedWeights_AreCopiedWhole) {
   const std::string ptxas = FindPtxas();
   const Target target = CudaTarget("sm_90", kMultiprocessors);
-  for (const auto& [columns, terms] : {std::pair<int64_t, int64_t>{4096, 4096},
-                                       {11008, 4096},
-                                       {4096, 11008},
-                                       {50257, 768}})
+  for (const auto& [columns, terms] :
+       {std::pair<int64_t, int64_t>{4096, 4096}, {11008, 4096}, {4096, 11008}, {50257, 768}})
     for (const Weights weights : {Weights::kQ8, Weights::kQ4}) {
       SCOPED_TRACE(absl::StrCat(columns, " by ", terms, weights == Weights::kQ8 ? ", Q8" : ", Q4"));
       Graph recorded, graph;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,16 @@ int64_t LargestTemporary(const PackedProduct& product) {
   return most;
 }
 
+int64_t BytesOfTemporaries(const PackedProduct& product) {
+  Graph recorded, graph;
+  const auto schedule =
+      ValueOrDie(schedule::MakeSchedule(graph, product.Record(recorded), TestTarget()));
+  int64_t bytes = 0;
+  for (const schedule::ScheduledBuffer& buffer : schedule.buffers)
+    if (buffer.kind == Kind::kTemporary) bytes += buffer.bytes();
+  return bytes;
+}
+
 TEST(PackedRows, WeightsAreNeverUnpackedToMemory) {
   for (const auto& [weights, name] : kAllWeights)
     for (const int64_t rows : {1, 4, 8, 16, 61, 64, 256, 4096}) {
@@ -48,10 +59,33 @@ TEST(PackedRows, WeightsAreNeverUnpackedToMemory) {
     }
 }
 
+// Scales of six bits are a kernel of their own on a processor, which picks them one by one: what it
+// writes is what scales and least values have as f32, and nothing has as many numbers as weights.
+TEST(PackedRows, ScalesOfSixBitsAreAllThatIsWritten) {
+  for (const auto& [weights, name] : kWeightsOfManyScales)
+    for (const int64_t rows : {1, 8, 64, 256}) {
+      const PackedProduct product{.rows = rows, .columns = 512, .weights = weights};
+      const int64_t of_scales =
+          product.columns * product.terms / (weights == Weights::kQ4K ? 32 : 16) * 4;
+      EXPECT_LE(LargestTemporary(product), of_scales) << rows << " rows, " << name;
+      const bool has_least = weights != Weights::kQ6K;
+      EXPECT_LE(BytesOfTemporaries(product), has_least ? 2 * of_scales : of_scales)
+          << rows << " rows, " << name;
+    }
+}
+
+// Those of one f16 are read where the weights of a few rows are unpacked.
+TEST(PackedRows, ScalesOfAFewRowsAreNotWritten) {
+  for (const Weights weights : {Weights::kQ8, Weights::kQ4, Weights::kIq4Nl})
+    for (const int64_t rows : {1, 4, 8})
+      EXPECT_EQ(BytesOfTemporaries({.rows = rows, .columns = 512, .weights = weights}), 0)
+          << rows << " rows, " << static_cast<int>(weights);
+}
+
 // A panel of the weights is unpacked for many rows at once, in memory of the thread's own.
 TEST(PackedRows, ManyRows_ShareWhatIsUnpacked) {
-  for (const Weights weights :
-       {Weights::kInt8, Weights::kQ8, Weights::kQ4, Weights::kU32}) {
+  for (const Weights weights : {Weights::kInt8, Weights::kQ8, Weights::kQ4, Weights::kIq4Nl,
+                                Weights::kIq4Xs, Weights::kMxfp4, Weights::kU32}) {
     Graph recorded, graph;
     const PackedProduct product{.rows = 256, .columns = 512, .weights = weights};
     const auto schedule =
@@ -60,8 +94,8 @@ TEST(PackedRows, ManyRows_ShareWhatIsUnpacked) {
     std::string opts;
     for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
       Graph guards;
-      const codegen::LoopNest nest = ValueOrDie(codegen::AnalyzeKernel(
-          ValueOrDie(PlainKernel(guards, kernel.ast, TestTarget()))));
+      const codegen::LoopNest nest = ValueOrDie(
+          codegen::AnalyzeKernel(ValueOrDie(PlainKernel(guards, kernel.ast, TestTarget()))));
       const auto loads = static_cast<int64_t>(codegen::LoadsOf(nest).size());
       const auto lists = ValueOrDie(StartingOpts(kernel.ast, TestTarget()));
       for (const codegen::Opt& opt : lists[0]) {
@@ -91,8 +125,8 @@ void ExpectComputed(const PackedProduct& product) {
   for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
     Buffers own;
     for (const int i : kernel.buffers) own.push_back(memory[i]);
-    const auto loaded = ValueOrDie(
-        LoadedKernel::Load(ValueOrDie(CompileKernel(kernel.ast, {.target = target}))));
+    const auto loaded =
+        ValueOrDie(LoadedKernel::Load(ValueOrDie(CompileKernel(kernel.ast, {.target = target}))));
     loaded->RunGuarded(own, /*pieces=*/2);
     for (size_t slot = 0; slot < own.size(); ++slot) memory[kernel.buffers[slot]] = own[slot];
   }
@@ -106,7 +140,9 @@ void ExpectComputed(const PackedProduct& product) {
 }
 
 TEST(PackedRows, ComputeWhatTheInterpreterDoes) {
-  for (const auto& [weights, name] : kAllWeights)
+  std::vector<std::pair<Weights, const char*>> all(std::begin(kAllWeights), std::end(kAllWeights));
+  all.insert(all.end(), std::begin(kWeightsOfManyScales), std::end(kWeightsOfManyScales));
+  for (const auto& [weights, name] : all)
     for (const int64_t rows : {1, 8, 33, 130}) {
       SCOPED_TRACE(absl::StrCat(rows, " rows, ", name));
       ExpectComputed({.rows = rows, .columns = 80, .terms = 256, .weights = weights});

@@ -10,12 +10,16 @@
 
 namespace outboard::test {
 
-// kU32: eight numbers of 4 bits in each u32, with a scale for each column.
-enum class Weights { kBf16, kInt8, kQ8, kQ4, kU32 };
-inline constexpr std::pair<Weights, const char*> kAllWeights[] = {{Weights::kBf16, "bf16"},
-                                                                  {Weights::kInt8, "int8"},
-                                                                  {Weights::kQ8, "Q8_0"},
-                                                                  {Weights::kQ4, "Q4_0"}};
+// kU32: eight numbers of 4 bits in each u32, with a scale for each column. The others behind kInt8
+// are types of GGUF files.
+enum class Weights { kBf16, kInt8, kQ8, kQ4, kIq4Nl, kIq4Xs, kMxfp4, kQ2K, kQ4K, kQ6K, kU32 };
+inline constexpr std::pair<Weights, const char*> kAllWeights[] = {
+    {Weights::kBf16, "bf16"},  {Weights::kInt8, "int8"},    {Weights::kQ8, "Q8_0"},
+    {Weights::kQ4, "Q4_0"},    {Weights::kIq4Nl, "IQ4_NL"}, {Weights::kIq4Xs, "IQ4_XS"},
+    {Weights::kMxfp4, "MXFP4"}};
+// Their blocks of 256 numbers have a scale, and some a least value, for each 16 or 32 of them.
+inline constexpr std::pair<Weights, const char*> kWeightsOfManyScales[] = {
+    {Weights::kQ2K, "Q2_K"}, {Weights::kQ4K, "Q4_K"}, {Weights::kQ6K, "Q6_K"}};
 
 // [rows, terms] in bf16 times the transpose of [columns, terms], in f32.
 struct PackedProduct {
