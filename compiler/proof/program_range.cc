@@ -20,6 +20,7 @@ using program::Program;
 using program::ValueId;
 
 constexpr Budget kStepsMax = 20'000;  // as for a kernel's access
+thread_local Budget steps_of_proof = kStepsMax;
 // What is not found of one load is rarely found of the next one from the same memory: half as many
 // steps for each that failed, but not fewer. (A load that is not proved gets a guard; stores always
 // have all steps.)
@@ -222,13 +223,13 @@ class Checker {
           if (never > 0) break;
           const bool load = i.code == Code::kLoad;
           const size_t mask = load ? 2 : 3;
-          Budget& for_loads = steps_for_loads_.try_emplace(i.src[0], kStepsMax).first->second;
-          steps_max_ = load ? for_loads : kStepsMax;
+          Budget& for_loads = steps_for_loads_.try_emplace(i.src[0], steps_of_proof).first->second;
+          steps_max_ = load ? for_loads : steps_of_proof;
           if (!IsInRange(i.src[0], i.src[1], i.src.size() > mask ? i.src[mask] : -1, i.lanes)) {
             found.push_back(n);
             for_loads = std::max(for_loads / 2, kStepsLeast);
           }
-          steps_max_ = kStepsMax;
+          steps_max_ = steps_of_proof;
           break;
         }
         case Code::kCopy:
@@ -416,7 +417,7 @@ class Checker {
   std::vector<ValueId> open_;
   // By Divisions; empty: not asked for since a scope was opened.
   std::array<std::optional<Prover>, std::size(Prover::kTries)> of_scopes_;
-  Budget steps_max_ = kStepsMax;                          // of one proof
+  Budget steps_max_ = steps_of_proof;                     // of one proof
   absl::flat_hash_map<ValueId, Budget> steps_for_loads_;  // by memory
 };
 
@@ -440,5 +441,8 @@ absl::Status CheckInRange(const Program& program) {
   const std::vector<ValueId> found = UnprovedAccesses(program);
   return found.empty() ? absl::OkStatus() : NotInRange(program, found[0]);
 }
+
+FewerSteps::FewerSteps(int64_t steps) { steps_of_proof = std::min(steps, kStepsMax); }
+FewerSteps::~FewerSteps() { steps_of_proof = kStepsMax; }
 
 }  // namespace outboard::proof

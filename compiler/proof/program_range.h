@@ -3,6 +3,7 @@
 // conditions around it, its mask included, and uses no result of an earlier pass.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,5 +20,15 @@ absl::Status NotInRange(const program::Program& program, program::ValueId access
 
 // Errors: INTERNAL  shows the first of them.
 absl::Status CheckInRange(const program::Program& program);
+
+// For tests of what becomes of a program that is not proved: while it lives, each proof of this
+// thread has at most `steps` steps. Nothing is proved by fewer that is not by more.
+class FewerSteps {
+ public:
+  explicit FewerSteps(int64_t steps);
+  ~FewerSteps();
+  FewerSteps(const FewerSteps&) = delete;
+  FewerSteps& operator=(const FewerSteps&) = delete;
+};
 
 }  // namespace outboard::proof
