@@ -307,7 +307,8 @@ RecordedResults RecordByHand(Graph& graph, Hand hand, DType narrow = DType::kBF1
     ds = hand == Hand::kDivided ? -ds / -11.3137 : ds * 0.125;
     if (hand == Hand::kByItsOwnNumbers) ds = ds * x;
     if (hand == Hand::kFactorsInTwoPlaces) ds = 3 * (x < 2).where(ds, 0.0);
-    const DType dtype = hand == Hand::kOfF32 ? f32 : hand == Hand::kOtherType ? DType::kF16 : narrow;
+    DType dtype = hand == Hand::kOfF32 ? f32 : narrow;
+    if (hand == Hand::kOtherType) dtype = DType::kF16;
     const Tensor dq = ds.matmul(k), dk = ds.transpose().matmul(q);
     std::vector<Tensor> results = {p.cast(narrow).matmul(v), dq.cast(dtype), dk.cast(dtype)};
     if (hand == Hand::kF32Keys) results[2] = dk;
@@ -403,6 +404,51 @@ TEST(RoundedGradients, WithoutAPlan_LeaveAnotherAttentionRounded) {
   EXPECT_EQ(ProductsOfScores(gpu, "sm_90a"), (std::vector<size_t>{2, 3, 4})) << gpu.ToString();
   EXPECT_TRUE(Stores(gpu, kWide.queries * kWide.keys)) << gpu.ToString();
   EXPECT_FALSE(Stores(gpu, 3 * 128 * 128)) << gpu.ToString();
+}
+
+// ---- beside attention of a token
+
+// A training step, attention of one token, whose keys are divided into parts, or both; the token's
+// query may be of a gradient.
+enum class Work { kTraining, kToken, kBoth, kTokenOfGradient };
+
+RecordedResults RecordWork(Graph& graph, Work work) {
+  return RecordResults(graph, [&] {
+    constexpr int64_t kHeads = 2, kKeys = 2048, kWidth = 64;
+    std::vector<Tensor> results;
+    if (work != Work::kToken)
+      results = WithGradients({.causal = true, .heads = kHeads, .queries = 256, .keys = 256});
+    if (work == Work::kTraining) return results;
+    const auto matrix = [](int64_t rows) { return Input({kHeads, rows, kWidth}, DType::kBF16); };
+    const Tensor query = work == Work::kTokenOfGradient ? results[1].slice(1, 7, 8) : matrix(1);
+    results.push_back(scaled_dot_product_attention(query, matrix(kKeys), matrix(kKeys)));
+    return results;
+  });
+}
+
+// Each attention as it is alone: of the training step no scores are stored, and sums over keys are
+// sums over columns; the token has as many parts.
+TEST(RoundedGradients, BesideATokenWhoseKeysAreDivided) {
+  for (const char* arch : {"sm_90a", "sm_80"}) {
+    Graph of_training, of_token;
+    const auto schedule_of = [&](Graph& graph, Work work) {
+      return GpuSchedule(RecordWork(graph, work).sink, arch, ScorePolicy::kRecompute);
+    };
+    const GpuSchedule training = schedule_of(of_training, Work::kTraining),
+                      token = schedule_of(of_token, Work::kToken);
+    ASSERT_EQ(token.compiled().size(), 2u) << token.ToString();  // of parts, and joined
+    for (const Work work : {Work::kBoth, Work::kTokenOfGradient}) {
+      SCOPED_TRACE(testing::Message() << arch << " " << static_cast<int>(work));
+      Graph graph;
+      const RecordedResults both = RecordWork(graph, work);
+      const GpuSchedule gpu(both.sink, arch, ScorePolicy::kRecompute);
+      EXPECT_EQ(gpu.compiled().size(), training.compiled().size() + 2) << gpu.ToString();
+      EXPECT_EQ(gpu.StoredBytes(), training.StoredBytes() + token.StoredBytes())
+          << gpu.ToString();
+      EXPECT_EQ(ProductsOfScores(gpu, arch), (std::vector<size_t>{2, 2, 3, 4})) << gpu.ToString();
+      gpu.ExpectAsInterpreted(both.sink, {}, kAttentionTolerance);
+    }
+  }
 }
 
 // ---- a training step

@@ -248,9 +248,9 @@ class Rounder {
       factors[side] = Rounded(node->src[0]->src[side], gradient, dtype);
       const UOp* const sum = Reduce(g_, Op::kAdd, Mul(g_, factors[0], factors[1]), {AxisOf(node)});
       const double factor = ways_.at({gradient, dtype}).factor;
-      made_[node] =
-          factor == 1 ? sum
-                      : Mul(g_, sum, Full(g_, ConstFloat(g_, DType::kF32, factor), sum->shape));
+      made_[node] = factor == 1
+                        ? sum
+                        : Mul(g_, sum, Full(g_, ConstFloat(g_, DType::kF32, factor), sum->shape));
     }
     return RoundedGradients{made_.at(order_.back()), all_};
   }
