@@ -81,37 +81,31 @@ absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const
   const UOp* sink = whole.sink;
   if (rewrites_attention) {
     OB_ASSIGN_OR_RETURN(KeysInParts keys, DivideKeys(graph, sink, target, unchanged));
-    // The maxima are results for a while, so that what becomes of them is known.
-    std::vector<const UOp*> results(keys.sink->src.begin(), keys.sink->src.end());
-    for (const DividedKeys& divided : keys.divided) results.push_back(divided.maxima);
-    if (!keys.divided.empty() && std::ssize(results) <= limits::kVariadicSourcesMax) {
+    const auto with_maxima = WithMaxima(graph, keys.sink, keys.divided);
+    if (!keys.divided.empty() && with_maxima.ok()) {
       out.divided = std::move(keys.divided);
-      OB_ASSIGN_OR_RETURN(sink, graph.WithSources(keys.sink, results));
-      sink = Simplify(graph, sink);
+      sink = Simplify(graph, *with_maxima);
     }
   }
   const size_t own = whole.sink->src.size();
-  const auto read_maxima = [&] {
-    for (size_t i = 0; i < out.divided.size(); ++i) out.divided[i].maxima = sink->src[own + i];
-  };
-  read_maxima();
+  for (size_t i = 0; i < out.divided.size(); ++i) out.divided[i].maxima = sink->src[own + i];
   OB_ASSIGN_OR_RETURN(
       sink, SplitReductions(graph, sink, target, parts_of_sum, ScoresOfParts(out.divided),
                             /*shares_launches=*/whole.transfers.empty()));
-  if (!out.divided.empty()) {
-    read_maxima();
-    OB_ASSIGN_OR_RETURN(sink, graph.WithSources(sink, sink->src.subspan(0, own)));
-  }
+  OB_ASSIGN_OR_RETURN(sink, TakeMaxima(graph, sink, own, out.divided));
   out.cut.sink = sink;
   OB_ASSIGN_OR_RETURN(out.cut, WithoutCopies(graph, std::move(out.cut)));
-  // Not with maxima of parts, which would be nodes of another graph.
-  if (rewrites_attention && out.divided.empty()) {
+  if (rewrites_attention) {
+    const size_t results = out.cut.sink->src.size();
+    const auto with_maxima = WithMaxima(graph, out.cut.sink, out.divided);
     auto rounded =
-        RoundGradients(graph, out.cut.sink, request.options.scores, target, unchanged);
+        with_maxima.ok()
+            ? RoundGradients(graph, *with_maxima, request.options.scores, target, unchanged)
+            : absl::StatusOr<RoundedGradients>(with_maxima.status());
     // Without room for it the graph stays as it was.
     if (!absl::IsResourceExhausted(rounded.status())) {
       OB_RETURN_IF_ERROR(rounded.status());
-      out.cut.sink = rounded->sink;
+      OB_ASSIGN_OR_RETURN(out.cut.sink, TakeMaxima(graph, rounded->sink, results, out.divided));
       out.rounded = std::move(rounded->all);
     }
   }
@@ -262,16 +256,20 @@ class ScheduleMaker {
   // none, or where the target then does not compute some kernel with scores.
   absl::StatusOr<std::optional<Schedule>> OverColumns(const Prepared& prepared,
                                                       const Scores& scores) {
-    if (!prepared.divided.empty()) return std::nullopt;  // its maxima are nodes of this graph
     CutGraph cut = prepared.cut;
-    const auto over = SumOverColumns(graph_, cut.sink, scores, request_.options.scores,
-                                     request_.target);
+    std::vector<DividedKeys> divided = prepared.divided;
+    const auto before = WithMaxima(graph_, cut.sink, divided);
+    const auto over = before.ok() ? SumOverColumns(graph_, *before, scores,
+                                                   request_.options.scores, request_.target)
+                                  : before;
     // Without room for it the graph stays as it was.
     if (absl::IsResourceExhausted(over.status())) return std::nullopt;
     OB_RETURN_IF_ERROR(over.status());
-    if (*over == prepared.cut.sink) return std::nullopt;
-    cut.sink = WithDistinctResults(graph_, *over);  // two sums may be one now
-    Scores over_columns = FindScores(cut.sink, request_.options.scores, request_.target);
+    if (*over == *before) return std::nullopt;
+    OB_ASSIGN_OR_RETURN(cut.sink, TakeMaxima(graph_, *over, cut.sink->src.size(), divided));
+    cut.sink = WithDistinctResults(graph_, cut.sink);  // two sums may be one now
+    Scores over_columns =
+        FindScores(cut.sink, request_.options.scores, request_.target, ScoresOfParts(divided));
     absl::flat_hash_set<int> refused;
     for (const auto& [node, attention] : over_columns.attention_of)
       if (scores.stored.contains(node)) refused.insert(attention);

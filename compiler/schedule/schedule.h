@@ -15,8 +15,7 @@
 //   SplitReductions      large sums with few results become two steps (split.h)
 //   WithoutCopies        what is in memory anyway is sent from there (collective/cut.h)
 //   RoundGradients       gradients of scores of f32 are rounded before they are multiplied with
-//                        matrices of bf16, on NVIDIA's GPUs (keys/rounded_gradients.h); not in a
-//                        graph in which DivideKeys divided some keys
+//                        matrices of 16 bits, on NVIDIA's GPUs (keys/rounded_gradients.h)
 //   WithDistinctResults  a result that is an input, or another result, becomes a copy of it
 //   FindScores           values never to materialise, an attention's scores (attention.h)
 //   SumOverColumns       sums over keys in attention's gradients become sums over columns, on

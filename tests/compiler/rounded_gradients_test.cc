@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -104,7 +105,7 @@ std::vector<HostTensor> Exact(const Trained& t, const std::vector<HostTensor>& i
   return ValueOrDie(Interpret(Record(graph, wide).sink, Widened(inputs)));
 }
 
-constexpr double kUnit = 0x1p-8;  // of bf16
+double UnitOf(DType dtype) { return dtype == DType::kF16 ? 0x1p-11 : 0x1p-8; }
 
 // Checks by EXPECT that one gradient of scores is rounded, and prints and bounds how far all
 // results are from exact ones, before and after.
@@ -121,7 +122,7 @@ void CheckExact(const Trained& t) {
     const double was = LargestDifference(before[i], exact[i]),
                  is = LargestDifference(after[i], exact[i]);
     std::printf(" %.1e %.1e;", was, is);
-    EXPECT_LE(is, std::max(2 * kUnit, 1.25 * was)) << "result " << i;
+    EXPECT_LE(is, std::max(2 * UnitOf(t.dtype), 1.25 * was)) << "result " << i;
   }
   std::printf("\n");
 }
@@ -132,6 +133,54 @@ TEST(RoundedGradients, AreWithinARoundingOfExactOnes) {
       {.causal = true, .packed = true, .heads = 2, .queries = 224, .keys = 224, .width = 32});
   CheckExact({.grouped = true, .heads = 4, .queries = 72, .keys = 130});
   CheckExact({.biased = true, .heads = 2});
+  CheckExact({.dtype = DType::kF16, .causal = true});
+  CheckExact({.dtype = DType::kF16, .grouped = true, .heads = 2, .queries = 72, .keys = 130});
+}
+
+// With the gradient of the result, which is the last input, times `scale`.
+std::vector<HostTensor> InputsAt(const UOp* sink, double scale) {
+  std::vector<HostTensor> inputs = SmallInputs(sink);
+  HostTensor& g = inputs.back();
+  const std::vector<double> numbers = FloatsOf(g);
+  const int width = ByteWidth(g.dtype);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    StoreFloat(g.dtype, RoundTo(g.dtype, numbers[i] * scale),
+               g.bytes.data() + i * static_cast<size_t>(width));
+  return inputs;
+}
+
+// f16 has no number below 2^-24, and none beyond 65,504 (docs/semantics.md, Online sums).
+TEST(RoundedGradients, OfF16_AtManyScales) {
+  struct Case {
+    double scale;
+    double limit;  // of errors, in parts of the largest number; 0: some are not finite as written
+  };
+  for (const auto& [scale, limit] :
+       {Case{1e-4, 4e-3}, {5e-3, 1e-3}, {0.5, 1e-3}, {1000, 1e-3}, {30000, 0}}) {
+    SCOPED_TRACE(scale);
+    const Trained t{.dtype = DType::kF16, .queries = 256, .keys = 256};
+    Graph graph;
+    const Both both = Rounded(graph, Record(graph, t).sink, ScorePolicy::kRecompute);
+    ASSERT_EQ(both.after.all.size(), 1u);
+    const std::vector<HostTensor> inputs = InputsAt(both.before, scale);
+    const auto before = ValueOrDie(Interpret(both.before, inputs)),
+               after = ValueOrDie(Interpret(both.after.sink, inputs)), exact = Exact(t, inputs);
+    size_t infinite = 0;
+    std::printf("gradients of at most %g:", 2 * scale);
+    for (size_t i = 1; i < exact.size(); ++i) {
+      const std::vector<double> was = FloatsOf(before[i]), is = FloatsOf(after[i]);
+      for (size_t j = 0; j < is.size(); ++j) {
+        infinite += !std::isfinite(was[j]);
+        EXPECT_TRUE(std::isfinite(is[j]) || !std::isfinite(was[j])) << "result " << i << " " << j;
+      }
+      if (limit == 0) continue;
+      const double error = LargestDifference(after[i], exact[i]);
+      std::printf(" %.1e %.1e;", LargestDifference(before[i], exact[i]), error);
+      EXPECT_LE(error, limit) << "result " << i;
+    }
+    std::printf("\n");
+    EXPECT_EQ(infinite > 0, limit == 0);
+  }
 }
 
 // ---- kernels
@@ -160,7 +209,7 @@ void CheckKernels(const Trained& t, const std::string& arch, ScorePolicy policy,
   const std::vector<HostTensor> exact = Exact(t, inputs);
   for (size_t i = 0; i < exact.size(); ++i) {
     const DType dtype = recorded.sink->src[i]->dtype;
-    EXPECT_LE(LargestDifference({dtype, exact[i].dims, rooms[i]}, exact[i]), 2 * kUnit)
+    EXPECT_LE(LargestDifference({dtype, exact[i].dims, rooms[i]}, exact[i]), 2 * UnitOf(dtype))
         << "result " << i;
   }
 }
@@ -169,8 +218,9 @@ void CheckKernels(const Trained& t, const std::string& arch, ScorePolicy policy,
 // attention that is written in 16 bits.
 TEST(RoundedGradients, KernelsHaveSevenProducts) {
   for (const char* arch : {"sm_90a", "sm_80"})
-    for (const bool causal : {false, true})
-      CheckKernels({.causal = causal}, arch, ScorePolicy::kRecompute, {2, 3, 4});
+    for (const DType dtype : {DType::kBF16, DType::kF16})
+      for (const bool causal : {false, true})
+        CheckKernels({.dtype = dtype, .causal = causal}, arch, ScorePolicy::kRecompute, {2, 3, 4});
 }
 
 TEST(RoundedGradients, KernelsOfOtherForms) {
@@ -213,9 +263,11 @@ TEST(RoundedGradients, KernelsOfALayer) {
 
 // Gradients of attention that a program writes by hand, and what is much like them.
 enum class Hand {
-  kPlain,  // this and the next two are rounded
+  kPlain,  // this and the next three are rounded
   kWeightsForExponentials,  // p (dp - sum of p dp), as it stands in papers
   kDivided,                 // -p (dp - sum of p dp) / -sqrt(d)
+  kFactorsInTwoPlaces,      // 3 times that times 1/8, or 0 where a condition says so
+  kByItsOwnNumbers,         // that times numbers, which may be large; of bf16 it is rounded
   kOfF32,                   // results are of f32
   kF32Keys,                 // keys are of f32: they are multiplied as they are
   kOtherType,               // results are of f16
@@ -229,16 +281,20 @@ enum class Hand {
   kScoresRead,              // weights are a result
 };
 
-RecordedResults RecordByHand(Graph& graph, Hand hand) {
+// `rounds_gradient`: dp is rounded to `narrow`, the type of matrices.
+RecordedResults RecordByHand(Graph& graph, Hand hand, DType narrow = DType::kBF16,
+                             bool rounds_gradient = false) {
   return RecordResults(graph, [&]() -> std::vector<Tensor> {
     constexpr int64_t kHeads = 2, kRows = 96, kWidth = 64;
-    const DType f32 = DType::kF32, bf16 = DType::kBF16;
+    const DType f32 = DType::kF32;
     const auto matrix = [&](DType dtype) { return Input({kHeads, kRows, kWidth}, dtype); };
-    const Tensor q = matrix(bf16), k = matrix(hand == Hand::kF32Keys ? f32 : bf16),
-                 v = matrix(bf16), g = matrix(bf16);
+    const Tensor q = matrix(narrow), k = matrix(hand == Hand::kF32Keys ? f32 : narrow),
+                 v = matrix(narrow), g = matrix(narrow);
     const Tensor x = q.matmul(k.transpose(), f32) * 0.125;
     const Tensor e = hand == Hand::kNoSoftmax ? x.exp() : (x - x.max(-1, true)).exp();
-    const Tensor s = e.sum(-1, true), p = e / s, dp = g.matmul(v.transpose(), f32);
+    const Tensor s = e.sum(-1, true), p = e / s;
+    Tensor dp = g.matmul(v.transpose(), f32);
+    if (rounds_gradient) dp = dp.cast(narrow).cast(f32);
     const auto over_keys = [](const Tensor& y) { return y.sum(-1, true); };
     Tensor ds = e * (dp / s - over_keys(p * (dp / s)));
     if (hand == Hand::kWeightsForExponentials) ds = p * (dp - over_keys(p * dp));
@@ -249,9 +305,12 @@ RecordedResults RecordByHand(Graph& graph, Hand hand) {
     if (hand == Hand::kOtherWeights) ds = e * (by - over_keys(y.softmax() * by));
     if (hand == Hand::kOtherAxis) ds = e * (by - (p * by).sum(-2, true));
     ds = hand == Hand::kDivided ? -ds / -11.3137 : ds * 0.125;
-    const DType dtype = hand == Hand::kOfF32 ? f32 : hand == Hand::kOtherType ? DType::kF16 : bf16;
+    if (hand == Hand::kByItsOwnNumbers) ds = ds * x;
+    if (hand == Hand::kFactorsInTwoPlaces) ds = 3 * (x < 2).where(ds, 0.0);
+    DType dtype = hand == Hand::kOfF32 ? f32 : narrow;
+    if (hand == Hand::kOtherType) dtype = DType::kF16;
     const Tensor dq = ds.matmul(k), dk = ds.transpose().matmul(q);
-    std::vector<Tensor> results = {p.cast(bf16).matmul(v), dq.cast(dtype), dk.cast(dtype)};
+    std::vector<Tensor> results = {p.cast(narrow).matmul(v), dq.cast(dtype), dk.cast(dtype)};
     if (hand == Hand::kF32Keys) results[2] = dk;
     if (hand == Hand::kReadTwice) results.insert(results.end(), {dq + 1, dk + 1});
     if (hand == Hand::kScoresRead) results.push_back(p);
@@ -261,22 +320,44 @@ RecordedResults RecordByHand(Graph& graph, Hand hand) {
 
 TEST(RoundedGradients, OnlyOfScores) {
   for (const Hand hand :
-       {Hand::kPlain, Hand::kWeightsForExponentials, Hand::kDivided, Hand::kOfF32, Hand::kF32Keys,
-        Hand::kOtherType, Hand::kReadTwice, Hand::kNoSum, Hand::kSumOfOthers, Hand::kOtherSum,
+       {Hand::kPlain, Hand::kWeightsForExponentials, Hand::kDivided, Hand::kFactorsInTwoPlaces,
+        Hand::kOfF32, Hand::kF32Keys, Hand::kOtherType, Hand::kReadTwice, Hand::kNoSum, Hand::kSumOfOthers, Hand::kOtherSum,
         Hand::kOtherWeights, Hand::kOtherAxis, Hand::kNoSoftmax, Hand::kScoresRead}) {
     SCOPED_TRACE(static_cast<int>(hand));
     Graph graph;
     const Both both = Rounded(graph, RecordByHand(graph, hand).sink, ScorePolicy::kRecompute);
-    const bool rounds = hand <= Hand::kDivided;
+    const bool rounds = hand <= Hand::kFactorsInTwoPlaces;
     EXPECT_EQ(both.after.all.size(), rounds ? 1u : 0u);
     EXPECT_EQ(both.after.sink != both.before, rounds);
+    if (!rounds) continue;
+    const std::vector<HostTensor> inputs = SmallInputs(both.before);
+    const auto before = ValueOrDie(Interpret(both.before, inputs)),
+               after = ValueOrDie(Interpret(both.after.sink, inputs));
+    for (size_t i = 0; i < before.size(); ++i)
+      EXPECT_LE(LargestDifference(after[i], before[i]), 2 * UnitOf(DType::kBF16)) << i;
   }
+}
+
+// Of f16 only where such gradients cannot be beyond its largest number.
+TEST(RoundedGradients, OfF16_OnlyWhereTheyAreFinite) {
+  const auto count = [](Hand hand, bool rounds_gradient) {
+    Graph graph;
+    const UOp* const sink = RecordByHand(graph, hand, DType::kF16, rounds_gradient).sink;
+    return Rounded(graph, sink, ScorePolicy::kRecompute).after.all.size();
+  };
+  for (const Hand hand : {Hand::kPlain, Hand::kWeightsForExponentials, Hand::kDivided,
+                          Hand::kFactorsInTwoPlaces}) {
+    SCOPED_TRACE(static_cast<int>(hand));
+    EXPECT_EQ(count(hand, true), 1u);
+    EXPECT_EQ(count(hand, false), 0u);
+  }
+  EXPECT_EQ(count(Hand::kByItsOwnNumbers, true), 0u);
 }
 
 // Matrices of this width have no room in registers.
 constexpr Trained kWide{.queries = 288, .keys = 288, .width = 272};
 
-TEST(RoundedGradients, OnlyOfBf16OnGpusWithoutScores) {
+TEST(RoundedGradients, OnlyOf16BitsOnGpusWithoutScores) {
   const auto is_rounded = [](const Trained& t, ScorePolicy policy, const Target& target) {
     Graph graph;
     return !Rounded(graph, Record(graph, t).sink, policy, target).after.all.empty();
@@ -287,7 +368,7 @@ TEST(RoundedGradients, OnlyOfBf16OnGpusWithoutScores) {
   EXPECT_FALSE(is_rounded({}, ScorePolicy::kKeep, gpu));
   EXPECT_FALSE(is_rounded({}, ScorePolicy::kRecompute, TestTarget()));
   EXPECT_FALSE(is_rounded({.dtype = DType::kF32}, ScorePolicy::kRecompute, gpu));
-  EXPECT_FALSE(is_rounded({.dtype = DType::kF16}, ScorePolicy::kRecompute, gpu));
+  EXPECT_TRUE(is_rounded({.dtype = DType::kF16}, ScorePolicy::kRecompute, gpu));
   // The mask's gradient is that of scores, for all to see.
   EXPECT_FALSE(is_rounded({.biased = true}, ScorePolicy::kRecompute, gpu));
   // Too few rows, or too wide: such scores are stored.
@@ -323,6 +404,51 @@ TEST(RoundedGradients, WithoutAPlan_LeaveAnotherAttentionRounded) {
   EXPECT_EQ(ProductsOfScores(gpu, "sm_90a"), (std::vector<size_t>{2, 3, 4})) << gpu.ToString();
   EXPECT_TRUE(Stores(gpu, kWide.queries * kWide.keys)) << gpu.ToString();
   EXPECT_FALSE(Stores(gpu, 3 * 128 * 128)) << gpu.ToString();
+}
+
+// ---- beside attention of a token
+
+// A training step, attention of one token, whose keys are divided into parts, or both; the token's
+// query may be of a gradient.
+enum class Work { kTraining, kToken, kBoth, kTokenOfGradient };
+
+RecordedResults RecordWork(Graph& graph, Work work) {
+  return RecordResults(graph, [&] {
+    constexpr int64_t kHeads = 2, kKeys = 2048, kWidth = 64;
+    std::vector<Tensor> results;
+    if (work != Work::kToken)
+      results = WithGradients({.causal = true, .heads = kHeads, .queries = 256, .keys = 256});
+    if (work == Work::kTraining) return results;
+    const auto matrix = [](int64_t rows) { return Input({kHeads, rows, kWidth}, DType::kBF16); };
+    const Tensor query = work == Work::kTokenOfGradient ? results[1].slice(1, 7, 8) : matrix(1);
+    results.push_back(scaled_dot_product_attention(query, matrix(kKeys), matrix(kKeys)));
+    return results;
+  });
+}
+
+// Each attention as it is alone: of the training step no scores are stored, and sums over keys are
+// sums over columns; the token has as many parts.
+TEST(RoundedGradients, BesideATokenWhoseKeysAreDivided) {
+  for (const char* arch : {"sm_90a", "sm_80"}) {
+    Graph of_training, of_token;
+    const auto schedule_of = [&](Graph& graph, Work work) {
+      return GpuSchedule(RecordWork(graph, work).sink, arch, ScorePolicy::kRecompute);
+    };
+    const GpuSchedule training = schedule_of(of_training, Work::kTraining),
+                      token = schedule_of(of_token, Work::kToken);
+    ASSERT_EQ(token.compiled().size(), 2u) << token.ToString();  // of parts, and joined
+    for (const Work work : {Work::kBoth, Work::kTokenOfGradient}) {
+      SCOPED_TRACE(testing::Message() << arch << " " << static_cast<int>(work));
+      Graph graph;
+      const RecordedResults both = RecordWork(graph, work);
+      const GpuSchedule gpu(both.sink, arch, ScorePolicy::kRecompute);
+      EXPECT_EQ(gpu.compiled().size(), training.compiled().size() + 2) << gpu.ToString();
+      EXPECT_EQ(gpu.StoredBytes(), training.StoredBytes() + token.StoredBytes())
+          << gpu.ToString();
+      EXPECT_EQ(ProductsOfScores(gpu, arch), (std::vector<size_t>{2, 2, 3, 4})) << gpu.ToString();
+      gpu.ExpectAsInterpreted(both.sink, {}, kAttentionTolerance);
+    }
+  }
 }
 
 // ---- a training step

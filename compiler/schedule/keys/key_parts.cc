@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
@@ -379,6 +380,24 @@ absl::flat_hash_set<const UOp*> ScoresOfParts(const std::vector<DividedKeys>& al
   for (const DividedKeys& divided : all)
     if (const UOp* const of_parts = ScoresOf(divided)) scores.insert(of_parts);
   return scores;
+}
+
+absl::StatusOr<const UOp*> WithMaxima(Graph& graph, const UOp* sink,
+                                      const std::vector<DividedKeys>& divided) {
+  if (divided.empty()) return sink;
+  std::vector<const UOp*> results(sink->src.begin(), sink->src.end());
+  for (const DividedKeys& keys : divided) results.push_back(keys.maxima);
+  if (std::ssize(results) > limits::kVariadicSourcesMax)
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the graph has over ", limits::kVariadicSourcesMax, " results and maxima of parts"));
+  return graph.WithSources(sink, results);
+}
+
+absl::StatusOr<const UOp*> TakeMaxima(Graph& graph, const UOp* sink, size_t results,
+                                      std::vector<DividedKeys>& divided) {
+  if (divided.empty()) return sink;
+  for (size_t i = 0; i < divided.size(); ++i) divided[i].maxima = sink->src[results + i];
+  return graph.WithSources(sink, sink->src.subspan(0, results));
 }
 
 absl::StatusOr<KeysInParts> DivideKeys(Graph& graph, const UOp* sink, const Target& target,

@@ -34,6 +34,15 @@ struct DividedKeys {
 const UOp* ScoresOf(const DividedKeys& divided);
 absl::flat_hash_set<const UOp*> ScoresOfParts(const std::vector<DividedKeys>& all);
 
+// Returns `sink` with the maxima as further results, so that what a pass makes of them is known.
+// Errors: RESOURCE_EXHAUSTED  a node has not so many sources
+absl::StatusOr<const UOp*> WithMaxima(Graph& graph, const UOp* sink,
+                                      const std::vector<DividedKeys>& divided);
+// The other way round: reads the maxima behind the first `results` of `sink`, and returns it
+// without them.
+absl::StatusOr<const UOp*> TakeMaxima(Graph& graph, const UOp* sink, size_t results,
+                                      std::vector<DividedKeys>& divided);
+
 // A graph, and which of its sums were divided.
 struct KeysInParts {
   const UOp* sink = nullptr;

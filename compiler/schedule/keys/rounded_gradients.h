@@ -1,14 +1,16 @@
-// Gradients of scores, rounded before they are multiplied with matrices of bf16. Of an attention
-// whose scores are of f32, made of queries and keys of bf16, so are the gradients of scores:
+// Gradients of scores, rounded before they are multiplied with matrices of bf16 or f16. Of an
+// attention whose scores are of f32, made of queries and keys of 16 bits, so are the gradients of
+// scores:
 //
-//   dS = p (dp - sum of p dp)             f32
-//   dq = bf16 of the sum of dS k          k a cast from bf16; keys' gradients likewise
+//   dS = p (dp - sum of p dp)                      f32
+//   dq = bf16 of the sum of dS / sqrt(d) k         k a cast from bf16; keys' gradients likewise
 //
 // No matrix unit multiplies f32 by bf16, so these two kernels would have no plan, and the attention
-// would keep all its scores. Here dS is rounded to bf16 first, as FlashAttention does
-// (FlashAttention-2, arXiv 2307.08691). What that adds to the error is bounded in docs/semantics.md
-// (Online sums): half a unit in the last place of each term, of a sum that is rounded to bf16.
-// Not with f16: it has no number below 2^-24, and gradients of scores are often less.
+// would keep all its scores. Here dS is rounded first, without constant factors, by which the sum is
+// multiplied: as FlashAttention does (FlashAttention-2, arXiv 2307.08691). With 1/sqrt(d) much of
+// it would be below 2^-24, f16's least number. What that adds to the error is bounded in
+// docs/semantics.md (Online sums). To f16 only where dS is finite if dp is (65,504 is f16's largest
+// number): dp cast from f16, p divided by its row's sum, and no other factors.
 #pragma once
 
 #include <vector>
@@ -24,7 +26,7 @@ namespace outboard::schedule {
 // Scores' gradients as the program has them, of f32, and what products have in their place.
 struct RoundedGradient {
   const UOp* written = nullptr;
-  const UOp* rounded = nullptr;  // CAST to f32 of CAST to bf16; of the new graph
+  const UOp* rounded = nullptr;  // CAST to f32 of CAST to 16 bits; of the new graph
 };
 
 // A graph, and which gradients of it were rounded.
