@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -105,6 +107,9 @@ Found Try(const std::vector<std::string>& executor, const ExecutorMainOptions& o
 void TryDriverBehindWalls(const std::vector<std::string>& executor,
                           const ExecutorMainOptions& options, size_t device_count) {
   if (!NeedsDriver() || PartsFor(SandboxProfile::kExecutor).none()) return;
+  if (const char* const device = std::getenv("OUTBOARD_DEVICE");
+      device != nullptr && std::string_view(device) == "opencl")
+    return DoWithoutDriverWalls("OpenCL drivers compile and link by programs of the machine");
   const Clock::time_point begun = Clock::now();
   const Found behind_walls = Try(executor, options, SandboxParts::All());
   std::string why;
