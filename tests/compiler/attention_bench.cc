@@ -1,7 +1,8 @@
 // Attention with its scores in memory and without (FLASH), on one core, in turns so that both see
 // the same machine: time, kernels and temporaries. attention_bench [-b] [-c] [-v] [-w width]
-// [-t half|bfloat16] [-n] [-x classes] [length ...]; -b with gradients, -c masked after each row's place,
-// -v lists kernels, -w width of a head, -t type of its numbers, -n without the matrix unit; -x cross-entropy with its gradients instead, of `length` rows.
+// [-t half|bfloat16] [-n] [-x classes] [length ...]; -b with gradients, -c masked after each row's
+// place, -v lists kernels, -w width of a head, -t type of its numbers, -n without the matrix unit;
+// -x cross-entropy with its gradients instead, of `length` rows.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

@@ -321,8 +321,8 @@ RecordedResults RecordByHand(Graph& graph, Hand hand, DType narrow = DType::kBF1
 TEST(RoundedGradients, OnlyOfScores) {
   for (const Hand hand :
        {Hand::kPlain, Hand::kWeightsForExponentials, Hand::kDivided, Hand::kFactorsInTwoPlaces,
-        Hand::kOfF32, Hand::kF32Keys, Hand::kOtherType, Hand::kReadTwice, Hand::kNoSum, Hand::kSumOfOthers, Hand::kOtherSum,
-        Hand::kOtherWeights, Hand::kOtherAxis, Hand::kNoSoftmax, Hand::kScoresRead}) {
+        Hand::kOfF32, Hand::kF32Keys, Hand::kOtherType, Hand::kReadTwice, Hand::kNoSum,
+        Hand::kSumOfOthers, Hand::kOtherSum, Hand::kOtherWeights, Hand::kOtherAxis, Hand::kNoSoftmax, Hand::kScoresRead}) {
     SCOPED_TRACE(static_cast<int>(hand));
     Graph graph;
     const Both both = Rounded(graph, RecordByHand(graph, hand).sink, ScorePolicy::kRecompute);

@@ -91,7 +91,7 @@ bool IsRowSum(const UOp* divisor, const Weights& weights) {
 // Whether p (d - sum of p d) is less than half of f16's largest number in size wherever d as it is
 // written is finite. `outer` and `inner` are the weights as they stand before the difference and in
 // the sum. d is cast from f16, and where p adds up to 1, p (d - sum of p d) is at most
-// p (1 - p) <= 1/4 times the difference of two of them. By a row's sum, which is at least 1, all are
+// p (1 - p) <= 1/4 times the difference of two. By a row's sum, which is at least 1, all are
 // the smaller.
 bool IsWithinF16(const UOp* outer, const UOp* inner, const UOp* d, const Weights& weights) {
   const auto is_divided = [&](const UOp* node) {
