@@ -322,7 +322,8 @@ TEST(RoundedGradients, OnlyOfScores) {
   for (const Hand hand :
        {Hand::kPlain, Hand::kWeightsForExponentials, Hand::kDivided, Hand::kFactorsInTwoPlaces,
         Hand::kOfF32, Hand::kF32Keys, Hand::kOtherType, Hand::kReadTwice, Hand::kNoSum,
-        Hand::kSumOfOthers, Hand::kOtherSum, Hand::kOtherWeights, Hand::kOtherAxis, Hand::kNoSoftmax, Hand::kScoresRead}) {
+        Hand::kSumOfOthers, Hand::kOtherSum, Hand::kOtherWeights,
+        Hand::kOtherAxis, Hand::kNoSoftmax, Hand::kScoresRead}) {
     SCOPED_TRACE(static_cast<int>(hand));
     Graph graph;
     const Both both = Rounded(graph, RecordByHand(graph, hand).sink, ScorePolicy::kRecompute);

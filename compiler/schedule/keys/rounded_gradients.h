@@ -7,8 +7,8 @@
 //
 // No matrix unit multiplies f32 by bf16, so these two kernels would have no plan, and the attention
 // would keep all its scores. Here dS is rounded first, without constant factors; the sum is
-// multiplied by them: as FlashAttention does (FlashAttention-2, arXiv 2307.08691). With 1/sqrt(d) much of
-// it would be below 2^-24, f16's least number. What that adds to the error is bounded in
+// multiplied by them: as FlashAttention does (FlashAttention-2, arXiv 2307.08691). With 1/sqrt(d)
+// much of it would be below 2^-24, f16's least number. What that adds to the error is bounded in
 // docs/semantics.md (Online sums). To f16 only where dS is finite if dp is (65,504 is f16's largest
 // number): dp cast from f16, p divided by its row's sum, and no other factors.
 #pragma once
