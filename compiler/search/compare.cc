@@ -64,7 +64,8 @@ const UOp* DifferencesKernel(Graph& g, DType dtype, int64_t elements) {
   const UOp* const gate = Alu(g, Op::kCmpLt, index, ConstIndex(g, elements));
   const auto load = [&](int64_t slot) {
     const UOp* const at = g.MakeChecked(
-        Op::kIndex, DType::kVoid, {g.MakeChecked(Op::kGlobal, stored, {}, {slot, elements}), index});
+        Op::kIndex, DType::kVoid,
+        {g.MakeChecked(Op::kGlobal, stored, {}, {slot, elements}), index});
     return g.MakeChecked(Op::kLoad, DType::kVoid, {at, gate, ConstOf(g, stored, 0)});
   };
   const UOp* const differs = Where(g, Differs(g, stored, load(1), load(2)),

@@ -1,5 +1,6 @@
-// What the search needs of a device: to compile, run, time and compare the candidates of one kernel.
-// The worker has one over its device (worker/tuning/kernel_measurer.h), tests have made-up ones.
+// What the search needs of a device: to compile, run, time and compare the candidates of one
+// kernel. The worker has one over its device (worker/tuning/kernel_measurer.h), tests have made-up
+// ones.
 #pragma once
 
 #include <cstddef>

@@ -76,9 +76,9 @@ class GpuCompare : public ::testing::Test {
 // Every type, with all that a number can be, beside itself and beside each other one.
 TEST_F(GpuCompare, TheDeviceCountsWhatTheHostWould) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  const double values[] = {0,    -0.0, 1,   -1,    1.0005, 1.002, 1.03, 1.07, 1.4, 1e-5, -1e-5, 2e-3,
-                           1000, 1000.5, 1002, 1030, 1070, 1400, 240,  416,  448, kInfinite,
-                           -kInfinite, std::nan("")};
+  const double values[] = {0,     -0.0,  1,    -1,   1.0005, 1.002,  1.03, 1.07,
+                           1.4,   1e-5,  2e-3, 1000, 1000.5, 1002,   1030, 1070,
+                           -1e-5, 1400,  240,  416,  448,    kInfinite, -kInfinite, std::nan("")};
   for (const DType dtype : {DType::kBool, DType::kU8, DType::kI8, DType::kI32, DType::kI64,
                             DType::kF8E4M3, DType::kF8E5M2, DType::kF16, DType::kBF16, DType::kF32,
                             DType::kF64}) {
@@ -178,7 +178,8 @@ TEST_F(GpuCompare, ARightCandidatePassesAndAWrongOneDoesNot) {
   const absl::Status wrong = search.measurer->Compare(less);
   EXPECT_EQ(wrong.code(), absl::StatusCode::kDataLoss);
   // And the time of a run between two comparisons changes nothing.
-  EXPECT_TRUE(search.measurer->Seconds(Compiled(sink), search.verifier.buffers().pointers(), 1).ok());
+  EXPECT_TRUE(
+      search.measurer->Seconds(Compiled(sink), search.verifier.buffers().pointers(), 1).ok());
   EXPECT_EQ(search.measurer->Compare(Compiled(sink)), absl::OkStatus());
 }
 
