@@ -47,6 +47,10 @@ inline constexpr bool IsFloat(DType dtype) { return dtype >= DType::kF8E4M3; }
 inline constexpr bool IsFloatOf16(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16;
 }
+// Of 8 bits.
+inline constexpr bool IsFloatOf8(DType dtype) {
+  return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
+}
 inline constexpr bool IsBool(DType dtype) { return dtype == DType::kBool; }
 inline constexpr bool IsInt(DType dtype) { return dtype >= DType::kI8 && dtype <= DType::kU64; }
 inline constexpr bool IsSigned(DType dtype) {

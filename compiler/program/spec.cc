@@ -169,9 +169,12 @@ class Checker {
       case DType::kF8E5M2: break;
       default: return "of a type that it has no form for";
     }
+    // Two 8-bit floats may be of two types.
+    const DType of_b = at(i.src[1]).dtype;
+    if (of_b != dtype && !(IsFloatOf8(dtype) && IsFloatOf8(of_b))) return "operands of other types";
     const int one = 2 * MmaPacked(dtype), lanes = at(i.src[1]).lanes;  // of a matrix of b
     if (!IsValue(i.src[0], dtype, 2 * one) || !IsValue(i.src[2], DType::kF32, 4) ||
-        !IsValue(i.src[1], dtype, lanes == 2 * one ? lanes : one) || i.dtype != DType::kF32 ||
+        !IsValue(i.src[1], of_b, lanes == 2 * one ? lanes : one) || i.dtype != DType::kF32 ||
         i.lanes != 4)
       return "operands of other types";
     if (i.imm[0] < 0 || i.imm[0] >= lanes / one) return "no such half";

@@ -15,8 +15,6 @@ constexpr int64_t kRegistersMin = 24, kRegistersMax = 240, kRegistersStep = 8;
 constexpr int64_t kDimMax = int64_t{1} << 32;
 constexpr int64_t kStrideMax = int64_t{1} << 40;
 
-bool IsSmallFloat(DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; }
-
 class HopperRules {
  public:
   explicit HopperRules(const Program& program)
@@ -99,7 +97,7 @@ class HopperRules {
     using Element = MappedTensor::Element;
     const DType types[] = {DType::kF16, DType::kBF16, DType::kF32};
     const bool same = map.element == Element::kByte
-                          ? IsSmallFloat(buffer.dtype)
+                          ? IsFloatOf8(buffer.dtype)
                           : map.element < Element::kByte &&
                                 types[static_cast<int>(map.element)] == buffer.dtype;
     if (!same || i.dtype != buffer.dtype)
@@ -174,12 +172,13 @@ class HopperRules {
       return absl::StrCat("accumulators are private memory of ", columns / 2, " f32");
     if (IsAlloc(i.src[1], Space::kPrivate)) return ProductOfRegisters(i);
     const DType type = at(i.src[1]).dtype;
-    if (!IsFloatOf16(type) && type != DType::kF32 && !IsSmallFloat(type))
+    if (!IsFloatOf16(type) && type != DType::kF32 && !IsFloatOf8(type))
       return "of a type that it has no form for";
     if (i.imm[3] != 0 && i.imm[3] != 1) return "neither adds nor is alone";
-    for (const size_t s : {1, 3})
-      if (std::string broken = Operand(i, s, type); !broken.empty()) return broken;
-    return "";
+    if (std::string broken = Operand(i, 1, type); !broken.empty()) return broken;
+    // Two 8-bit floats may be of two types.
+    const DType of_b = at(i.src[3]).dtype;
+    return Operand(i, 3, IsFloatOf8(type) && IsFloatOf8(of_b) ? of_b : type);
   }
 
   std::string Operand(const Instruction& i, size_t s, DType type) const {

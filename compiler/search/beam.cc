@@ -29,8 +29,9 @@ constexpr int64_t kForever = INT64_MAX;
 // longer than the whole search.
 constexpr int64_t kPlainFlopsMax = 300'000'000'000;
 // On a GPU the results of every candidate are compared, also of one that is too slow to go on: a
-// wrong one is struck, not stored as slow. Of more bytes than these that would take as long as the
-// measurement, some 20 ms, and only those are compared that go on.
+// wrong one is struck, not stored as slow. The device does it; where it cannot, since it has no
+// room for the right results, more bytes than these would take the host as long as a measurement,
+// some 20 ms, and only the results of those are compared that go on.
 constexpr int64_t kComparedBytesMax = 16 << 20;
 
 class Search {
@@ -69,6 +70,7 @@ class Search {
                                          int64_t begin, int64_t end) {
                                     return device_.Run(k, buffers, begin, end);
                                   }));
+    device_compares_ = threads && device_.KeepExpected(verifier_->Expected()).ok();
     OB_RETURN_IF_ERROR(TryStart(start_));
     result_.finished = Rounds();
     result_.best = beam_[0];
@@ -108,7 +110,7 @@ class Search {
     } else {
       OB_ASSIGN_OR_RETURN(const CompiledKernel kernel, device_.Compile(opts));
       Announce(opts);
-      OB_RETURN_IF_ERROR(verifier_->Check(kernel));
+      OB_RETURN_IF_ERROR(Check(kernel));
       Trial trial{opts};
       OB_RETURN_IF_ERROR(TakeTime(kernel, kForever, trial));
       trial.verified = true;
@@ -185,11 +187,16 @@ class Search {
     if (!TakeTime(kernel, most_ns, trial).ok()) return Trial{opts};
     trial.exact = trial.time_ns <= most_ns;
     const bool compared =
-        target_.block_threads > 1 && verifier_->buffers().written_bytes() <= kComparedBytesMax;
+        device_compares_ || (target_.block_threads > 1 &&
+                             verifier_->buffers().written_bytes() <= kComparedBytesMax);
     if (!compared && !Enters(trial)) return trial;
-    trial.verified = verifier_->Check(kernel).ok();
+    trial.verified = Check(kernel).ok();
     if (!trial.verified) trial.time_ns = 0;
     return trial;
+  }
+
+  absl::Status Check(const CompiledKernel& kernel) {
+    return device_compares_ ? device_.Compare(kernel) : verifier_->Check(kernel);
   }
 
   // Sets the trial's time and conditions: the shorter of two times where the first was taken at
@@ -245,6 +252,7 @@ class Search {
   Opts start_;                // that the compiler prefers
   std::vector<Opts> others_;  // that it would choose, if those before them were not possible
   std::optional<Verifier> verifier_;
+  bool device_compares_ = false;
   BeamResult result_;
   absl::flat_hash_map<std::string, size_t> place_;  // of a trial, by its Opts; never walked
   absl::flat_hash_map<std::string, bool> tried_;    // in this call, known or new; never walked

@@ -3,7 +3,7 @@
 // Starts from the Opts that the compiler would choose. Each round compiles and times every
 // neighbour of the best few candidates, and selects the best few of all so far; the search ends
 // when a round improves little, or when `stop` returns true. The device and the clock are injected
-// (Measurer below). A candidate whose results differ from those of plain loops can never become one
+// (measurer.h). A candidate whose results differ from those of plain loops can never become one
 // of the best, and on a GPU it counts as one that does not work; where plain threads of a GPU would
 // take too long, from those of the compiler's own choice. Where the device tells its clocks, a time
 // taken at much slower ones than the search has seen is taken once more.
@@ -15,39 +15,15 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/compiled_kernel.h"
 #include "compiler/ir/uop.h"
-#include "compiler/optimize/opt.h"
+#include "compiler/search/measurer.h"
 #include "compiler/search/trial.h"
 #include "compiler/target.h"
 
 namespace outboard::search {
-
-// Compiles, runs and times candidates. Threads: called by the thread of Beam.
-class Measurer {
- public:
-  virtual ~Measurer() = default;
-  // Announces candidates that are likely to be compiled next, in this order: for a device that
-  // compiles several at once, ahead of time.
-  virtual void Expect(std::span<const std::vector<codegen::Opt>> candidates) {}
-  // May fail at a deadline. An error drops the candidate; UNAVAILABLE and CANCELLED do not reflect
-  // on the candidate, and end the search unfinished.
-  virtual absl::StatusOr<CompiledKernel> Compile(const std::vector<codegen::Opt>& opts) = 0;
-  virtual absl::Status Run(const CompiledKernel& kernel, std::span<void* const> buffers,
-                           int64_t task_begin, int64_t task_end) = 0;
-  // Returns the time of one run of the whole kernel. May return early with any number above
-  // `most_seconds` once that is exceeded.
-  virtual absl::StatusOr<double> Seconds(const CompiledKernel& kernel,
-                                         std::span<void* const> buffers, double most_seconds) = 0;
-  // What the device ran at when the last time of Seconds was taken.
-  virtual Conditions conditions() const { return {}; }
-  // OK, or why nothing can be run any more in this process: that ends the search unfinished.
-  virtual absl::Status health() const { return absl::OkStatus(); }
-};
 
 struct BeamOptions {
   int width = 4;                 // candidates that survive a round

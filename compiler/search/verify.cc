@@ -1,12 +1,12 @@
 #include "compiler/search/verify.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
+#include "compiler/search/compare.h"
 
 namespace outboard::search {
 namespace {
@@ -14,19 +14,6 @@ namespace {
 constexpr int64_t kAlignment = 64;
 // The work that plain loops do in some tenths of a second.
 constexpr int64_t kPlainWorkMax = 300'000'000;
-// A fill pattern that is no plausible result: an element that still holds it was not written.
-constexpr char kUntouched = '\xA5';
-
-// Differences that another order of sums may make, of numbers of the size that FillRandom makes.
-double ToleranceOf(DType dtype) {
-  switch (dtype) {
-    case DType::kF64: return 1e-9;
-    case DType::kF32: return 1e-3;
-    case DType::kF16: return 2e-2;
-    case DType::kBF16: return 5e-2;
-    default: return 0.3;  // fp8
-  }
-}
 
 // xorshift64*: Marsaglia, "Xorshift RNGs", 2003, with Vigna's multiplier.
 class Random {
@@ -108,7 +95,7 @@ absl::StatusOr<Verifier> Verifier::Make(const UOp* sink, const CompiledKernel& p
   verifier.buffers_ = std::make_unique<SlotBuffers>(sink);
   SlotBuffers& buffers = *verifier.buffers_;
   buffers.FillRandom();
-  buffers.FillOutputs(kUntouched);
+  buffers.FillOutputs(kUnwritten);
   const int64_t tasks = plain.tasks, work = std::max(plain.flops, plain.bytes);
   const bool in_place = std::any_of(buffers.slots_.begin(), buffers.slots_.end(),
                                     [](const auto& slot) { return slot.written && slot.read; });
@@ -131,24 +118,38 @@ absl::StatusOr<Verifier> Verifier::Make(const UOp* sink, const CompiledKernel& p
   return verifier;
 }
 
+std::vector<ExpectedSlot> Verifier::Expected() {
+  buffers_->FillRandom(/*updated_only=*/true);
+  std::vector<ExpectedSlot> slots;
+  for (size_t s = 0; s < want_.size(); ++s) {
+    const SlotBuffers::Slot& slot = buffers_->slots_[s];
+    if (!slot.written) continue;
+    slots.push_back({.slot = s,
+                     .dtype = slot.dtype,
+                     .elements = slot.elements,
+                     .before = slot.read ? buffers_->pointers_[s] : nullptr,
+                     .after = want_[s].data()});
+  }
+  return slots;
+}
+
 absl::Status Verifier::Check(const CompiledKernel& candidate) {
   buffers_->FillRandom(/*updated_only=*/true);
-  buffers_->FillOutputs(kUntouched);
+  buffers_->FillOutputs(kUnwritten);
   OB_RETURN_IF_ERROR(run_(candidate, buffers_->pointers(), 0, candidate.tasks));
-  const std::string untouched(8, kUntouched);
+  const std::string unwritten(8, kUnwritten);
   for (size_t s = 0; s < want_.size(); ++s) {
     const SlotBuffers::Slot& slot = buffers_->slots_[s];
     const char *got = static_cast<const char*>(buffers_->pointers_[s]), *want = want_[s].data();
     const int width = slot.written ? ByteWidth(slot.dtype) : 0;
     for (int64_t i = 0; slot.written && i < slot.elements; ++i, got += width, want += width) {
       if (std::memcmp(got, want, width) == 0) continue;
-      if (std::memcmp(want, untouched.data(), width) == 0) continue;  // the plain run left it out
+      if (std::memcmp(want, unwritten.data(), width) == 0) continue;  // the plain run left it out
       double x = 0, y = 0;
       bool equal = false;
       if (IsFloat(slot.dtype)) {
         x = LoadFloat(slot.dtype, got), y = LoadFloat(slot.dtype, want);
-        equal = x == y || (std::isnan(x) && std::isnan(y)) ||
-                std::abs(x - y) <= ToleranceOf(slot.dtype) * std::max(1.0, std::abs(y));
+        equal = IsWithinTolerance(slot.dtype, x, y);
       } else {
         x = static_cast<double>(LoadInt(slot.dtype, got));
         y = static_cast<double>(LoadInt(slot.dtype, want));

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "compiler/compiled_kernel.h"
 #include "compiler/ir/uop.h"
+#include "compiler/search/measurer.h"
 
 namespace outboard::search {
 
@@ -60,6 +61,10 @@ class Verifier {
   // Errors: those of the `run` given to Make; DATA_LOSS  a result differs by more than rounding can
   // explain (slot, element, both values)
   absl::Status Check(const CompiledKernel& candidate);
+
+  // What Check compares with, for a device that does so itself. Valid until the next call of
+  // anything here.
+  std::vector<ExpectedSlot> Expected();
 
   SlotBuffers& buffers() { return *buffers_; }
 

@@ -52,6 +52,7 @@ struct KernelCase {
   bool infinite = false;     // and some are infinite or NaN
   int biases = 0;            // further ones that are added
   int64_t pitch = 0;         // elements from a row of y to the next; 0: n
+  DType of_b = DType::kVoid;  // where it is another than A's
 };
 
 // y[batch, heads, m, n] = f(sum over k of a * b); slots y, a, b, and a bias, residual or result.
@@ -69,7 +70,8 @@ const UOp* KernelOf(Graph& g, const KernelCase& p) {
   const UOp* a = LoadAt(g, 1, p.dtype, batches * p.m * p.k + p.shift, a_index);
   if (p.computed) a = Add(g, a, a);
   const UOp* const b =
-      LoadAt(g, 2, p.dtype, batches * p.k * p.n, index(n, p.n, /*turned=*/!p.b_turned));
+      LoadAt(g, 2, p.of_b == DType::kVoid ? p.dtype : p.of_b, batches * p.k * p.n,
+             index(n, p.n, /*turned=*/!p.b_turned));
   const auto wide = [&](const UOp* x) {
     return x->dtype == DType::kF32 ? x : Cast(g, x, DType::kF32);
   };
@@ -296,6 +298,16 @@ TEST(HopperKernel, ProductsWithEpilogues_RunAsTheWalk) {
        .result = DType::kBF16,
        .after = After::kResidual,
        .multiprocessors = 2},
+      {.name = "e5m2 by e4m3, bias and relu, remainders",
+       .m = 392,
+       .n = 136,
+       .k = 272,
+       .b_turned = true,
+       .dtype = DType::kF8E5M2,
+       .result = DType::kBF16,
+       .after = After::kBiasAndRelu,
+       .multiprocessors = 2,
+       .of_b = DType::kF8E4M3},
       {.name = "TF32, remainders",
        .m = 200,
        .n = 136,

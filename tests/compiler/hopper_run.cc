@@ -118,6 +118,11 @@ std::vector<HopperCase> HopperCases() {
     return &test;
   };
   narrow("ring", DType::kF8E4M3, {.m = 128, .n = 128, .k = 640}, {});
+  narrow("ring, by e5m2", DType::kF8E4M3,
+         {.columns_dtype = DType::kF8E5M2, .m = 128, .n = 128, .k = 640}, {});
+  narrow("remainders, cluster, by e4m3", DType::kF8E5M2,
+         {.columns_dtype = DType::kF8E4M3, .m = 200, .n = 136, .k = 400},
+         {.stages = 2, .cluster = 2});
   narrow("ring", DType::kF32, {.m = 128, .n = 128, .k = 160}, {});
   for (const DType dtype : {DType::kF8E5M2, DType::kF32})
     narrow("remainders, persistent", dtype, {.m = 200, .n = 72, .k = 128 / ByteWidth(dtype) + 16},
@@ -189,7 +194,8 @@ std::vector<std::string> InputsOf(const HopperCase& test) {
     return [&test, side](int64_t i) { return NumberOfCase(test, side, i); };
   };
   buffers[1] = Bytes(p.dtype, p.batch * p.m * p.k, of(1));
-  buffers[2] = Bytes(p.dtype, p.batch * p.k * p.n, of(2));
+  buffers[2] = Bytes(p.columns_dtype == DType::kVoid ? p.dtype : p.columns_dtype,
+                     p.batch * p.k * p.n, of(2));
   if (p.buffer_count > 3)
     buffers[3] = Bytes(DType::kF32, p.n, [](int64_t i) { return NumberAt(3, i); });
   return buffers;

@@ -34,6 +34,7 @@ struct GpuProduct {
   int64_t a_rows = 0;     // where not 0, a has only so many; beyond is zero
   bool y_turned = false;  // the result is y[n,m]
   bool tf32 = false;      // operands of f32 may be rounded
+  DType of_b = DType::kVoid;  // of b, where it has another type
 };
 
 // y[batch,m,n] = f(sum a[batch,m,k] * b[batch,k,n] over k); slots y, a, b, bias[n] or residual.
@@ -51,7 +52,8 @@ inline const UOp* KernelOf(Graph& g, const GpuProduct& p) {
                                             ConstFloat(g, of_a, 0))
                               : LoadAt(g, 1, of_a, a_elements, a_index);
   if (of_a != p.dtype) a = Cast(g, a, p.dtype);
-  const UOp* const b = LoadAt(g, 2, p.dtype, p.batch * p.k * p.n, b_index);
+  const UOp* const b = LoadAt(g, 2, p.of_b == DType::kVoid ? p.dtype : p.of_b,
+                              p.batch * p.k * p.n, b_index);
   const auto wide = [&](const UOp* x) {
     return x->dtype == DType::kF32 ? x : Cast(g, x, DType::kF32);
   };
@@ -122,7 +124,8 @@ inline void CheckGpuProduct(const GpuProduct& p, const MmaTile* tile = nullptr,
                             const char* arch = "sm_90", bool interpreted = true) {
   SCOPED_TRACE(testing::Message() << "batch " << p.batch << " m " << p.m << " n " << p.n << " k "
                                   << p.k << " turned " << p.a_turned << p.b_turned << p.y_turned
-                                  << " " << std::string(Name(p.dtype)) << " epilogue "
+                                  << " " << std::string(Name(p.dtype)) << " and "
+                                  << std::string(Name(p.of_b)) << " epilogue "
                                   << static_cast<int>(p.epilogue) << " tile "
                                   << (tile == nullptr ? 0 : codegen::MmaAmount(*tile)) << " on "
                                   << arch);

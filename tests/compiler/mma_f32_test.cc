@@ -324,6 +324,42 @@ TEST(MmaSmall, LayoutsShapesAndTiles) {
         }
 }
 
+// As a gradient's are, of e5m2, by weights of e4m3. Columns may be what the term names first.
+TEST(MmaSmall, ProductsOfTwoTypes) {
+  const MmaTile tile{64, 64, 64, 2, 2, 3};
+  int number = 0;
+  for (const DType dtype : kSmall)
+    for (const bool a_turned : {false, true})
+      for (const bool b_turned : {false, true})
+        for (const bool y_turned : {false, true}) {
+          ++number;
+          CheckGpuProduct({.m = 33,
+                           .n = 70,
+                           .k = 160,
+                           .a_turned = a_turned,
+                           .b_turned = b_turned,
+                           .dtype = dtype,
+                           .cast_a = number % 5 == 0,
+                           .y_turned = y_turned,
+                           .of_b = dtype == kSmall[0] ? kSmall[1] : kSmall[0]},
+                          number % 3 == 0 ? nullptr : &tile, number % 2 == 0 ? "sm_89" : "sm_90");
+          if (HasFatalFailure()) return;
+        }
+}
+
+// The unit has no form for these: they are widened to f32.
+TEST(MmaSmall, ProductsOfAnyOtherTwoTypesAreOfF32) {
+  for (const auto& [a, b] : {std::pair{DType::kBF16, DType::kF16},
+                             {DType::kF8E4M3, DType::kBF16}, {DType::kF16, DType::kF8E5M2}}) {
+    Graph g;
+    const UOp* const sink = KernelOf(g, {.m = 64, .n = 64, .k = 64, .dtype = a, .of_b = b});
+    const auto product = codegen::FindMmaProduct(*codegen::AnalyzeKernel(sink));
+    ASSERT_TRUE(product.ok()) << product.status();
+    EXPECT_EQ(product->dtype, DType::kF32);
+    EXPECT_EQ(product->columns_dtype, DType::kF32);
+  }
+}
+
 // The machine adds with as few digits as sm_90, over the steps of one instruction.
 TEST(MmaSmall, SumsAreWithinTheirBound) {
   for (const DType dtype : kSmall)
@@ -368,6 +404,8 @@ TEST(MmaSmall, AreAssembled_AndRefusedWhereThereAreNone) {
   Graph g;
   const UOp* const sink =
       KernelOf(g, {.m = 512, .n = 512, .k = 512, .b_turned = true, .dtype = DType::kF8E4M3});
+  const UOp* const of_two_types = KernelOf(g, {.m = 512, .n = 512, .k = 512, .b_turned = true,
+                                               .dtype = DType::kF8E4M3, .of_b = DType::kF8E5M2});
   const std::vector<Opt> opts = {{OptKind::kMma, 2, codegen::MmaAmount({64, 64, 64, 2, 2, 3})}};
   EXPECT_TRUE(absl::IsInvalidArgument(
       codegen::PlanMma(*codegen::AnalyzeKernel(sink), CudaTarget("sm_80", kMultiprocessors), &opts)
@@ -384,6 +422,14 @@ TEST(MmaSmall, AreAssembled_AndRefusedWhereThereAreNone) {
     const auto stack_bytes = StackBytesOf(ptxas, compiled->object, arch);
     ASSERT_TRUE(stack_bytes.ok()) << stack_bytes.status();
     EXPECT_EQ(*stack_bytes, 0) << arch;
+    // By other weights, in the same tile: only a type's name differs.
+    const auto two_types =
+        CompileKernel(of_two_types, {.target = CudaTarget(arch, kMultiprocessors)});
+    ASSERT_TRUE(two_types.ok()) << two_types.status();
+    EXPECT_TRUE(absl::StrContains(two_types->object, ".f32.e4m3.e5m2"));
+    const auto stack_of_two = StackBytesOf(ptxas, two_types->object, arch);
+    ASSERT_TRUE(stack_of_two.ok()) << stack_of_two.status();
+    EXPECT_EQ(*stack_of_two, 0) << arch;
   }
   if (ptxas.empty()) GTEST_SKIP() << "no ptxas in PATH or OUTBOARD_PTXAS: not assembled";
 }

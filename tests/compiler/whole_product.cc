@@ -32,6 +32,8 @@ HopperOperand WholeMatrix(const HopperProduct& product, int slot, int64_t rows, 
 absl::StatusOr<Program> MakeHopperProduct(const HopperProduct& product, const HopperTile& tile,
                                           const ProductEpilogue& epilogue) {
   HopperShape shape{.dtype = product.dtype,
+                    .columns_dtype = product.columns_dtype == DType::kVoid ? product.dtype
+                                                                           : product.columns_dtype,
                     .three_tf32 = product.three_tf32,
                     .m = product.m,
                     .n = product.n};

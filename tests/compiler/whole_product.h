@@ -11,7 +11,8 @@
 namespace outboard::program {
 
 struct HopperProduct {
-  DType dtype = DType::kBF16;  // of A and B
+  DType dtype = DType::kBF16;  // of A, and of B unless there is another
+  DType columns_dtype = DType::kVoid;
   bool three_tf32 = false;
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;          // of equal products, whose matrices follow each other

@@ -265,13 +265,14 @@ TEST_F(GpuTuner, KernelsInSeveralCopies_AreTunedAsTheyRun) {
   const Tuning found = TheOnlyOne();
   EXPECT_EQ(found.width, 1);
   ASSERT_NE(found.best(), nullptr);
-  size_t together = 0;
+  size_t together = 0, alone = 0;
   for (const KernelSource& source : compilers()->sources) {
     Graph decoded;
     const UOp* const kernel = ValueOrDie(DecodeGraph(decoded, source.encoding, Level::kKernel));
-    together += CopiesOf(kernel) == 3;
+    (CopiesOf(kernel) == 3 ? together : alone) += 1;
   }
-  EXPECT_EQ(together, compilers()->sources.size());
+  EXPECT_GT(together, 1u);
+  EXPECT_EQ(alone, 1u) << "only what compares their results";
 }
 
 TEST_F(GpuTuner, ACandidateWithOtherResults_IsStruck) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "compiler/copies.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/encoding.h"
+#include "compiler/search/compare.h"
 #include "runtime/devices.h"
 #include "worker/process/message_limits.h"
 
@@ -84,10 +86,113 @@ absl::StatusOr<std::vector<runtime::DeviceAddress>> KernelMeasurer::OnDevice(
       }
       const runtime::DeviceAddress address = slot.memory[copy].address();
       addresses[copy * buffers.size() + i] = address;
-      if (fresh || slot.written) OB_RETURN_IF_ERROR(device_->Upload(address, bytes));
+      if (fresh || (slot.written && expected_results_.empty()))
+        OB_RETURN_IF_ERROR(device_->Upload(address, bytes));
     }
   }
+  OB_RETURN_IF_ERROR(Restore());
   return addresses;
+}
+
+std::vector<runtime::DeviceAddress> KernelMeasurer::Addresses() const {
+  std::vector<runtime::DeviceAddress> addresses;
+  for (size_t copy = 0; copy < static_cast<size_t>(copies_); ++copy)
+    for (const Slot& slot : slots_) addresses.push_back(slot.memory[copy].address());
+  return addresses;
+}
+
+absl::StatusOr<std::vector<KernelMeasurer::Expected>> KernelMeasurer::CopyExpected(
+    std::span<const search::ExpectedSlot> slots) {
+  std::vector<KernelSource> sources;
+  for (const search::ExpectedSlot& slot : slots) {
+    Graph graph;
+    OB_ASSIGN_OR_RETURN(
+        EncodedGraph encoded,
+        EncodeGraph(search::DifferencesKernel(graph, slot.dtype, slot.elements)));
+    sources.push_back({std::move(encoded.bytes), std::nullopt});
+  }
+  std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(sources);
+  const auto copied = [&](const void* from,
+                          int64_t bytes) -> absl::StatusOr<runtime::DeviceBuffer> {
+    OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer memory, device_->Allocate(bytes));
+    OB_RETURN_IF_ERROR(device_->Upload(
+        memory.address(), {static_cast<const char*>(from), static_cast<size_t>(bytes)}));
+    return memory;
+  };
+  std::vector<Expected> all;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const search::ExpectedSlot& slot = slots[i];
+    const int64_t bytes = slot.elements * ByteWidth(slot.dtype);
+    OB_RETURN_IF_ERROR(compiled[i].status());
+    OB_ASSIGN_OR_RETURN(std::unique_ptr<runtime::DeviceKernel> differences,
+                        device_->Load(*compiled[i]));
+    OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer after, copied(slot.after, bytes));
+    Expected expected{.slot = slot.slot,
+                      .elements = slot.elements,
+                      .before = std::nullopt,
+                      .after = std::move(after),
+                      .differences = std::move(differences)};
+    if (slot.before != nullptr) {
+      OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer before, copied(slot.before, bytes));
+      expected.before.emplace(std::move(before));
+    }
+    all.push_back(std::move(expected));
+  }
+  return all;
+}
+
+absl::Status KernelMeasurer::KeepExpected(std::span<const search::ExpectedSlot> slots) {
+  if (device_->properties().is_processor)
+    return absl::UnimplementedError("a processor's memory is the host's");
+  for (const Slot& slot : slots_)
+    if (slot.memory.size() != static_cast<size_t>(copies_))
+      return absl::UnimplementedError("the device computes in the host's memory");
+  OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer counts,
+                      device_->Allocate(search::kDifferenceCounts * sizeof(int32_t)));
+  counts_.emplace(std::move(counts));
+  OB_ASSIGN_OR_RETURN(std::vector<Expected> all, CopyExpected(slots));
+  expected_results_ = std::move(all);
+  return absl::OkStatus();
+}
+
+absl::Status KernelMeasurer::Restore() {
+  for (const Expected& expected : expected_results_) {
+    if (!expected.before.has_value()) continue;
+    for (const runtime::DeviceBuffer& memory : slots_[expected.slot].memory)
+      OB_RETURN_IF_ERROR(
+          device_->Copy(memory.address(), expected.before->address(), memory.bytes()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KernelMeasurer::Compare(const CompiledKernel& kernel) {
+  OB_CHECK(!expected_results_.empty());
+  OB_ASSIGN_OR_RETURN(const runtime::DeviceKernel* const loaded, Loaded(kernel));
+  OB_RETURN_IF_ERROR(Restore());
+  for (const Expected& expected : expected_results_)
+    for (const runtime::DeviceBuffer& memory : slots_[expected.slot].memory)
+      if (!expected.before.has_value())
+        OB_RETURN_IF_ERROR(device_->Fill(
+            memory.address(), static_cast<unsigned char>(search::kUnwritten), memory.bytes()));
+  const WatchedWait wait(options_.watch, candidate_, LongestOf(options_.watch, 0));
+  OB_RETURN_IF_ERROR(device_->Launch(*loaded, Addresses(), {}));
+  std::vector<int32_t> counts(search::kDifferenceCounts);
+  for (const Expected& expected : expected_results_) {
+    const std::vector<runtime::DeviceBuffer>& copies = slots_[expected.slot].memory;
+    for (size_t copy = 0; copy < copies.size(); ++copy) {
+      const runtime::DeviceAddress buffers[] = {counts_->address(), copies[copy].address(),
+                                                expected.after.address()};
+      OB_RETURN_IF_ERROR(device_->Launch(*expected.differences, buffers, {}));
+      OB_RETURN_IF_ERROR(device_->Download(counts_->address(), counts_->bytes(), counts.data()));
+      OB_RETURN_IF_ERROR(device_->Synchronize());
+      if (const int64_t wrong = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+          wrong != 0)
+        return absl::DataLossError(absl::StrCat(wrong, " of ", expected.elements,
+                                                " elements of copy ", copy, " of slot ",
+                                                expected.slot, " differ"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status KernelMeasurer::ToHost(std::span<void* const> buffers) {

@@ -49,6 +49,11 @@ class KernelMeasurer final : public search::Measurer {
   // candidate that these show to be slow is not run completely.
   absl::StatusOr<double> Seconds(const CompiledKernel& kernel, std::span<void* const> buffers,
                                  double most_seconds) override;
+  // Results are kept beside those of the candidates: an update's on both sides of it.
+  // Errors: UNIMPLEMENTED  a processor: its memory is the host's; otherwise the device's and the
+  // compiler's
+  absl::Status KeepExpected(std::span<const search::ExpectedSlot> slots) override;
+  absl::Status Compare(const CompiledKernel& kernel) override;
   search::Conditions conditions() const override { return conditions_; }
   absl::Status health() const override { return device_->health(); }
   // OK, or why the device did not tell its clocks.
@@ -62,8 +67,22 @@ class KernelMeasurer final : public search::Measurer {
     bool written = false;
     std::vector<runtime::DeviceBuffer> memory;
   };
+  // What the results of a slot that the kernel writes are compared with, and by what.
+  struct Expected {
+    size_t slot = 0;
+    int64_t elements = 0;
+    std::optional<runtime::DeviceBuffer> before;  // if the kernel reads the slot, too
+    runtime::DeviceBuffer after;
+    std::unique_ptr<runtime::DeviceKernel> differences;  // search::DifferencesKernel
+  };
+  absl::StatusOr<std::vector<Expected>> CopyExpected(std::span<const search::ExpectedSlot> slots);
+  // Gives the slots that the kernel writes what they held before it ran for the first time.
+  absl::Status Restore();
+  // Of all copies, without a copy of anything: every slot must have been on the device.
+  std::vector<runtime::DeviceAddress> Addresses() const;
   // Returns device addresses of the contents of `buffers`, for each copy; uploads what the device
-  // cannot address and does not have yet, since what no kernel writes stays as it is.
+  // cannot address and does not have yet, since what no kernel writes stays as it is. What kernels
+  // write is restored where its contents are kept, and uploaded again elsewhere.
   absl::StatusOr<std::vector<runtime::DeviceAddress>> OnDevice(std::span<void* const> buffers);
   // The kernel on the device: the last one is kept, since it is timed and compared.
   absl::StatusOr<const runtime::DeviceKernel*> Loaded(const CompiledKernel& kernel);
@@ -88,6 +107,8 @@ class KernelMeasurer final : public search::Measurer {
   std::optional<runtime::DeviceBuffer> scratch_;    // for ColdCaches
   search::Conditions conditions_;
   absl::Status conditions_status_;  // an error is for good
+  std::vector<Expected> expected_results_;       // empty: the host compares
+  std::optional<runtime::DeviceBuffer> counts_;  // of the kernel that compares
   std::vector<Slot> slots_;           // empty: the kernel has no buffers
   std::deque<std::string> expected_;  // not compiled yet
   absl::flat_hash_map<std::string, absl::StatusOr<CompiledKernel>>

@@ -30,6 +30,11 @@ const UOp* Widened(const UOp* node) {
   }
 }
 
+// Whether the unit multiplies numbers of these types.
+bool AreMultiplied(DType a, DType b) {
+  return a == b || (IsFloatOf8(a) && IsFloatOf8(b));
+}
+
 // What a sum in narrow floats or f32 adds, without the rounding of each term, and without what sets
 // terms to 0: `gates` becomes the conditions for their being a product.
 const UOp* ProductIn(const UOp* term, std::vector<const UOp*>& gates) {
@@ -77,9 +82,9 @@ class Finder {
     inner_ = ConsecutiveInStore();
     if (const char* const why = FindTotal(); why != nullptr) return illegal(why);
     if (const char* const why = AddAddends(); why != nullptr) return illegal(why);
+    if (const char* const why = Divide(); why != nullptr) return illegal(why);
     if (product_.dtype == DType::kF32)
       product_.parts = kernel_.tf32 ? MmaParts::kRounded : MmaParts::kThree;
-    if (const char* const why = Divide(); why != nullptr) return illegal(why);
     for (const MmaAddend& addend : product_.addends) {
       if (addend.steps == 0) return illegal("no steps");
       product_.steps += addend.steps;
@@ -175,16 +180,12 @@ class Finder {
     MmaAddend addend{.term = term, .gates = outer, .reduced = reduced};
     addend.rows.value = Widened(product->src[0]);
     addend.columns.value = Widened(product->src[1]);
-    if (addend.rows.value->dtype != addend.columns.value->dtype) {
+    if (!AreMultiplied(addend.rows.value->dtype, addend.columns.value->dtype)) {
       addend.rows.value = product->src[0];
       addend.columns.value = product->src[1];
     }
     if (!IsZeroOutside(addend.rows.value, gates) && !IsZeroOutside(addend.columns.value, gates))
       return "terms are 0 where neither operand is";
-    const DType dtype = addend.rows.value->dtype;
-    if (!product_.addends.empty() && dtype != product_.dtype)
-      return "products of different types are added";
-    product_.dtype = dtype;
     if (inner_ >= 0 && In(kernel_.DepsOf(addend.rows.value), inner_) &&
         !In(kernel_.DepsOf(addend.columns.value), inner_))
       std::swap(addend.rows, addend.columns);
@@ -204,6 +205,13 @@ class Finder {
       if (outputs_of(addend.rows) != rows) std::swap(addend.rows, addend.columns);
       if (outputs_of(addend.rows) != rows || outputs_of(addend.columns) != columns)
         return "products of other rows or columns are added";
+      const DType of_rows = addend.rows.value->dtype, of_columns = addend.columns.value->dtype;
+      if (&addend == &product_.addends[0]) {
+        product_.dtype = of_rows;
+        product_.columns_dtype = of_columns;
+      } else if (of_rows != product_.dtype || of_columns != product_.columns_dtype) {
+        return "products of different types are added";
+      }
     }
     for (int r = 0; r < kernel_.output_count; ++r) {
       if (In(rows, r) && In(columns, r)) {

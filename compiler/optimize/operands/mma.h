@@ -1,5 +1,5 @@
 // Finds kernels that a GPU's matrix unit can compute: REDUCE_LOOP(ADD) of MUL(CAST f32(a), CAST
-// f32(b)) with a and b both of bf16, f16 or one of the 8-bit floats, or of MUL(a, b) of f32,
+// f32(b)) with a and b both of bf16 or f16, or each of an 8-bit float, or of MUL(a, b) of f32,
 // whatever they are computed from; and several such sums that are added to each other, whose ADDs
 // may stand behind the reductions or inside of one. They are one sum of all of their products, each
 // addend's after those of the one before (docs/semantics.md).
@@ -39,7 +39,7 @@ inline constexpr int64_t kThreeStepsMin = 48;
 
 // One operand of an addend.
 struct MmaFactor {
-  const UOp* value = nullptr;  // of MmaProduct::dtype
+  const UOp* value = nullptr;  // of MmaProduct::dtype or columns_dtype
   // Whether it lies in shared memory with its rows or columns side by side, instead of its steps.
   bool across = false;
   // Whether it is a LOAD whose elements can be copied as they are, with zeros where its gate is
@@ -65,7 +65,8 @@ struct MmaSide {
 
 struct MmaProduct {
   const UOp* sum = nullptr;  // of all addends: a REDUCE_LOOP, or an ADD of some
-  DType dtype = DType::kVoid;
+  // What the unit multiplies: of all rows, and of all columns. Two 8-bit floats may be of two types.
+  DType dtype = DType::kVoid, columns_dtype = DType::kVoid;
   MmaParts parts = MmaParts::kWhole;
   MmaSide rows, columns;
   std::vector<int> batch;  // ranges

@@ -112,6 +112,7 @@ class ShapeFinder {
     if (product_.batch.size() + MmaRanks() > MappedTensor::kRankMax)
       return NoViewOf(product_.batch.size(), " ranges of the batch; a view has room for two");
     HopperShape shape{.dtype = product_.dtype,
+                      .columns_dtype = product_.columns_dtype,
                       .three_tf32 = product_.parts == codegen::MmaParts::kThree,
                       .m = product_.rows.count,
                       .n = product_.columns.count};

@@ -89,7 +89,8 @@ struct HopperAddend {
 };
 
 struct HopperShape {
-  DType dtype = DType::kBF16;   // of A and B; f32 is multiplied as TF32
+  // Of A, and of B: two 8-bit floats may be of two types. f32 is multiplied as TF32.
+  DType dtype = DType::kBF16, columns_dtype = DType::kBF16;
   bool three_tf32 = false;  // of f32: as the sum of two TF32 each
   int64_t m = 0, n = 0;
   std::vector<int64_t> batch;         // extents, outermost first; up to two

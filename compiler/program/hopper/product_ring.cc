@@ -45,7 +45,7 @@ int64_t ProductRing::Order() const { return std::min(tile.order, tiles_m_); }
 
 // `shared` is the memory of the addends before, which one after another uses; -1: there is none
 // yet.
-RingOperand ProductRing::Open(const HopperOperand& operand, int64_t tile_rows,
+RingOperand ProductRing::Open(const HopperOperand& operand, DType dtype, int64_t tile_rows,
                               bool shared_by_cluster, ValueId shared) {
   RingOperand staged{.shared = shared,
                      .tile_rows = tile_rows,
@@ -54,7 +54,7 @@ RingOperand ProductRing::Open(const HopperOperand& operand, int64_t tile_rows,
                      .transposed = shape.dtype == DType::kF32,
                      .gathered = operand.gathered()};
   if (shared < 0)
-    staged.shared = b_.Alloc(Space::kShared, shape.dtype, tile.stages * staged.elements());
+    staged.shared = b_.Alloc(Space::kShared, dtype, tile.stages * staged.elements());
   if (staged.gathered) return staged;
   MappedTensor view = operand.view;
   view.swizzled = true;
@@ -63,7 +63,7 @@ RingOperand ProductRing::Open(const HopperOperand& operand, int64_t tile_rows,
   // A block of a cluster copies its part for all.
   if (shared_by_cluster && !operand.along_rows) tile_rows /= Partners();
   view.box[1] = operand.along_rows ? depth : tile_rows;
-  staged.map = b_.Map(b_.Buffer(shape.dtype, view.slot, operand.elements), view);
+  staged.map = b_.Map(b_.Buffer(dtype, view.slot, operand.elements), view);
   return staged;
 }
 
@@ -73,8 +73,9 @@ void ProductRing::OpenOperands() {
   rank = b_.Modulo(block, tile.cluster * tile.split);
   for (size_t i = 0; i < addends.size(); ++i) {
     const HopperAddend& addend = shape.addends[i];
-    addends[i].a = Open(addend.a, tile.rows, false, addends[0].a.shared);
-    addends[i].b = Open(addend.b, tile.columns, Partners() > 1, addends[0].b.shared);
+    addends[i].a = Open(addend.a, shape.dtype, tile.rows, false, addends[0].a.shared);
+    addends[i].b = Open(addend.b, shape.columns_dtype, tile.columns, Partners() > 1,
+                        addends[0].b.shared);
     if (i > 0 && runs_of_equal_layout.back().LiesAs(addends[i]))
       runs_of_equal_layout.back().steps += addends[i].steps;
     else

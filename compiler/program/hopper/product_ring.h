@@ -116,8 +116,8 @@ class ProductRing {
  private:
   int64_t Order() const;
   int64_t ArrivalsOfStage() const;
-  RingOperand Open(const HopperOperand& operand, int64_t tile_rows, bool shared_by_cluster,
-                   ValueId shared);
+  RingOperand Open(const HopperOperand& operand, DType dtype, int64_t tile_rows,
+                   bool shared_by_cluster, ValueId shared);
 
   ProgramBuilder& b_;
   const int64_t tiles_m_, tiles_n_, tiles_, blocks_;

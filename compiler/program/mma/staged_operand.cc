@@ -30,7 +30,8 @@ StagedOperand::StagedOperand(PointLowering& point, const MmaPlan& plan, bool is_
       side_(is_rows ? product_.rows : product_.columns),
       tile_size_(is_rows ? tile_.rows : tile_.columns),
       warp_size_(tile_size_ / (is_rows ? tile_.warps_down : tile_.warps_across)),
-      chunk_(kChunkBytes / ByteWidth(product_.dtype)),
+      dtype_(is_rows ? product_.dtype : product_.columns_dtype),
+      chunk_(kChunkBytes / ByteWidth(dtype_)),
       depth_(2 * chunk_) {}
 
 void StagedOperand::Place(ValueId thread, ValueId origin, ValueId warp) {
@@ -51,8 +52,8 @@ void StagedOperand::OpenMemory() {
     stages = std::max(stages, StagesOf(tile_, addend));
     if (!of.copied) computed = std::max(computed, PiecesOf(of));
   }
-  memory_ = b_.Alloc(Space::kShared, product_.dtype, stages * tile_size_ * tile_.steps);
-  if (computed > 0) values_ = b_.Alloc(Space::kPrivate, product_.dtype, computed);
+  memory_ = b_.Alloc(Space::kShared, dtype_, stages * tile_size_ * tile_.steps);
+  if (computed > 0) values_ = b_.Alloc(Space::kPrivate, dtype_, computed);
 }
 
 void StagedOperand::Begin(const MmaAddend& addend) {
@@ -133,7 +134,7 @@ void StagedOperand::Fetch(ValueId iteration, ValueId stage) {
       Copy(TargetOf(piece, stage), inside);
     } else {
       const ValueId place = b_.Int(number);
-      if (inside >= 0) b_.Store(values_, place, b_.Const(product_.dtype, 0));
+      if (inside >= 0) b_.Store(values_, place, b_.Const(dtype_, 0));
       const ValueId branch = inside < 0 ? -1 : b_.If(inside);
       point_.OpenScope();
       b_.Store(values_, place, point_.Emit(of_->value));
@@ -175,8 +176,8 @@ ValueId StagedOperand::Load(ValueId stage, int64_t fragment, int64_t step) {
   const ValueId step_chunk = b_.Plus(b_.Int(step * 2), steps);
   const ValueId line = b_.Plus(b_.Times(across ? step_chunk : own_matrix, kMatrixSide), low);
   return b_.Add({.code = Code::kLdmatrix,
-                 .dtype = product_.dtype,
-                 .lanes = 4 * MmaPacked(product_.dtype),
+                 .dtype = dtype_,
+                 .lanes = 4 * MmaPacked(dtype_),
                  .src = {memory_, ElementOf(stage, line, low, across ? own_matrix : step_chunk)},
                  .imm = {across ? 1 : 0, 0, 0}});
 }
@@ -187,14 +188,14 @@ ValueId StagedOperand::LoadForAmd(ValueId stage, int64_t fragment, int64_t step)
   const auto element = [&](ValueId line, ValueId low, ValueId chunk) {
     return ElementOf(stage, line, low, chunk);
   };
-  return LoadAmdOperand(b_, unit_, {memory_, product_.dtype, chunk_, of_->across, element}, lane_,
+  return LoadAmdOperand(b_, unit_, {memory_, dtype_, chunk_, of_->across, element}, lane_,
                         along, step * depth_);
 }
 
 ValueId StagedOperand::LoadElements(ValueId stage, int64_t fragment, int64_t step) {
   const ValueId begin = b_.Plus(b_.Times(warp_, warp_size_),
                                 b_.Plus(b_.Int(fragment * kFragment), b_.Divide(lane_, 4)));
-  Instruction all{.code = Code::kLanes, .dtype = product_.dtype, .lanes = 4};
+  Instruction all{.code = Code::kLanes, .dtype = dtype_, .lanes = 4};
   for (int64_t matrix = 0; matrix < 4; ++matrix) {
     const int64_t own = is_rows_ ? matrix % 2 : matrix / 2;
     const int64_t steps = is_rows_ ? matrix / 2 : matrix % 2;

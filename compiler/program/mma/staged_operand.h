@@ -70,7 +70,7 @@ class StagedOperand {
 
   int64_t Chunks() const { return length_ / chunk_; }
   int64_t PiecesOf(const codegen::MmaFactor& of) const;
-  bool TakesElements() const { return of_->across && product_.dtype == DType::kF32; }
+  bool TakesElements() const { return of_->across && dtype_ == DType::kF32; }
   // The first element of a chunk of a line, whose number is `low` modulo 8.
   ValueId ElementOf(ValueId stage, ValueId line, ValueId low, ValueId chunk);
   Piece PieceOf(int64_t number);
@@ -92,6 +92,7 @@ class StagedOperand {
   const bool is_rows_;
   const codegen::MmaSide& side_;
   const int64_t tile_size_, warp_size_;  // rows or columns
+  const DType dtype_;
   const int64_t chunk_, depth_;          // elements: of 16 bytes, and steps of an MMA
   ValueId thread_ = -1, lane_ = -1, origin_ = -1, warp_ = -1;
   ValueId memory_ = -1;

@@ -81,6 +81,7 @@ PtxPrinter::Values PtxPrinter::MatrixProduct(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src[0]).dtype;
   const auto [name, depth] = UnitTypeOf(type);
+  const char* const of_b = UnitTypeOf(at(i.src[1]).dtype).name;
   const int packed = program::MmaPacked(type);
   const auto fragment = [&](ValueId operand, int first, int registers) {
     Values list;
@@ -92,7 +93,7 @@ PtxPrinter::Values PtxPrinter::MatrixProduct(ValueId n) {
   Values sums, before;
   for (int lane = 0; lane < kSums; ++lane) before.push_back(InRegister(Lane(i.src[2], lane)));
   for (int lane = 0; lane < kSums; ++lane) sums.push_back(text_.New(Width::k32));
-  text_.Line("mma.sync.aligned.m16n8k", depth, ".row.col.f32.", name, ".", name, ".f32 ",
+  text_.Line("mma.sync.aligned.m16n8k", depth, ".row.col.f32.", name, ".", of_b, ".f32 ",
              ListOf(sums), ", ", a, ", ", b, ", ", ListOf(before));
   return sums;
 }

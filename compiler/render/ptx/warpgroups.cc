@@ -54,6 +54,7 @@ void PtxPrinter::GroupProduct(ValueId n) {
   const int64_t columns = i.imm[0];
   const DType operand = at(i.src[3]).dtype;  // a may be registers
   const char* const type = GroupTypeName(operand);
+  const char* const of_a = IsPrivate(i.src[1]) ? type : GroupTypeName(at(i.src[1]).dtype);
   const int width = ByteWidth(operand);
   std::string a;
   const bool in_registers = IsPrivate(i.src[1]);
@@ -76,7 +77,7 @@ void PtxPrinter::GroupProduct(ValueId n) {
                                           : ", 0",
                           i.imm[2] != 0 ? ", 1" : ", 0");
   text_.Line("wgmma.mma_async.sync.aligned.m64n", columns, "k", program::WgmmaDepth(width), ".f32.",
-             type, ".", type, " ", ListOf(privates_.at(i.src[0])), ", ", a, ", ", b, ", ", adds,
+             of_a, ".", type, " ", ListOf(privates_.at(i.src[0])), ", ", a, ", ", b, ", ", adds,
              ", 1, 1", transposed);
 }
 
