@@ -372,12 +372,11 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
       // Nobody knows what is in that file: it gets another one.
       QueueSync({tenant, root, true});
       status = disk_.Rename(temporary, RootPath(tenant, root, known->origin));
-      if (status.ok()) {
-        std::move(remove).Cancel();
-        known->file = queued_;
-        known->sync_failed = false;
-        status = CommitAgain(tenant, root, origin);
-      }
+      if (!status.ok()) return status;
+      std::move(remove).Cancel();
+      known->file = queued_;
+      known->sync_failed = false;
+      status = CommitAgain(tenant, root, origin);
     } else if (status.ok() && known == nullptr) {
       BlobIndex::Blob blob{.size_bytes = size_bytes,
                            .chunks = {chunks.begin(), chunks.end()},
