@@ -288,16 +288,6 @@ absl::StatusOr<std::string> BlobStore::ReadChunk(TenantId tenant, const wire::Ha
       absl::StrCat("chunk ", wire::ToHex(chunk), " was damaged on disk; put it again"));
 }
 
-// Does not throw. `path`: of its file.
-void BlobStore::Lose(TenantId tenant, const wire::Hash& chunk, const std::string& path) {
-  index_.LoseChunk(tenant, chunk, Now());
-  RemoveFile(path);
-}
-
-void BlobStore::RemoveFile(const std::string& path) noexcept {
-  ErrorIfThrown("removing a file", [&] { return disk_.Remove(path); }).IgnoreError();
-}
-
 // ---- blobs --------------------------------------------------------------------------------------
 
 absl::Status BlobStore::CommitAgain(TenantId tenant, const wire::Hash& root, BlobOrigin origin) {

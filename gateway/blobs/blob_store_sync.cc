@@ -90,6 +90,16 @@ absl::Status BlobStore::SyncOne(const Unsynced& item, std::set<std::string>& fol
   }
 }
 
+// Does not throw. `path`: of its file.
+void BlobStore::Lose(TenantId tenant, const wire::Hash& chunk, const std::string& path) {
+  index_.LoseChunk(tenant, chunk, Now());
+  RemoveFile(path);
+}
+
+void BlobStore::RemoveFile(const std::string& path) noexcept {
+  ErrorIfThrown("removing a file", [&] { return disk_.Remove(path); }).IgnoreError();
+}
+
 absl::Status BlobStore::Settle(const Unsynced& item, const std::string& fresh,
                                const std::string& durable, absl::Status status) {
   if (item.root) {
