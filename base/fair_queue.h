@@ -17,8 +17,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <mutex>
 #include <set>
@@ -71,11 +71,21 @@ class FairQueue {
     {
       std::unique_lock lock(mutex_);
       if (!stopping_) {
-        Account& owner = Find(account);
-        std::set<std::pair<int64_t, uint64_t>> ready = {{owner.bill_us, account}};
-        owner.waiting.push_back(std::move(job));
-        ++waiting_;  // nothing throws from here on
-        if (MayBegin(owner)) ready_.merge(ready);  // F1
+        // All the memory that it takes: an account that a throw left behind would be neither ready
+        // nor idle, and never be forgotten.
+        std::map<uint64_t, Account> accounts;
+        accounts.try_emplace(account);
+        std::set<std::pair<int64_t, uint64_t>> ready = {{0, account}};
+        std::list<std::function<void()>> jobs;
+        jobs.push_back(std::move(job));
+        Account& owner = Find(accounts.extract(accounts.begin()));
+        owner.waiting.splice(owner.waiting.end(), jobs);
+        ++waiting_;
+        if (MayBegin(owner)) {  // F1
+          auto place = ready.extract(ready.begin());
+          place.value().first = owner.bill_us;
+          ready_.insert(std::move(place));
+        }
         lock.unlock();
         wake_.notify_one();
         return;
@@ -112,7 +122,7 @@ class FairQueue {
     int64_t typical_us = 0;      // of its last jobs: what one is expected to cost
     int at_once = 0;             // jobs, since it was last asked whether it gives way
     int64_t rests_until_us = 0;  // 0: it does not rest
-    std::deque<std::function<void()>> waiting;
+    std::list<std::function<void()>> waiting;
   };
 
   static int64_t SteadyUs() {
@@ -155,9 +165,12 @@ class FairQueue {
     return account.waiting.empty() && account.running == 0 && account.rests_until_us == 0;
   }
 
-  Account& Find(uint64_t name) {
-    const auto [at, is_new] = accounts_.try_emplace(name);
-    Account& account = at->second;
+  // The account of this name, which is that of `fresh` if it is not known. Does not throw.
+  Account& Find(std::map<uint64_t, Account>::node_type fresh) {
+    const uint64_t name = fresh.key();
+    const auto inserted = accounts_.insert(std::move(fresh));
+    const bool is_new = inserted.inserted;
+    Account& account = inserted.position->second;
     if (is_new) account.at_once = at_once_;
     if (IsIdle(account)) {
       if (!is_new) idle_.erase({account.bill_us, name});

@@ -6,8 +6,9 @@
 //       also where memory ends: what is protected is a Protected's until an entry lists it, and
 //       there is room for what an entry gives up before it does.
 //   BR4 pinned_ counts the roots in held_ of the pinned names, each once a name, also where memory
-//       ends: what counting needs is there before the row changes. Neither changes while a name is
-//       pinned.
+//       ends: what counting needs is there before the row changes. Where a change failed, the row
+//       is read again; if that fails, too, it is counted when the gateway starts again. Neither
+//       changes while a name is pinned.
 // names_mutex_ is held while a row changes, so that rows and held_ change together; sessions_mutex_
 // is never held during disk I/O. The store never calls back with its own lock held.
 #include "gateway/blobs/blob_retention.h"
@@ -185,7 +186,11 @@ absl::Status BlobRetention::Pin(TenantId tenant, std::string_view name, bool pin
   if (row.pinned == pinned) return absl::OkStatus();
   // Before the row: it takes memory.
   PinnedRoots roots = ToCount(tenant, held_[{tenant.value, row.name}]);
-  OB_RETURN_IF_ERROR(names_->Pin(tenant, name, pinned));
+  if (absl::Status status = names_->Pin(tenant, name, pinned); !status.ok()) {
+    // The file may have it all the same, as where the disk failed behind the write.
+    const absl::StatusOr<NameRow> now = names_->Find(tenant, name);
+    if (!now.ok() || now->pinned != pinned) return status;
+  }
   CountPinned(tenant, std::move(roots), pinned);
   return absl::OkStatus();
 }

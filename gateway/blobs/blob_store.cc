@@ -288,16 +288,6 @@ absl::StatusOr<std::string> BlobStore::ReadChunk(TenantId tenant, const wire::Ha
       absl::StrCat("chunk ", wire::ToHex(chunk), " was damaged on disk; put it again"));
 }
 
-// Does not throw. `path`: of its file.
-void BlobStore::Lose(TenantId tenant, const wire::Hash& chunk, const std::string& path) {
-  index_.LoseChunk(tenant, chunk, Now());
-  RemoveFile(path);
-}
-
-void BlobStore::RemoveFile(const std::string& path) noexcept {
-  ErrorIfThrown("removing a file", [&] { return disk_.Remove(path); }).IgnoreError();
-}
-
 // ---- blobs --------------------------------------------------------------------------------------
 
 absl::Status BlobStore::CommitAgain(TenantId tenant, const wire::Hash& root, BlobOrigin origin) {
@@ -337,7 +327,8 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
   {
     std::lock_guard lock(mutex_);
     absl::Status status = check();
-    if (status.ok() && index_.FindBlob(tenant, root) != nullptr)
+    const BlobIndex::Blob* const known = index_.FindBlob(tenant, root);
+    if (status.ok() && known != nullptr && !known->sync_failed)
       return CommitAgain(tenant, root, origin);
     if (!status.ok() && !odd.has_value()) return status;
   }
@@ -366,13 +357,24 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
   if (status.ok()) {
     std::lock_guard lock(mutex_);
     status = check();  // BS2
-    if (status.ok() && index_.FindBlob(tenant, root) == nullptr) {
+    BlobIndex::Blob* const known = index_.FindBlob(tenant, root);
+    if (status.ok() && known != nullptr && known->sync_failed) {
+      // Nobody knows what is in that file: it gets another one.
+      QueueSync({tenant, root, true});
+      status = disk_.Rename(temporary, RootPath(tenant, root, known->origin));
+      if (!status.ok()) return status;
+      std::move(remove).Cancel();
+      known->file = queued_;
+      known->sync_failed = false;
+      status = CommitAgain(tenant, root, origin);
+    } else if (status.ok() && known == nullptr) {
       BlobIndex::Blob blob{.size_bytes = size_bytes,
                            .chunks = {chunks.begin(), chunks.end()},
                            .origin = origin,
                            .used_ms = Now()};
       const std::string path = RootPath(tenant, root, origin);
       QueueSync({tenant, root, true});
+      blob.file = queued_;
       status = disk_.Rename(temporary, path);
       if (status.ok()) {
         std::move(remove).Cancel();

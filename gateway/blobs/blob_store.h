@@ -203,6 +203,10 @@ class BlobStore {
   void RemoveFile(const std::string& path) noexcept;
   absl::Status SyncFile(const std::string& path);
   absl::Status SyncOne(const Unsynced& item, std::set<std::string>& folders);
+  // What follows from how a sync of the item's file went; `fresh`, `durable`: paths of a chunk.
+  // mutex_ held.
+  absl::Status Settle(const Unsynced& item, const std::string& fresh, const std::string& durable,
+                      absl::Status status);
   absl::Status CheckDurable(const Waiter& waiter);  // mutex_ held
   static void TellWaiter(Waiter& waiter, absl::Status status);
   void TellWaiters(const absl::Status& status);  // all; without the lock, once the thread has ended

@@ -19,6 +19,8 @@ using State = BlobIndex::ChunkState;
 constexpr size_t kSyncBatchItems = 16;
 constexpr std::chrono::seconds kLastUsesEvery{60};
 constexpr std::chrono::seconds kTryAgainAfter{1};
+// How often a file is synced once more that was replaced meanwhile.
+constexpr int kSyncedAgainMax = 3;
 constexpr absl::string_view kWaiter = "what waits until blobs are durable";
 
 }  // namespace
@@ -42,36 +44,64 @@ absl::Status BlobStore::SyncOne(const Unsynced& item, std::set<std::string>& fol
   const std::string of_client = RootPath(item.tenant, item.hash, BlobOrigin::kClient);
   const std::string fresh = ChunkPath(item.tenant, item.hash, State::kFresh);
   const std::string durable = ChunkPath(item.tenant, item.hash, State::kDurable);
-  // Returns the item's file, or null: it was removed, or needs no sync any more. mutex_ held.
-  const auto file = [&]() -> const std::string* {
+  struct File {
+    const std::string* path = nullptr;  // null: it was removed, or needs no sync any more
+    uint64_t number = 0;                // of a list
+  };
+  // The item's file now. mutex_ held.
+  const auto file = [&]() -> File {
     if (item.root) {
       const BlobIndex::Blob* const blob = index_.FindBlob(item.tenant, item.hash);
-      if (blob == nullptr) return nullptr;
-      return blob->origin == BlobOrigin::kClient ? &of_client : &of_session;
+      if (blob == nullptr) return {};
+      return {blob->origin == BlobOrigin::kClient ? &of_client : &of_session, blob->file};
     }
     const BlobIndex::Chunk* const chunk = index_.FindChunk(item.tenant, item.hash);
-    return chunk != nullptr && chunk->state == State::kFresh ? &fresh : nullptr;
+    return {chunk != nullptr && chunk->state == State::kFresh ? &fresh : nullptr};
   };
   std::string folder = TenantFolder(item.tenant) + (item.root ? "/roots" : "/chunks");
-  const std::string* path;
+  File synced;
   {
     std::lock_guard lock(mutex_);
-    path = file();
-    if (path == nullptr) return absl::OkStatus();
+    synced = file();
+    if (synced.path == nullptr) return absl::OkStatus();
     folders.insert(std::move(folder));
     syncing_ = item;
     replaced_ = false;
   }
   // Nothing throws from here on: how the disk fares would be forgotten.
-  absl::Status status = SyncFile(*path);
-  std::lock_guard lock(mutex_);
-  syncing_.reset();
-  path = file();
-  if (path == nullptr) return absl::OkStatus();
-  // Another file has the name now, of which the disk has told nothing: the first was removed, and
-  // was uploaded again; or it has another name, as a client committed what a session had made. The
-  // lock keeps this one where it is.
-  if (replaced_ && (status.ok() || absl::IsNotFound(status))) status = SyncFile(*path);
+  for (int again = 0;; ++again) {
+    const absl::Status status = SyncFile(*synced.path);
+    std::lock_guard lock(mutex_);
+    const File now = file();
+    // Queued once more meanwhile: it was removed, and was uploaded again, or it has another name,
+    // as a client committed what a session had made. Of another file the disk has told nothing; nor
+    // has it of one that it did not find under its name.
+    const bool is_told = !replaced_ || (item.root && now.number == synced.number && !status.ok() &&
+                                        !absl::IsNotFound(status));
+    if (now.path != nullptr && !is_told && again < kSyncedAgainMax) {
+      synced = now;
+      replaced_ = false;
+      continue;
+    }
+    syncing_.reset();
+    // Whoever replaces it faster than the disk can write waits for what is queued.
+    return now.path == nullptr || !is_told ? absl::OkStatus()
+                                           : Settle(item, fresh, durable, status);
+  }
+}
+
+// Does not throw. `path`: of its file.
+void BlobStore::Lose(TenantId tenant, const wire::Hash& chunk, const std::string& path) {
+  index_.LoseChunk(tenant, chunk, Now());
+  RemoveFile(path);
+}
+
+void BlobStore::RemoveFile(const std::string& path) noexcept {
+  ErrorIfThrown("removing a file", [&] { return disk_.Remove(path); }).IgnoreError();
+}
+
+absl::Status BlobStore::Settle(const Unsynced& item, const std::string& fresh,
+                               const std::string& durable, absl::Status status) {
   if (item.root) {
     BlobIndex::Blob& blob = *index_.FindBlob(item.tenant, item.hash);
     blob.sync_failed |= !status.ok();

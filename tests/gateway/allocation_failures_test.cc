@@ -252,6 +252,7 @@ TEST(AllocationFailures, OfAJobThatIsPosted_LeaveNothingOfIt) {
   });
   EXPECT_GT(thrown, 2);
   EXPECT_EQ(posted, 1);
+  EXPECT_LE(queue.accounts(), 1u) << "accounts whose jobs were refused are remembered";
   queue.Stop();
   EXPECT_EQ(*owes, 1) << "jobs that were refused have run";
   EXPECT_EQ(owes.use_count(), 1);

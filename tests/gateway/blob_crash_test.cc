@@ -169,6 +169,75 @@ TEST_P(SyncedMeanwhile, WhatComesAgainAndIsNotSynced_IsNotDurable) {
   EXPECT_FALSE(told.ok());
 }
 
+// How the file fared that was removed says nothing of the one that came after it.
+TEST_P(SyncedMeanwhile, WhatReplacesAFileThatWasNotSynced_IsDurable) {
+  Write(BlobOrigin::kClient);
+  const absl::Status told = Sync([&] {
+    store_->RemoveIdle(kTenant, root_);
+    Write(BlobOrigin::kClient);
+    return absl::UnavailableError("the disk has failed");
+  });
+  EXPECT_TRUE(told.ok()) << told;
+}
+
+// Others go on while the disk writes what has replaced a file.
+TEST_P(SyncedMeanwhile, WhatComesAgain_IsSyncedWithoutTheLock) {
+  Write(BlobOrigin::kClient);
+  bool was_free = false;
+  const absl::Status told = Sync([&] {
+    store_->RemoveIdle(kTenant, root_);
+    Write(BlobOrigin::kClient);
+    disk_.meanwhile = [&] {
+      was_free = store_->Has(kTenant, wire::NameBlob("bytes").chunks[0]);
+      return absl::OkStatus();
+    };
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(told.ok()) << told;
+  EXPECT_TRUE(was_free);
+}
+
+// Whoever replaces a file whenever it is synced does not keep the disk busy with it for ever.
+TEST_P(SyncedMeanwhile, WhatIsReplacedEachTime_IsLeftToTheQueue) {
+  Write(BlobOrigin::kClient);
+  int times = 0;
+  std::function<absl::Status()> replace = [&] {
+    if (++times < 20) {
+      store_->RemoveIdle(kTenant, root_);
+      Write(BlobOrigin::kClient);
+      disk_.meanwhile = replace;
+    }
+    return absl::OkStatus();
+  };
+  disk_.meanwhile_at = GetParam();
+  disk_.meanwhile = replace;
+  ASSERT_TRUE(store_->SyncSome());
+  EXPECT_LT(times, 20);
+  while (store_->SyncSome()) continue;
+  EXPECT_EQ(times, 20);
+  std::optional<absl::Status> told;
+  ASSERT_TRUE(store_->Protect(kTenant, root_).ok());
+  store_->WhenDurable(kTenant, root_, [&](absl::Status status) { told = std::move(status); });
+  ASSERT_TRUE(told.has_value());
+  EXPECT_TRUE(told->ok()) << *told;
+}
+
+// What could not be written is written anew by whoever uploads it again.
+TEST_P(SyncedMeanwhile, WhatWasNotSynced_IsUploadedAgain) {
+  Write(BlobOrigin::kSession);
+  EXPECT_FALSE(Sync([&] { return absl::UnavailableError("the disk has failed"); }).ok());
+  Write(BlobOrigin::kClient);
+  std::optional<absl::Status> told;
+  store_->WhenDurable(kTenant, root_, [&](absl::Status status) { told = std::move(status); });
+  while (store_->SyncSome()) continue;
+  EXPECT_TRUE(told.has_value() && told->ok()) << told.value_or(absl::OkStatus());
+  store_.reset();
+  disk_.CutPower(test::FaultDisk::Loss::kGarbage);
+  store_ = Open();
+  const auto read = store_->Read(kTenant, root_[0], 5);
+  EXPECT_EQ(read.value_or(std::string(read.status().message())), "bytes");
+}
+
 // Linux tells of a write that was lost once, and the next sync of the same file goes well.
 TEST_P(SyncedMeanwhile, WhatGetsItsSecondNameAndWasNotSynced_IsNotDurable) {
   Write(BlobOrigin::kSession);

@@ -11,6 +11,7 @@
 
 #include "tests/support/paths.h"
 #include "tests/worker/square_kernel.h"
+#include "worker/sandbox/granted_parts.h"
 
 namespace outboard::worker {
 namespace {
@@ -61,6 +62,18 @@ TEST_F(CompilePoolTest, ACandidateThatCrashesOrHangsCostsItselfOnly) {
     EXPECT_NE(std::string(results[1].status().message()).find("1500 ms"), std::string::npos);
     EXPECT_NE(std::string(results[3].status().message()).find("signal 6"), std::string::npos);
   }
+}
+
+// The first candidate leaves its process too little memory for the second.
+TEST_F(CompilePoolTest, WhatEndsAProcessThatWasInUse_IsTriedInAnother) {
+  if (kIsSanitizersBuild) GTEST_SKIP() << "its compile process has no limit";
+  CompilePool processes({.program = test::kCompilerProgram, .count = 1});
+  setenv("OUTBOARD_BOX_FAULTS", "room 1024", 1);
+  EXPECT_TRUE(processes.Compile(Plain({test::SquareKernel(8)}))[0].ok());
+  setenv("OUTBOARD_BOX_FAULTS", "1", 1);
+  const auto results = processes.Compile(Plain({test::SumOfLoads(400), "!abort"}));
+  EXPECT_TRUE(results[0].ok()) << results[0].status();
+  EXPECT_EQ(results[1].status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 // Without the stop this would wait for a minute.

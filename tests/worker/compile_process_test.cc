@@ -34,6 +34,7 @@ namespace outboard::worker {
 namespace {
 
 using test::SquareKernel;
+using test::SumOfLoads;
 
 // Kernels as the heuristic optimises them.
 struct Sources : std::vector<KernelSource> {
@@ -231,22 +232,6 @@ TEST_F(CompileProcessTest, CrashCostsTheKernelThatDidIt) {
   EXPECT_EQ(process.process_pid(), pid);
 }
 
-// A kernel of many loads, for which the compiler's own tables grow, too.
-std::string SumOfLoads(int64_t count) {
-  Graph g;
-  const UOp* const range = g.MakeChecked(Op::kRange, DType::kI64, {}, {0, 64, 0});
-  const auto place = [&](int64_t slot) {
-    const UOp* const global = g.MakeChecked(Op::kGlobal, DType::kF32, {}, {slot, 64});
-    return g.MakeChecked(Op::kIndex, DType::kVoid, {global, range});
-  };
-  const UOp* sum = nullptr;
-  for (int64_t i = 1; i <= count; ++i) {
-    const UOp* const load = g.MakeChecked(Op::kLoad, DType::kVoid, {place(i)});
-    sum = sum == nullptr ? load : Add(g, Mul(g, sum, sum), load);
-  }
-  return EncodeGraph(Sink(g, {g.MakeChecked(Op::kStore, DType::kVoid, {place(0), sum})}))->bytes;
-}
-
 // Wherever it ends: in a table that grows, in LLVM, while a request is read.
 TEST_F(CompileProcessTest, WhereMemoryEnds_ThatKernelFailsAndIsNotTriedAgain) {
   if (kIsSanitizersBuild) GTEST_SKIP() << "its compile process has no limit";
@@ -280,6 +265,33 @@ TEST_F(CompileProcessTest, WhereMemoryEndsInAProcessThatWasInUse_AnotherCompiles
   const int pid = process.process_pid();
   EXPECT_TRUE(process.Compile(Sources{SumOfLoads(400)})[0].ok());
   EXPECT_NE(process.process_pid(), pid);
+}
+
+// Of a batch with one that ends processes, the others are not held responsible: the second one of
+// these has too little memory in the process that compiled the first.
+TEST_F(CompileProcessTest, WhoComesAfterOthers_IsTriedAloneBeforeItIsRefused) {
+  if (kIsSanitizersBuild) GTEST_SKIP() << "its compile process has no limit";
+  CompileProcess process(Options());
+  EXPECT_FALSE(process.Compile(Sources{"!abort"})[0].ok());
+  setenv("OUTBOARD_BOX_FAULTS", "room 1024", 1);
+  EXPECT_TRUE(process.Compile(Sources{SquareKernel(8)})[0].ok());
+  setenv("OUTBOARD_BOX_FAULTS", "1", 1);
+  const int pid = process.process_pid();
+  const auto results = process.Compile(Sources{"!abort", SumOfLoads(400)});
+  EXPECT_EQ(results[0].status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(results[1].ok()) << results[1].status();
+  EXPECT_NE(process.process_pid(), pid) << "there was room enough: this test shows nothing";
+}
+
+TEST_F(CompileProcessTest, WithoutMemoryToStartIn_NoKernelIsBlamed) {
+  if (kIsSanitizersBuild) GTEST_SKIP() << "its compile process has no limit";
+  setenv("OUTBOARD_BOX_FAULTS", "start in 64", 1);
+  CompileProcess process(Options());
+  const absl::Status status = process.Compile(Sources{SquareKernel(8)})[0].status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_NE(status.message().find("no memory to start"), absl::string_view::npos) << status;
+  setenv("OUTBOARD_BOX_FAULTS", "1", 1);
+  EXPECT_TRUE(process.Compile(Sources{SquareKernel(8)})[0].ok());
 }
 
 TEST_F(CompileProcessTest, HangIsCutAtTheDeadline) {

@@ -1,4 +1,5 @@
-// A kernel for tests of whoever passes kernels on.
+// Kernels for tests of whoever passes kernels on: a small one, and one that takes some memory to
+// compile.
 #pragma once
 
 #include <string>
@@ -20,6 +21,22 @@ inline std::string SquareKernel(int64_t count) {
   return EncodeGraph(
              Sink(g, {g.MakeChecked(Op::kStore, DType::kVoid, {place(0), Mul(g, load, load)})}))
       ->bytes;
+}
+
+// A kernel of many loads, for which the compiler's own tables grow, too.
+inline std::string SumOfLoads(int64_t count) {
+  Graph g;
+  const UOp* const range = g.MakeChecked(Op::kRange, DType::kI64, {}, {0, 64, 0});
+  const auto place = [&](int64_t slot) {
+    const UOp* const global = g.MakeChecked(Op::kGlobal, DType::kF32, {}, {slot, 64});
+    return g.MakeChecked(Op::kIndex, DType::kVoid, {global, range});
+  };
+  const UOp* sum = nullptr;
+  for (int64_t i = 1; i <= count; ++i) {
+    const UOp* const load = g.MakeChecked(Op::kLoad, DType::kVoid, {place(i)});
+    sum = sum == nullptr ? load : Add(g, Mul(g, sum, sum), load);
+  }
+  return EncodeGraph(Sink(g, {g.MakeChecked(Op::kStore, DType::kVoid, {place(0), sum})}))->bytes;
 }
 
 }  // namespace outboard::test

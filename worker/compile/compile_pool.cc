@@ -37,6 +37,7 @@ absl::Status CompilePool::Send(Process& process, const KernelSource& kernel) {
   if (!process.child.running()) {
     OB_ASSIGN_OR_RETURN(const int output, ChildOutput::EndFor(ChildOutput::Of::kCompiler, output_));
     OB_ASSIGN_OR_RETURN(process.child, StartCompiler(options_.program, options_.cores, output));
+    process.is_fresh = true;
   }
   process.due = Clock::now() + options_.deadline;
   // A process that does not take it has ended or hangs, and Receive says how.
@@ -63,7 +64,10 @@ absl::StatusOr<CompiledKernel> CompilePool::Receive(Process& process) {
   telemetry::CountAs(
       telemetry::Metric::kKernelsCompiled,
       status.ok() ? telemetry::CompileResult::kOk : telemetry::CompileResult::kFailed);
-  if (status.ok() && reply.results_size() == 1) return FromResult(*reply.mutable_results(0));
+  if (status.ok() && reply.results_size() == 1) {
+    process.is_fresh = false;
+    return FromResult(*reply.mutable_results(0));
+  }
   if (status.code() == absl::StatusCode::kDeadlineExceeded) {
     process.child.Stop();
     return absl::ResourceExhaustedError(
@@ -109,7 +113,17 @@ std::vector<absl::StatusOr<CompiledKernel>> CompilePool::Compile(
       if (process.kernel == kNone) continue;
       if (waited[i + 1].revents == 0 && Clock::now() < process.due) continue;
       const size_t kernel = process.kernel;
+      const bool is_late = Clock::now() >= process.due;
       results[kernel] = Receive(process);
+      // What others have left behind in that process may have ended it: once more, in another.
+      if (absl::IsResourceExhausted(results[kernel].status()) && !is_late && !process.is_fresh) {
+        if (absl::Status status = Send(process, kernels[kernel]); status.ok()) {
+          process.kernel = kernel;
+          continue;
+        } else {
+          results[kernel] = std::move(status);
+        }
+      }
       --busy;
     }
   }

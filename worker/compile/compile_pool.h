@@ -50,6 +50,7 @@ class CompilePool final : public KernelCompiler {
   struct Process {
     ChildProcess child;
     size_t kernel = kNone;  // that it works on
+    bool is_fresh = true;   // it was not asked before that one
     Clock::time_point due;
   };
 

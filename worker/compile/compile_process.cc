@@ -34,10 +34,13 @@ absl::StatusOr<ChildProcess> StartCompiler(const std::string& path, const std::v
 
 absl::Status EndOfCompiler(absl::string_view end) {
   static const std::string* const no_memory = new std::string(HowItExited(kExitNoMemory));
+  static const std::string* const at_start = new std::string(HowItExited(kExitNoMemoryAtStart));
+  if (absl::StartsWith(end, *at_start))
+    return absl::UnavailableError("a compiler finds no memory to start in");
   if (absl::StartsWith(end, *no_memory))
     return absl::ResourceExhaustedError(
-        absl::StrCat("the kernel takes more memory to compile than the ",
-                     limits::kCompilerAddressBytes >> 20, " MiB that a compiler may have"));
+        absl::StrCat("the kernel takes more memory to compile than a compiler may have, which is ",
+                     limits::kCompilerAddressBytes >> 20, " MiB at most"));
   return absl::ResourceExhaustedError(absl::StrCat("the compiler ", end));
 }
 
@@ -61,12 +64,14 @@ absl::Status CompileProcess::EnsureStarted() {
   if (process_.running()) return absl::OkStatus();
   OB_ASSIGN_OR_RETURN(const int output, ChildOutput::EndFor(ChildOutput::Of::kCompiler, output_));
   OB_ASSIGN_OR_RETURN(process_, StartCompiler(options_.program, options_.cores, output));
+  is_fresh_ = true;
   return absl::OkStatus();
 }
 
 absl::Status CompileProcess::Ask(std::span<const KernelSource> kernels,
                              std::vector<absl::StatusOr<CompiledKernel>>* results) {
   OB_RETURN_IF_ERROR(EnsureStarted());
+  is_fresh_ = false;
   const auto begin = std::chrono::steady_clock::now();
   proto::CompileReply reply;
   IoLimits limits = IoLimits::Within(DeadlineOf(kernels.size()));
@@ -90,7 +95,7 @@ absl::Status CompileProcess::Ask(std::span<const KernelSource> kernels,
       kernels.size());
   if (absl::IsDeadlineExceeded(status)) {
     process_.Stop();
-    return absl::ResourceExhaustedError(
+    return absl::DeadlineExceededError(
         absl::StrCat("compiling took longer than ", DeadlineOf(kernels.size()).count(), " ms"));
   }
   if (!status.ok())
@@ -99,6 +104,21 @@ absl::Status CompileProcess::Ask(std::span<const KernelSource> kernels,
   for (int i = 0; i < reply.results_size(); ++i)
     (*results)[i] = FromResult(std::move(*reply.mutable_results(i)));
   return absl::OkStatus();
+}
+
+absl::StatusOr<CompiledKernel> CompileProcess::CompileAlone(const KernelSource& kernel) {
+  std::vector<absl::StatusOr<CompiledKernel>> one(1, absl::InternalError("not compiled"));
+  const bool was_fresh = is_fresh_ || !process_.running();
+  absl::Status status = Ask({&kernel, 1}, &one);
+  // What others have left behind in that process may have done it.
+  if (absl::IsResourceExhausted(status) && !was_fresh) status = Ask({&kernel, 1}, &one);
+  if (status.ok()) return std::move(one[0]);
+  if (absl::IsDeadlineExceeded(status)) status = absl::ResourceExhaustedError(status.message());
+  if (absl::IsResourceExhausted(status)) {
+    if (refused_.size() >= kRefusedKernelsMax) refused_.clear();
+    refused_[NameOf(kernel)] = status;
+  }
+  return status;
 }
 
 std::vector<absl::StatusOr<CompiledKernel>> CompileProcess::Compile(
@@ -125,14 +145,8 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileProcess::Compile(
       results[i] = together;
       continue;
     }
-    std::vector<absl::StatusOr<CompiledKernel>> one(1, absl::InternalError("not compiled"));
-    const absl::Status status = Ask(kernels.subspan(i, 1), &one);
-    if (absl::IsCancelled(status)) together = status;
-    if (status.code() == absl::StatusCode::kResourceExhausted) {
-      if (refused_.size() >= kRefusedKernelsMax) refused_.clear();
-      refused_[NameOf(kernels[i])] = status;
-    }
-    results[i] = status.ok() ? std::move(one[0]) : absl::StatusOr<CompiledKernel>(status);
+    results[i] = CompileAlone(kernels[i]);
+    if (absl::IsCancelled(results[i].status())) together = results[i].status();
   }
   return results;
 }

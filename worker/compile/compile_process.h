@@ -27,11 +27,14 @@ namespace outboard::worker {
 
 // The exit code of a compile process whose memory has ended.
 inline constexpr int kExitNoMemory = 78;
+// And of one that had not yet read a kernel.
+inline constexpr int kExitNoMemoryAtStart = 79;
 
 // main of the process: answers on descriptor kChildSocket until that is closed.
 int CompileProcessMain();
 
 // The error of a kernel with which a compile process ended; `end`: as ChildProcess has it.
+// UNAVAILABLE  it had no memory to start in, whatever the kernel; RESOURCE_EXHAUSTED  all else
 absl::Status EndOfCompiler(absl::string_view end);
 
 // Starts the program at `path`; empty: "outboard-compiler" beside this program. It is the file that
@@ -62,9 +65,10 @@ class CompileProcess final : public KernelCompiler {
   explicit CompileProcess(CompileProcessOptions options = {});
 
   // If a process crashes, has no memory or misses its deadline, its kernels are compiled one by one
-  // in a new one, and the kernel that does it again fails with RESOURCE_EXHAUSTED, which is
-  // remembered, so that it is not tried again. UNAVAILABLE if no process can be started. CANCELLED
-  // if stop_fd ended it.
+  // in a new one. A kernel that ends a process which has compiled nothing before it fails with
+  // RESOURCE_EXHAUSTED, and so does one that takes longer than the deadline by itself; that is
+  // remembered, and it is not tried again. UNAVAILABLE if no process can be started. CANCELLED if
+  // stop_fd ended it.
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
   const Target& target() const override { return options_.target; }
@@ -81,12 +85,16 @@ class CompileProcess final : public KernelCompiler {
     return options_.deadline + options_.deadline * (kernels - 1) / 5;
   }
   // One request. Not OK: the process is gone, and so is every kernel of the batch.
+  // DEADLINE_EXCEEDED where it was killed, RESOURCE_EXHAUSTED where it ended by itself.
   absl::Status Ask(std::span<const KernelSource> kernels,
                    std::vector<absl::StatusOr<CompiledKernel>>* results);
+  // In a process that nothing else has used, unless it compiles in the one that runs.
+  absl::StatusOr<CompiledKernel> CompileAlone(const KernelSource& kernel);
 
   CompileProcessOptions options_;
   std::unique_ptr<ChildOutput> output_;  // of one process after the other
   ChildProcess process_;
+  bool is_fresh_ = false;  // the process was not asked yet
   std::map<Sha256Digest, absl::Status> refused_;  // by encoding and Opts
 };
 

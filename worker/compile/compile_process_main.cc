@@ -29,11 +29,14 @@ constexpr rlim_t kMemoryBytesMax = RLIM_INFINITY;
 constexpr rlim_t kMemoryBytesMax = limits::kCompilerAddressBytes;
 #endif
 
+// Another one once there is a kernel that it may be the fault of.
+int exit_without_memory = kExitNoMemoryAtStart;
+
 // A table that is growing takes no exception, and LLVM none at all.
 void EndWithoutMemory() {
   constexpr char kWords[] = "memory has ended\n";
-  if (write(STDERR_FILENO, kWords, sizeof kWords - 1) < 0) _exit(kExitNoMemory);
-  _exit(kExitNoMemory);
+  if (write(STDERR_FILENO, kWords, sizeof kWords - 1) < 0) _exit(exit_without_memory);
+  _exit(exit_without_memory);
 }
 
 // Takes all address space that the limit leaves, but for so much of it. What is out of reach takes
@@ -55,12 +58,11 @@ void ObeyFault(const std::string& kernel) {
   if (kernel == "!hang") pause();
 }
 
-// "room 64": KiB.
-void ObeyRoom() {
+// "room 64", before the first kernel, or "start in 64", before all else: KiB.
+void ObeyRoom(const char* when) {
   const char* const fault = std::getenv("OUTBOARD_BOX_FAULTS");
   unsigned long kilobytes = 0;
-  if (fault != nullptr && std::sscanf(fault, "room %lu", &kilobytes) == 1)
-    LeaveRoom(kilobytes << 10);
+  if (fault != nullptr && std::sscanf(fault, when, &kilobytes) == 1) LeaveRoom(kilobytes << 10);
 }
 
 // `compiler` is that of the request before, and is kept if the target is the same.
@@ -95,12 +97,15 @@ int CompileProcessMain() {
   const char* const debug = std::getenv("DEBUG");
   options.dump = debug != nullptr && std::atoi(debug) >= 5;
   options.no_opt = IsSet("NOOPT");
+  ObeyRoom("start in %lu");
   WarmUpCompiler();
-  ObeyRoom();
+  ObeyRoom("room %lu");
   proto::CompileRequest request;
   std::unique_ptr<InProcessCompiler> compiler;
-  while (ReadMessage(kChildSocket, &request).ok())
+  while (ReadMessage(kChildSocket, &request).ok()) {
+    exit_without_memory = kExitNoMemory;
     if (!WriteMessage(kChildSocket, Answer(options, request, compiler)).ok()) break;
+  }
   return 0;
 }
 
