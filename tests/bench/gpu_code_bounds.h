@@ -7,6 +7,8 @@ namespace outboard::bench::code_bounds {
 // Products of bf16 matrices of 8,192.
 inline constexpr double kHmma = 3.0;
 inline constexpr double kHgmma = 13;
+// Convolutions of pictures' three channels by mma.sync, forward and the gradient of the weights.
+inline constexpr double kHmmaOfPictures = 8;
 // Convolutions by warpgroups: of four products in a step, as without gathers.
 inline constexpr double kHgmmaOfConvolutions = 16;
 // f32 by three products of TF32. Of twelve in a stage of 128 columns: 64 additions in f32, 48 that

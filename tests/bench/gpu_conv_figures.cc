@@ -27,13 +27,32 @@ using Kernel = const UOp* (test::ConvKernels::*)();
 struct Way {
   const char* name;
   Kernel kernel;
+  bool of_pictures = false;
+  // By mma.sync; 0 rows: the one that is chosen.
+  codegen::MmaTile tile = {};
 };
-constexpr Way kWays[] = {{"forward", &test::ConvKernels::Forward},
-                         {"input gradient", &test::ConvKernels::InputGradient},
-                         {"weight gradient", &test::ConvKernels::WeightGradient}};
+constexpr Way kWays[] = {
+    {"forward", &test::ConvKernels::Forward},
+    {"input gradient", &test::ConvKernels::InputGradient},
+    {"weight gradient", &test::ConvKernels::WeightGradient},
+    {"first forward", &test::ConvKernels::Forward, true},
+    // As of the parts in which the schedule divides its sum.
+    {"first weight gradient", &test::ConvKernels::WeightGradient, true, {64, 64, 32, 2, 2, 4}}};
 
-// A layer of ResNet-50 with 64 pictures, or a small one.
-test::ConvCase Shape(bool large) {
+// A layer of ResNet-50 with 64 pictures, or a small one; and the first, of three channels.
+test::ConvCase Shape(const Way& way, bool large) {
+  if (way.of_pictures)
+    return {.batch = large ? 64 : 2,
+            .in = 3,
+            .out = 64,
+            .height = large ? 224 : 32,
+            .width = large ? 224 : 32,
+            .kernel = 7,
+            .stride = 2,
+            .padding = 3,
+            .channels_last = false,
+            .taps_last = true,
+            .result = DType::kBF16};
   return {.batch = large ? 64 : 2,
           .in = 64,
           .out = 64,
@@ -48,7 +67,7 @@ struct Compiled {
 };
 
 absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, bool by_warpgroups) {
-  const test::ConvCase shape = Shape(large);
+  const test::ConvCase shape = Shape(way, large);
   test::ConvKernels kernels(g, shape);
   const UOp* const sink = (kernels.*way.kernel)();
   OB_ASSIGN_OR_RETURN(const codegen::LoopNest nest, codegen::AnalyzeKernel(sink));
@@ -66,9 +85,10 @@ absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, bool by_w
   } else {
     OB_ASSIGN_OR_RETURN(const auto plan, codegen::PlanMma(nest, target, /*opts=*/nullptr));
     if (!plan) return absl::InternalError("a convolution is not left to matrix units");
-    rows = plan->tile.rows;
-    columns = plan->tile.columns;
-    options.opts = {{codegen::OptKind::kMma, axis, codegen::MmaAmount(plan->tile)}};
+    const codegen::MmaTile& tile = way.tile.rows > 0 ? way.tile : plan->tile;
+    rows = tile.rows;
+    columns = tile.columns;
+    options.opts = {{codegen::OptKind::kMma, axis, codegen::MmaAmount(tile)}};
   }
   Compiled compiled;
   OB_ASSIGN_OR_RETURN(compiled.kernel, CompileKernel(sink, options));
@@ -85,15 +105,19 @@ absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, bool by_w
 absl::Status OnMachine(const Way& way, ConvFigure& figure) {
   Graph g;
   OB_ASSIGN_OR_RETURN(const Compiled small, Compile(g, way, /*large=*/false, figure.by_warpgroups));
-  const test::ConvCase shape = Shape(/*large=*/false);
+  const test::ConvCase shape = Shape(way, /*large=*/false);
   const auto bytes = [](int64_t elements) {
     return std::string(static_cast<size_t>(elements * 2), '\0');
   };
   const int64_t image = shape.batch * shape.height * shape.width * shape.in,
-                weights = shape.out * shape.kernel * shape.kernel * shape.in;
+                weights = shape.out * shape.kernel * shape.kernel * shape.in,
+                result = shape.batch * shape.out_height() * shape.out_width() * shape.out;
   const bool of_weights = way.kernel == &test::ConvKernels::WeightGradient;
-  test::Buffers buffers = {bytes(of_weights ? weights : image), bytes(image),
-                           bytes(of_weights ? image : weights)};
+  const bool of_image = way.kernel == &test::ConvKernels::InputGradient;
+  test::Buffers buffers = {bytes(of_weights ? weights
+                                 : of_image ? image
+                                            : result),
+                           bytes(of_image ? result : image), bytes(of_weights ? result : weights)};
   test::MachineCounts counts;
   OB_RETURN_IF_ERROR(
       test::RunOnPtxMachine(small.kernel, buffers, {}, /*seed=*/1, nullptr, &counts));
@@ -128,7 +152,9 @@ absl::Status ByAssembler(const Way& way, ConvFigure& figure) {
   if (products.empty()) return absl::InternalError("no loop of matrix instructions");
   figure.instructions_per_product = least(products)->PerProduct();
   if (!figure.by_warpgroups) return absl::OkStatus();
-  const std::vector<CodeLoop> copies = LoopsWith("LDGSTS", code.listing);
+  // Single elements are loaded.
+  const std::vector<CodeLoop> copies =
+      LoopsWith(way.of_pictures ? "LDG.E.U16" : "LDGSTS", code.listing);
   if (const auto loop = least(copies); loop != copies.end())
     figure.instructions_of_gather = static_cast<double>(loop->instructions);
   return absl::OkStatus();
@@ -140,7 +166,8 @@ absl::StatusOr<std::vector<ConvFigure>> MeasureGpuConvolutions() {
   std::vector<ConvFigure> figures;
   for (const Way& way : kWays)
     for (const bool by_warpgroups : {false, true}) {
-      ConvFigure figure{.name = way.name, .by_warpgroups = by_warpgroups};
+      ConvFigure figure{
+          .name = way.name, .by_warpgroups = by_warpgroups, .of_pictures = way.of_pictures};
       OB_RETURN_IF_ERROR(OnMachine(way, figure));
       OB_RETURN_IF_ERROR(ByAssembler(way, figure));
       figures.push_back(std::move(figure));

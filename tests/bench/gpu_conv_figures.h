@@ -15,6 +15,7 @@ namespace outboard::bench {
 struct ConvFigure {
   std::string name;
   bool by_warpgroups = false;
+  bool of_pictures = false;  // of three channels
   // Wavefronts of an access to shared memory, and sectors that are read and written, over the least
   // for tiles of this size: each tile's rows and columns once, borders included, and each result.
   double bank_ways = 0, sectors_ratio = 0;
@@ -27,7 +28,8 @@ struct ConvFigure {
   std::optional<double> instructions_per_product, instructions_of_gather;
 };
 
-// 64 channels, 3 x 3, channels last; 56 x 56 for the assembler, a small image for the machine.
+// 64 channels, 3 x 3, channels last; 56 x 56 for the assembler, a small image for the machine. And
+// three channels, 7 x 7, every second place, channels first, of 224 x 224.
 // Errors: what compiling or the machine reports.
 absl::StatusOr<std::vector<ConvFigure>> MeasureGpuConvolutions();
 

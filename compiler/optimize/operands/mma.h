@@ -46,6 +46,9 @@ struct MmaFactor {
   // false; and how many at a time, of 16 bytes at most, which lie side by side from a multiple on.
   bool copied = false;
   int64_t run = 1;
+  // Whether all taps of a window are copied by one thread (MmaProduct::window), `run` being its
+  // slots; and two taps that share 4 bytes together.
+  bool by_windows = false, pairs = false;
 };
 
 // One of the products that are added.
@@ -63,6 +66,13 @@ struct MmaSide {
   int64_t count = 1;        // of these
 };
 
+// The taps of a range, of steps or of one side, that are counted in slots (mma_window.h). Slot s is
+// tap s - front; those before and behind have no tap.
+struct MmaWindow {
+  int range = -1;  // the last one of the steps, or of a side; -1: there is none
+  int64_t taps = 0, slots = 0, front = 0;
+};
+
 struct MmaProduct {
   const UOp* sum = nullptr;  // of all addends: a REDUCE_LOOP, or an ADD of some
   // What the unit multiplies: of all rows, and of all columns. Two 8-bit floats may be of two types.
@@ -75,6 +85,7 @@ struct MmaProduct {
   int64_t steps = 0;               // of all of them
   bool adds_rows = false;          // has stores of sums (kernel/row_sums.h)
   int64_t block_steps = 1;  // of a block of packed numbers, among what computed operands load
+  MmaWindow window;         // set by PadWindows alone
 };
 
 // How an index moves with a range that it divides: by range / divisor * of_quotients, and by

@@ -195,11 +195,16 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
   // ptxas leaves room for a second block of eight warps. What is kept for sums is then spilled.
   if (product.adds_rows && 2 * registers * threads > kCudaRegisters)
     return room("registers, with sums of rows,", registers * threads, kCudaRegisters / 2);
-  for (const MmaAddend& addend : product.addends)
-    if (tile.steps * tile.rows % (threads * addend.rows.run) != 0 ||
-        tile.steps * tile.columns % (threads * addend.columns.run) != 0)
-      return illegal("threads do not share the copies of an operand evenly");
+  if (!TileSharesCopies(product, tile))
+    return illegal("threads do not share the copies of an operand evenly");
   return absl::OkStatus();
+}
+
+bool TileSharesCopies(const MmaProduct& product, const MmaTile& tile) {
+  return std::ranges::all_of(product.addends, [&](const MmaAddend& addend) {
+    return tile.steps * tile.rows % (tile.threads() * addend.rows.run) == 0 &&
+           tile.steps * tile.columns % (tile.threads() * addend.columns.run) == 0;
+  });
 }
 
 std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& target) {

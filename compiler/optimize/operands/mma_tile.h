@@ -64,6 +64,9 @@ int64_t OrderOf(const MmaTile& tile, int64_t down);
 //         RESOURCE_EXHAUSTED  names what there is too little of, with limit and need
 absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const Target& target);
 
+// Whether the threads of a block share the copies of each operand evenly.
+bool TileSharesCopies(const MmaProduct& product, const MmaTile& tile);
+
 // The tile that takes the least time by our estimate: the blocks that one of the multiprocessors
 // has, times what a block of that size takes beside the others that run there at once. None where
 // the product is too small for a matrix unit, or nothing fits.

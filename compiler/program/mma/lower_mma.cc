@@ -19,6 +19,7 @@
 
 #include "compiler/divide_up.h"
 #include "compiler/optimize/operands/mma_tile.h"
+#include "compiler/optimize/operands/mma_window.h"
 #include "compiler/program/hopper/two_tf32.h"
 #include "compiler/program/lower/point_lowering.h"
 #include "compiler/program/mma/amd_fragments.h"
@@ -106,6 +107,8 @@ class MmaLowering {
     if (&addend != product_.addends.data()) b_.Barrier();
     rows_.Begin(addend);
     columns_.Begin(addend);
+    const bool rows_cleared = rows_.Clear(), columns_cleared = columns_.Clear();
+    if (rows_cleared || columns_cleared) b_.Barrier();
     iterations_ = IterationsOf(tile_, addend);
     stages_ = StagesOf(tile_, addend);
     for (int64_t stage = 0; stage == 0 || stage + 1 < stages_; ++stage) {
@@ -277,7 +280,8 @@ class MmaLowering {
   void Stores() {
     if (IsAmd()) return StoresForAmd();
     const ValueId first_row = FirstRow(), first_column = FirstColumn();
-    const bool pairs = kernel_.ranges[product_.columns.ranges.back()].extent % 2 == 0;
+    const bool pairs =
+        kernel_.ranges[product_.columns.ranges.back()].extent % 2 == 0 && !columns_.has_slots();
     const auto column_of = [&](int64_t j) { return b_.Plus(first_column, b_.Int(j * 8)); };
     const auto row_of = [&](int64_t i, int64_t half) {
       return b_.Plus(first_row, b_.Int(i * kFragment + half * 8));
@@ -308,13 +312,16 @@ class MmaLowering {
   // Calls `body` where the row or column exists, and `count` - 1 more after it, with its ranges
   // open.
   template <typename Body>
-  void Inside(const StagedOperand& operand, ValueId index, int64_t count, const Body& body) {
+  void Inside(StagedOperand& operand, ValueId index, int64_t count, const Body& body) {
     point_.OpenScope();
     const int64_t all = operand.side().count;
-    const ValueId branch = all % operand.tile_size() == 0
-                               ? ValueId{-1}
-                               : b_.If(b_.Less(b_.Plus(index, b_.Int(count - 1)), b_.Int(all)));
-    ranges_.OpenAll(operand.side().ranges, index);
+    ValueId inside = -1;
+    if (operand.has_slots())
+      inside = operand.OpenSlots(index);
+    else if (all % operand.tile_size() != 0)
+      inside = b_.Less(b_.Plus(index, b_.Int(count - 1)), b_.Int(all));
+    const ValueId branch = inside < 0 ? ValueId{-1} : b_.If(inside);
+    if (!operand.has_slots()) ranges_.OpenAll(operand.side().ranges, index);
     body();
     ranges_.CloseAll(operand.side().ranges);
     if (branch >= 0) b_.EndIf(branch);
@@ -363,7 +370,9 @@ class MmaLowering {
 };
 
 absl::StatusOr<Program> LowerMma(const LoopNest& kernel, const MmaPlan& plan) {
-  return MmaLowering(kernel, plan).Run();
+  MmaPlan padded = plan;
+  codegen::PadWindows(kernel, padded);
+  return MmaLowering(kernel, padded).Run();
 }
 
 }  // namespace outboard::program

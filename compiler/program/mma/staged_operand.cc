@@ -112,8 +112,13 @@ ValueId StagedOperand::Open(const Piece& piece, ValueId iteration) {
   };
   below(index, side_.count, tile_size_, of.across);
   below(step, addend_->steps, tile_.steps, !of.across);
-  ranges_.OpenAll(side_.ranges, index);
-  ranges_.OpenAll(addend_->reduced, step);
+  const auto open = [&](const std::vector<int>& ranges, ValueId at) {
+    if (!HasWindow(ranges)) return ranges_.OpenAll(ranges, at);
+    // Each tap is opened when it is copied.
+    ranges_.OpenAll({ranges.begin(), ranges.end() - 1}, b_.Divide(at, of.run));
+  };
+  open(side_.ranges, index);
+  open(addend_->reduced, step);
   for (const int r : addend_->reduced)
     if (const UOp* const end = point_.kernel().ranges[r].end())
       inside = b_.And(inside, b_.Less(ranges_[r].value, point_.Emit(end)));
@@ -130,7 +135,9 @@ void StagedOperand::Fetch(ValueId iteration, ValueId stage) {
     point_.OpenScope();
     const Piece piece = PieceOf(number);
     const ValueId inside = Open(piece, iteration);
-    if (of_->copied) {
+    if (of_->by_windows) {
+      CopyWindow(piece, stage, inside);
+    } else if (of_->copied) {
       Copy(TargetOf(piece, stage), inside);
     } else {
       const ValueId place = b_.Int(number);
@@ -144,6 +151,7 @@ void StagedOperand::Fetch(ValueId iteration, ValueId stage) {
     Close();
     point_.CloseScope();
   }
+  CopySingles();
 }
 
 void StagedOperand::Copy(ValueId target, ValueId inside) {

@@ -5,10 +5,14 @@
 // A stage is lines of elements, in chunks of 16 bytes that are rotated from line to line, so that 8
 // chunks of a column lie in all 32 banks. No instruction transposes matrices of f32: the threads
 // read their elements, of two chunks in four lines at a time, and lines are rotated twice as far.
+//
+// Where the taps of windows are in slots (codegen::MmaWindow; window_copies.cc), a thread copies a
+// window at a time, and the slots without a tap are zeros from the beginning.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "compiler/divide_up.h"
 #include "compiler/matrix_unit.h"
@@ -41,6 +45,8 @@ class StagedOperand {
   void OpenMemory();
   // What follows is of this addend.
   void Begin(const codegen::MmaAddend& addend);
+  // Sets all stages to 0 where some slots have no tap; whether it does. A barrier has to follow.
+  bool Clear();
 
   // Begins the copies of an iteration, and computes what is not copied, into registers.
   void Fetch(ValueId iteration, ValueId stage);
@@ -57,6 +63,10 @@ class StagedOperand {
   const codegen::MmaSide& side() const { return side_; }
   int64_t tile_size() const { return tile_size_; }
   ValueId origin() const { return origin_; }
+  // Whether its rows or columns are slots of windows. OpenSlots opens their ranges at one of them,
+  // and returns the condition that it exists, -1: it does.
+  bool has_slots() const { return HasWindow(side_.ranges); }
+  ValueId OpenSlots(ValueId index);
   // The first row or column of the warp's part of the tile.
   ValueId FirstOfWarp() { return b_.Plus(origin_, b_.Times(warp_, warp_size_)); }
 
@@ -79,6 +89,15 @@ class StagedOperand {
   ValueId Open(const Piece& piece, ValueId iteration);
   void Close();
   void Copy(ValueId target, ValueId inside);
+  bool HasWindow(const std::vector<int>& ranges) const {
+    return product_.window.range >= 0 && !ranges.empty() && ranges.back() == product_.window.range;
+  }
+  // Begins the copies of a window, whose piece is open: of pairs of taps. CopySingles adds those of
+  // all other taps, of all windows before.
+  void CopyWindow(const Piece& piece, ValueId stage, ValueId inside);
+  void CopySingles();
+  // Where a slot of the piece's window lies in shared memory.
+  ValueId SlotIn(const Piece& piece, ValueId stage, int64_t slot);
   ValueId LoadForAmd(ValueId stage, int64_t fragment, int64_t step);
   // The same of f32 whose rows or columns lie side by side, in the same order.
   ValueId LoadElements(ValueId stage, int64_t fragment, int64_t step);
@@ -101,6 +120,7 @@ class StagedOperand {
   const codegen::MmaFactor* of_ = nullptr;      // of it
   int64_t lines_ = 0, length_ = 0;              // of a stage; elements of a line
   int64_t pieces_ = 0;                          // a thread's, of a stage
+  std::vector<Instruction> single_copies_;      // of windows, still to be added
 };
 
 }  // namespace outboard::program
