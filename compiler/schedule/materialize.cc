@@ -404,8 +404,8 @@ class Chooser {
     // The kernel unpacks a factor of its products once for each panel of it that it copies. What is
     // read at several places, or by several products, is computed again for each of them, twice as
     // often with each step of a chain: that is decided by cost.
-    const bool is_shared_here = inner_factors_.contains(node) && use.computed.is_one() &&
-                                work_.at(node) <= kSharedWorkMax;
+    const bool is_shared_here =
+        inner_factors_.contains(node) && use.computed.is_one() && work_.at(node) <= kSharedWorkMax;
     if (copies_unpacked_ && factors_.contains(node) && (use.users == 1 || is_shared_here))
       return false;
     double times = use.times_computed() / elements;

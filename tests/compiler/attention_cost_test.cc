@@ -23,8 +23,7 @@ constexpr int64_t kWidth = 64, kLength = 512;
 
 size_t KernelsOf(const std::function<std::vector<Tensor>()>& program, const Target& target) {
   Graph recorded, graph;
-  return ValueOrDie(
-             schedule::MakeSchedule(graph, RecordResults(recorded, program).sink, target))
+  return ValueOrDie(schedule::MakeSchedule(graph, RecordResults(recorded, program).sink, target))
       .kernels.size();
 }
 

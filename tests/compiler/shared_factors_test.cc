@@ -29,8 +29,8 @@ struct Counts {
 
 Counts CountsOf(const Program& program, const Target& target) {
   Graph recorded, graph;
-  const auto schedule = ValueOrDie(
-      schedule::MakeSchedule(graph, RecordResults(recorded, program).sink, target));
+  const auto schedule =
+      ValueOrDie(schedule::MakeSchedule(graph, RecordResults(recorded, program).sink, target));
   Counts counts{.kernels = schedule.kernels.size()};
   for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
     const std::vector<const UOp*> nodes = PostOrder(kernel.ast);
@@ -144,8 +144,8 @@ TEST(SharedFactors, ScalesThatAreSumsOfManyOthers_KernelsStaySmall) {
     return {Input({2, terms}, DType::kF32)
                 .matmul((weights.cast(DType::kF32) * scale).slice(0, 0, 32).transpose())};
   };
-  const Counts counts =
-      CountsOf([&] { return program(16384, 512, 9); }, CudaTarget("sm_90", /*multiprocessors=*/132));
+  const Counts counts = CountsOf([&] { return program(16384, 512, 9); },
+                                 CudaTarget("sm_90", /*multiprocessors=*/132));
   EXPECT_LE(counts.kernels, 10u);
   EXPECT_LE(counts.nodes_most, 300);
   ExpectComputed([&] { return program(64, 8, 4); });
