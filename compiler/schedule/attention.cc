@@ -21,8 +21,8 @@ constexpr int64_t kRowOfResults = 128;
 constexpr int64_t kRowOfMaskedGradients = 256;
 constexpr int64_t kRowOfGradients = 1024, kWidthsOfGradients = 8;
 constexpr int64_t kWidthOfResults = 128;
-// Panels cast numbers of 16 bits wherever they read them: that pays where a mask saves half of it.
-constexpr int64_t kRowOfMaskedSmallGradients = 512;
+// Panels cast numbers of 8 or 16 bits wherever they read them: that pays where a mask saves half.
+constexpr int64_t kRowOfMaskedNarrowGradients = 512;
 // So many scores (256 MiB of f32, and half of that for weights) of rows so long are computed again
 // even where that takes more time, some twice of it with a matrix unit: they grow with the square.
 constexpr double kScoresKept = 64 << 20;
@@ -57,15 +57,23 @@ bool IsLargeProduct(const UOp* node, bool on_blocks, bool few_rows) {
   return few_rows || Elements(node) > elements;
 }
 
-// A product of numbers of 16 bits cast to f32: `bf16` alone, as the matrix unit takes them, or f16,
-// too.
-bool IsOf16Bits(const UOp* product, bool bf16) {
-  return std::any_of(
-      product->src[0]->src.begin(), product->src[0]->src.end(), [&](const UOp* operand) {
-        while (IsMovement(operand->op) || operand->op == Op::kCast) operand = operand->src[0];
-        return operand->dtype == DType::kBF16 || (!bf16 && operand->dtype == DType::kF16);
-      });
+// Whether one of a product's factors is a number that `is_meant` holds of, cast to what is summed:
+// also one that was computed in f32 and cast to it.
+template <typename IsMeant>
+bool HasFactorOf(const UOp* product, IsMeant is_meant) {
+  return std::any_of(product->src[0]->src.begin(), product->src[0]->src.end(),
+                     [&](const UOp* operand) {
+                       while (!is_meant(operand->dtype)) {
+                         if (!IsMovement(operand->op) && operand->op != Op::kCast) return false;
+                         operand = operand->src[0];
+                       }
+                       return true;
+                     });
 }
+
+bool IsBf16(DType dtype) { return dtype == DType::kBF16; }
+// Numbers of 8 or 16 bits cost panels their casts.
+bool IsNarrow(DType dtype) { return dtype != DType::kBool && ByteWidth(dtype) < 4; }
 
 // A product of two numbers of bf16, or of f16, cast to f32. One may be an integer of 8 bits, of
 // which each is a number of both.
@@ -106,7 +114,7 @@ struct Family {
   bool masked = false;      // by positions
   int64_t row = INT64_MAX;  // the least length
   bool of_bf16 = false;     // one of the products is
-  bool of_16_bits = false;  // one is of bf16 or f16
+  bool of_narrow = false;   // one is of numbers of 8 or 16 bits
   bool small = true;        // all products are of bf16 or f16
   bool of_f32 = true;       // all are of f32
   bool in_parts = false;    // of keys (keys/key_parts.h)
@@ -222,8 +230,8 @@ class Finder {
       families_.emplace_back();
       families_.back().in_parts = in_parts;
       families_.back().elements = Elements(node);
-      families_.back().of_bf16 = IsOf16Bits(node, /*bf16=*/true);
-      families_.back().of_16_bits = IsOf16Bits(node, /*bf16=*/false);
+      families_.back().of_bf16 = HasFactorOf(node, IsBf16);
+      families_.back().of_narrow = HasFactorOf(node, IsNarrow);
       families_.back().small = IsOfSmallFloats(node);
       families_.back().of_f32 = IsOfF32(node);
       families_.back().width = PaddedSize(node->src[0]->shape[ReduceOf(node).axes()[0]]);
@@ -249,16 +257,15 @@ class Finder {
               (family.of_f32 && family.width <= kWidthOfF32OnBlocks)) &&
              family.row >= kRowOnBlocks && (family.products > 1 || family.ends == 1);
     const bool has_logits = family.products == 1 && family.ends > 1;
-    if (family.of_16_bits && !has_logits && family.elements >= kScoresKept &&
-        family.row >= kRowKept)
+    if (family.of_narrow && !has_logits && family.elements >= kScoresKept && family.row >= kRowKept)
       return true;
     if (family.of_bf16 && has_matrix_unit_) return false;  // panels do without it
-    if (family.of_16_bits && !family.masked) return false;
+    if (family.of_narrow && !family.masked) return false;
     if (has_logits) return family.elements >= kLogits && family.width <= kWidthOfLogits;
     if (family.products == 1)
       return family.row >= kRowOfResults && (family.masked || family.width <= kWidthOfResults);
     if (family.masked)
-      return family.row >= (family.of_16_bits ? kRowOfMaskedSmallGradients : kRowOfMaskedGradients);
+      return family.row >= (family.of_narrow ? kRowOfMaskedNarrowGradients : kRowOfMaskedGradients);
     return family.row >= std::max(kRowOfGradients, kWidthsOfGradients * family.width);
   }
 
@@ -297,7 +304,7 @@ class Finder {
     families_[a].masked |= families_[b].masked;
     families_[a].in_parts |= families_[b].in_parts;
     families_[a].of_bf16 |= families_[b].of_bf16;
-    families_[a].of_16_bits |= families_[b].of_16_bits;
+    families_[a].of_narrow |= families_[b].of_narrow;
     families_[a].small = families_[a].small && families_[b].small;
     families_[a].of_f32 = families_[a].of_f32 && families_[b].of_f32;
     families_[a].elements = std::max(families_[a].elements, families_[b].elements);

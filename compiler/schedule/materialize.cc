@@ -41,13 +41,26 @@ enum class Enclosing {
 
 // How often an element is computed, by where: in the kernel of a value that is stored, at the
 // places that movements and loops lead to. Operations on one element share it.
-using Places = absl::btree_map<uint64_t, double>;
+struct Places {
+  absl::btree_map<uint64_t, double> counts;
+  bool joined = false;  // several became one (kPlacesMax), here or above
+
+  bool is_one() const { return counts.size() == 1 && !joined; }
+};
+
 // Of what is picked from packed weights (FindParts): the array has so many times its bytes, and
 // with so little work it is picked for each of the weights.
 constexpr double kPickedFrom = 8, kPickedWorkMax = 8;
 // A GPU computes so much in the time of a byte of its memory (an H100 some 8.6 operations, of f32
 // or integers), and a thread picks once for so many weights that lie side by side.
 constexpr double kWorkOfAByte = 8, kWeightsOfAPick = 4;
+// The bytes are those of the whole array, of which a product may read little. So no more work than
+// this is picked (a scale of six bits is 18 operations).
+constexpr double kPickedWorkOnGpusMax = 64;
+// Up to so much work a value that several operations of one factor read is computed where the
+// factor is (the code that picks a level is 9 operations at most): a factor is unpacked more than
+// once, for other rows, and more is cheaper loaded.
+constexpr double kSharedWorkMax = 32;
 constexpr size_t kPlacesMax = 32;  // more become one, with the sum of their counts
 
 // The place that `node` leads to from `place`. By numbers that are the same in every process: the
@@ -64,7 +77,7 @@ struct Use {
 
   double times_computed() const {
     double times = 0;
-    for (const auto& [place, count] : computed) times += count;
+    for (const auto& [place, count] : computed.counts) times += count;
     return times;
   }
 };
@@ -262,8 +275,8 @@ class Chooser {
       if (!IsUnpacked(node) || !factors_.insert(node).second) continue;
       open.insert(open.end(), node->src.begin(), node->src.end());
     }
-    // Several operations of one factor may read a value (the code that picks a level, say): they
-    // are in one kernel, as long as nothing else reads it.
+    // Several operations of one factor may read a value (the code that picks a level, say), and
+    // nothing but factors.
     absl::flat_hash_set<const UOp*> read_elsewhere(sink_->src.begin(), sink_->src.end());
     for (const UOp* node : order_)
       if (!factors_.contains(node)) read_elsewhere.insert(node->src.begin(), node->src.end());
@@ -319,7 +332,7 @@ class Chooser {
     if (part.bytes >= kPickedFrom * bytes && work <= kPickedWorkMax &&
         use.times_computed() <= rows_of_unpacked_ * part.weights)
       return true;
-    return picks_ &&
+    return picks_ && work <= kPickedWorkOnGpusMax &&
            use.times_computed() / kWeightsOfAPick * work <= kWorkOfAByte * (part.bytes + 2 * bytes);
   }
 
@@ -388,9 +401,12 @@ class Chooser {
       if (use.enclosing != Enclosing::kNothing) return true;
     }
     if (IsPicked(node, use)) return false;
-    // The kernel unpacks a factor of its products once for each panel of it that it copies.
-    if (copies_unpacked_ && factors_.contains(node) &&
-        (use.users == 1 || inner_factors_.contains(node)))
+    // The kernel unpacks a factor of its products once for each panel of it that it copies. What is
+    // read at several places, or by several products, is computed again for each of them, twice as
+    // often with each step of a chain: that is decided by cost.
+    const bool is_shared_here =
+        inner_factors_.contains(node) && use.computed.is_one() && work_.at(node) <= kSharedWorkMax;
+    if (copies_unpacked_ && factors_.contains(node) && (use.users == 1 || is_shared_here))
       return false;
     double times = use.times_computed() / elements;
     if (IsUnpacked(node)) {
@@ -441,20 +457,22 @@ class Chooser {
             int users) {
     Use& use = uses_[source];
     use.readings += readings;
-    for (const auto& [place, count] : computed) {
-      double& known = use.computed[place];
+    for (const auto& [place, count] : computed.counts) {
+      double& known = use.computed.counts[place];
       known = std::max(known, count);
     }
-    if (use.computed.size() > kPlacesMax)
-      use.computed = {{PlaceBelow(0, source), use.times_computed()}};
+    use.computed.joined = use.computed.joined || computed.joined;
+    if (use.computed.counts.size() > kPlacesMax)
+      use.computed = {{{PlaceBelow(0, source), use.times_computed()}}, /*joined=*/true};
     use.users += users;
     use.enclosing = std::max(use.enclosing, enclosing);
   }
 
   // Where the sources of a movement or a loop are computed, each element `times` times.
   static Places PlacesBelow(const UOp* node, const Use& use, double times) {
-    Places below;
-    for (const auto& [place, count] : use.computed) below[PlaceBelow(place, node)] = count * times;
+    Places below{.joined = use.computed.joined};
+    for (const auto& [place, count] : use.computed.counts)
+      below.counts[PlaceBelow(place, node)] = count * times;
     return below;
   }
 
@@ -465,12 +483,12 @@ class Chooser {
     if (seen_.contains(node)) {
       if (result) {
         use.readings += Elements(node);
-        use.computed[PlaceBelow(0, node)] = Elements(node);
+        use.computed.counts[PlaceBelow(0, node)] = Elements(node);
         ++use.users;
       }
     } else if (result || ShouldStore(node, use)) {
       stored_.insert(node);
-      use = {Elements(node), {{PlaceBelow(0, node), Elements(node)}}, 1, Enclosing::kNothing};
+      use = {Elements(node), {{{PlaceBelow(0, node), Elements(node)}}}, 1, Enclosing::kNothing};
     }
     if (use.users == 0 || Elements(node) == 0) return;
     if (IsMovement(node->op) || node->op == Op::kContiguous) {

@@ -100,7 +100,8 @@ absl::StatusOr<Prepared> PreparedFrom(Graph& graph, const CutGraph& whole, const
     const auto with_maxima = WithMaxima(graph, out.cut.sink, out.divided);
     auto rounded =
         with_maxima.ok()
-            ? RoundGradients(graph, *with_maxima, request.options.scores, target, unchanged)
+            ? RoundGradients(graph, *with_maxima, request.options.scores, target, unchanged,
+                             out.divided)
             : absl::StatusOr<RoundedGradients>(with_maxima.status());
     // Without room for it the graph stays as it was.
     if (!absl::IsResourceExhausted(rounded.status())) {

@@ -322,7 +322,8 @@ class Rounder {
 
 absl::StatusOr<RoundedGradients> RoundGradients(Graph& graph, const UOp* sink, ScorePolicy policy,
                                                 const Target& target,
-                                                absl::flat_hash_set<const UOp*> as_written) {
+                                                absl::flat_hash_set<const UOp*> as_written,
+                                                const std::vector<DividedKeys>& divided) {
   const RoundedGradients none{sink, {}};
   if (target.kind != TargetKind::kCuda || policy == ScorePolicy::kKeep) return none;
   Rounder rounder(graph, sink);
@@ -333,7 +334,11 @@ absl::StatusOr<RoundedGradients> RoundGradients(Graph& graph, const UOp* sink, S
   for (int round = 0; round < kRoundsMax; ++round) {
     OB_ASSIGN_OR_RETURN(RoundedGradients rounded, rounder.Run(as_written));
     if (rounded.all.empty()) return none;
-    const Scores scores = FindScores(rounded.sink, policy, target);
+    std::vector<DividedKeys> of_rounded = divided;
+    OB_ASSIGN_OR_RETURN(
+        const UOp* const without_maxima,
+        TakeMaxima(graph, rounded.sink, sink->src.size() - divided.size(), of_rounded));
+    const Scores scores = FindScores(without_maxima, policy, target, ScoresOfParts(of_rounded));
     const size_t before = as_written.size();
     for (const RoundedGradient& gradient : rounded.all)
       if (!scores.attention_of.contains(gradient.rounded)) as_written.insert(gradient.written);

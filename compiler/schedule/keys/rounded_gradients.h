@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
 #include "compiler/schedule/attention.h"
+#include "compiler/schedule/keys/key_parts.h"
 #include "compiler/target.h"
 
 namespace outboard::schedule {
@@ -37,10 +38,12 @@ struct RoundedGradients {
 
 // Returns `sink` with gradients of scores rounded where the attention then keeps no scores
 // (FindScores with `policy`), but for those of `as_written`; itself where there is none, and for
-// targets other than NVIDIA's GPUs. Requires a prepared graph (prepare.h).
+// targets other than NVIDIA's GPUs. The last results of `sink` are the maxima of `divided`
+// (WithMaxima). Requires a prepared graph (prepare.h).
 // Errors: RESOURCE_EXHAUSTED  a limit of the graph
 absl::StatusOr<RoundedGradients> RoundGradients(Graph& graph, const UOp* sink, ScorePolicy policy,
                                                 const Target& target,
-                                                absl::flat_hash_set<const UOp*> as_written = {});
+                                                absl::flat_hash_set<const UOp*> as_written = {},
+                                                const std::vector<DividedKeys>& divided = {});
 
 }  // namespace outboard::schedule
