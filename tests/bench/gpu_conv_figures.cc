@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "base/check.h"
@@ -33,13 +34,14 @@ constexpr Way kWays[] = {{"forward", &test::ConvKernels::Forward},
                          {"weight gradient", &test::ConvKernels::WeightGradient}};
 
 // A layer of ResNet-50 with 64 pictures, or a small one.
-test::ConvCase Shape(bool large) {
+test::ConvCase Shape(bool large, DType dtype) {
   return {.batch = large ? 64 : 2,
           .in = 64,
           .out = 64,
           .height = large ? 56 : 16,
           .width = large ? 56 : 16,
-          .result = DType::kBF16};
+          .dtype = dtype,
+          .result = dtype};
 }
 
 struct Compiled {
@@ -47,8 +49,8 @@ struct Compiled {
   double least_sectors = 0;
 };
 
-absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, bool by_warpgroups) {
-  const test::ConvCase shape = Shape(large);
+absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, const ConvFigure& figure) {
+  const test::ConvCase shape = Shape(large, figure.dtype);
   test::ConvKernels kernels(g, shape);
   const UOp* const sink = (kernels.*way.kernel)();
   OB_ASSIGN_OR_RETURN(const codegen::LoopNest nest, codegen::AnalyzeKernel(sink));
@@ -58,7 +60,7 @@ absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, bool by_w
   options.dump = std::getenv("DUMP") != nullptr;
   const int axis = nest.groups[0].ranges[0];
   int64_t rows = 0, columns = 0;
-  if (by_warpgroups) {
+  if (figure.by_warpgroups) {
     const program::HopperTile tile{.columns = 64, .stages = 4};
     rows = tile.rows;
     columns = tile.columns;
@@ -78,22 +80,21 @@ absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, bool by_w
       static_cast<double>(tiles(product.rows.count, rows) * tiles(product.columns.count, columns) *
                               (rows + columns) * product.steps +
                           results) *
-      2 / 32;
+      ByteWidth(figure.dtype) / 32;
   return compiled;
 }
 
 absl::Status OnMachine(const Way& way, ConvFigure& figure) {
   Graph g;
-  OB_ASSIGN_OR_RETURN(const Compiled small, Compile(g, way, /*large=*/false, figure.by_warpgroups));
-  const test::ConvCase shape = Shape(/*large=*/false);
-  const auto bytes = [](int64_t elements) {
-    return std::string(static_cast<size_t>(elements * 2), '\0');
+  OB_ASSIGN_OR_RETURN(const Compiled small, Compile(g, way, /*large=*/false, figure));
+  const test::ConvCase shape = Shape(/*large=*/false, figure.dtype);
+  const auto bytes = [&](int64_t elements) {
+    return std::string(static_cast<size_t>(elements * ByteWidth(figure.dtype)), '\0');
   };
   const int64_t image = shape.batch * shape.height * shape.width * shape.in,
                 weights = shape.out * shape.kernel * shape.kernel * shape.in;
-  const bool of_weights = way.kernel == &test::ConvKernels::WeightGradient;
-  test::Buffers buffers = {bytes(of_weights ? weights : image), bytes(image),
-                           bytes(of_weights ? image : weights)};
+  test::Buffers buffers = {bytes(figure.of_weights ? weights : image), bytes(image),
+                           bytes(figure.of_weights ? image : weights)};
   test::MachineCounts counts;
   OB_RETURN_IF_ERROR(
       test::RunOnPtxMachine(small.kernel, buffers, {}, /*seed=*/1, nullptr, &counts));
@@ -107,7 +108,7 @@ absl::Status ByAssembler(const Way& way, ConvFigure& figure) {
   const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
   if (ptxas.empty()) return absl::OkStatus();
   Graph g;
-  OB_ASSIGN_OR_RETURN(const Compiled large, Compile(g, way, /*large=*/true, figure.by_warpgroups));
+  OB_ASSIGN_OR_RETURN(const Compiled large, Compile(g, way, /*large=*/true, figure));
   OB_ASSIGN_OR_RETURN(const test::Assembled assembled,
                       test::AssembleKernel(ptxas, large.kernel.object, kArch));
   if (std::getenv("DUMP") != nullptr) std::puts(large.kernel.object.c_str());
@@ -139,8 +140,12 @@ absl::Status ByAssembler(const Way& way, ConvFigure& figure) {
 absl::StatusOr<std::vector<ConvFigure>> MeasureGpuConvolutions() {
   std::vector<ConvFigure> figures;
   for (const Way& way : kWays)
-    for (const bool by_warpgroups : {false, true}) {
-      ConvFigure figure{.name = way.name, .by_warpgroups = by_warpgroups};
+    for (const auto& [dtype, by_warpgroups] :
+         {std::pair(DType::kBF16, false), {DType::kBF16, true}, {DType::kF32, false}}) {
+      ConvFigure figure{.name = way.name,
+                        .dtype = dtype,
+                        .by_warpgroups = by_warpgroups,
+                        .of_weights = way.kernel == &test::ConvKernels::WeightGradient};
       OB_RETURN_IF_ERROR(OnMachine(way, figure));
       OB_RETURN_IF_ERROR(ByAssembler(way, figure));
       figures.push_back(std::move(figure));

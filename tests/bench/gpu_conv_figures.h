@@ -9,12 +9,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/ir/dtype.h"
 
 namespace outboard::bench {
 
 struct ConvFigure {
   std::string name;
+  DType dtype = DType::kBF16;  // f32: by three products of TF32
   bool by_warpgroups = false;
+  bool of_weights = false;     // the gradient of few numbers
   // Wavefronts of an access to shared memory, and sectors that are read and written, over the least
   // for tiles of this size: each tile's rows and columns once, borders included, and each result.
   double bank_ways = 0, sectors_ratio = 0;
@@ -27,7 +30,8 @@ struct ConvFigure {
   std::optional<double> instructions_per_product, instructions_of_gather;
 };
 
-// 64 channels, 3 x 3, channels last; 56 x 56 for the assembler, a small image for the machine.
+// 64 channels, 3 x 3, channels last; 56 x 56 for the assembler, a small image for the machine. Of
+// bf16 both ways, of f32 by mma.sync.
 // Errors: what compiling or the machine reports.
 absl::StatusOr<std::vector<ConvFigure>> MeasureGpuConvolutions();
 

@@ -240,7 +240,10 @@ TEST(GpuFigureNames, TestsOfTheDevice_AreBuilt) {
 // Of machine code; the goals are beside the names.
 const std::set<std::string> kOfCode = {
     "ptx_instructions_per_hmma",  // at most 3.0
+    "ptx_instructions_per_hmma_f32",
     "ptx_instructions_per_hmma_conv",
+    "ptx_instructions_per_hmma_conv_f32",
+    "ptx_instructions_per_hmma_conv_weights",
     "ptx_instructions_per_hgmma",       // at most 16
     "ptx_instructions_per_hgmma_conv",  // at most 16
     "ptx_instructions_per_hgmma_f32",
@@ -267,9 +270,28 @@ const std::set<std::string> kOfTheMachine = {
     "cuda_bank_ways_matmul",          // 1.0
     "cuda_bank_ways_matmul_bf16",
     "cuda_bank_ways_conv",
+    "cuda_sectors_ratio_matmul_wgmma_bf16",  // at most 1.05
+    "cuda_sectors_ratio_matmul_wgmma_f32",   // at most 1.05
+    "cuda_bank_ways_matmul_wgmma_bf16",      // 1.0
+    "cuda_bank_ways_matmul_wgmma_f32",
     "cuda_bank_ways_attention",       // 1.0
     "cuda_attention_causal_part",
 };
+
+// Of counts: times are another machine's.
+TEST(GpuFigureNames, OfAStepOfGpt2_AreReportedInBothTypes) {
+  std::set<std::string> all;
+  for (const std::string type : {"", "_bf16"})
+    for (const std::string name :
+         {"cuda_compile_ms_p50",        // at most 6
+          "cuda_compile_s_gpt2_124m",   // at most 3
+          "cuda_launches_gpt2_124m",    // at most 260
+          "cuda_wgmma_kernels_gpt2_124m"})
+      all.insert(absl::StrCat(name, type));
+  const Listed listed = NamesOf(GpuCompileFigures);
+  EXPECT_EQ(listed.reported, all);
+  EXPECT_TRUE(listed.skipped.empty());
+}
 
 TEST(GpuFigureNames, WithoutAnAssembler_WhatTakesOneIsSkippedByName) {
   for (const char* const tool : {"OUTBOARD_PTXAS", "OUTBOARD_NVDISASM"}) setenv(tool, "", 1);
