@@ -131,6 +131,42 @@ void ExpectAllSkipped() {
   }
 }
 
+// The names of a part in which "{a,b}" stands for either.
+std::vector<std::string> Expanded(const std::string& part) {
+  const size_t open = part.find('{'), close = part.find('}');
+  if (open == std::string::npos || close == std::string::npos) return {part};
+  std::vector<std::string> names;
+  for (const absl::string_view each :
+       absl::StrSplit(part.substr(open + 1, close - open - 1), ','))
+    for (const std::string& name :
+         Expanded(absl::StrCat(part.substr(0, open), each, part.substr(close + 1))))
+      names.push_back(name);
+  return names;
+}
+
+// Of the table in docs/gpu-checks.md: "| `group` | `figure`, ... | why there |".
+TEST(GpuFigureNames, OfTheDocument_AreThoseOfEachGroup) {
+  std::ifstream document(test::SourceFile("docs/gpu-checks.md"));
+  std::set<std::string> groups;
+  for (std::string line; std::getline(document, line);) {
+    if (!absl::StartsWith(line, "| `gpu_")) continue;
+    const std::vector<std::string> columns = absl::StrSplit(line, '|');
+    ASSERT_GE(columns.size(), 4u) << line;
+    const std::vector<std::string> first = absl::StrSplit(columns[1], '`');
+    const std::vector<std::string> parts = absl::StrSplit(columns[2], '`');
+    ASSERT_EQ(first.size(), 3u) << line;
+    std::set<std::string> named;
+    for (size_t i = 1; i < parts.size(); i += 2)
+      for (const std::string& name : Expanded(parts[i]))
+        EXPECT_TRUE(named.insert(name).second) << name << " twice";
+    const std::vector<std::string> known = GpuFigureNames(first[1]);
+    EXPECT_EQ(named, std::set<std::string>(known.begin(), known.end())) << first[1];
+    groups.insert(first[1]);
+  }
+  EXPECT_EQ(groups, (std::set<std::string>{"gpu_tests", "gpu_steps", "gpu_device", "gpu_shapes",
+                                           "gpu_programs", "gpu_service"}));
+}
+
 // In a process of its own: a driver is looked for once in each.
 TEST(GpuFigureNamesDeathTest, WithoutAGpu_EachIsSkippedByName) {
   const auto check = [] {

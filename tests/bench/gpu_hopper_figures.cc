@@ -110,8 +110,8 @@ absl::StatusOr<HopperTile> ChosenTile(DType dtype) {
 
 absl::StatusOr<ProductMemory> MeasureHopperMemory(DType dtype) {
   OB_ASSIGN_OR_RETURN(const HopperTile tile, ChosenTile(dtype));
-  // Two tiles below each other for each block of a cluster, and two beside each other.
-  const int64_t rows = 2 * tile.cluster * tile.rows, columns = 2 * tile.columns, steps = 512;
+  // A tile for each block of two clusters beside each other.
+  const int64_t rows = tile.cluster * tile.rows, columns = 2 * tile.columns, steps = 512;
   test::HopperCase run{.product = {.dtype = dtype,
                                    .three_tf32 = dtype == DType::kF32,
                                    .m = rows,

@@ -172,8 +172,8 @@ void CompileFiguresOf(DType products, const std::string& suffix) {
   }
   const std::string type(Name(products));
   Report(absl::StrCat("cuda_compile_ms_p50", suffix), Quantile(step.ms, 0.5), "ms", "",
-         absl::StrFormat("processor time of a kernel of GPT-2 124M, products of %s, to PTX; the longest "
-                         "of %d took %.1f ms; 6 are wanted",
+         absl::StrFormat("processor time of a kernel of GPT-2 124M, products of %s, to PTX; the "
+                         "longest of %d took %.1f ms; 6 are wanted",
                          type, step.ms.size(), *std::max_element(step.ms.begin(), step.ms.end())));
   Report(absl::StrCat("cuda_compile_s_gpt2_124m", suffix), Quantile(seconds, 0.5), "s", "",
          absl::StrCat("a step's graph, 8 x 1,024 tokens, products of ", type, ", to PTX for ",

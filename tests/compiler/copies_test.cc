@@ -287,7 +287,8 @@ TEST_F(Grouping, ViewsHaveRoomToo_AsManyAsTheLaunchHas) {
 }
 
 // What is counted before is what the compiler then plans: neither operands nor results of
-// warpgroups make a launch that has no room for its parameters. 3 addresses and 3 views are 408 bytes a copy.
+// warpgroups make a launch that has no room for its parameters. 3 addresses and 3 views are 408
+// bytes a copy.
 TEST(Copies, ProductsOfManyLayers_AreNotMoreThanTheirParametersHaveRoomFor) {
   constexpr int64_t kLayers = 30;
   const Target target = CudaTarget("sm_90a", 132);

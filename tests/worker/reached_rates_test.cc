@@ -63,7 +63,7 @@ TEST_P(ReachedRatesTest, WithoutProducts_TheBandwidthAlone) {
 // Not a figure of what was done until then.
 TEST_P(ReachedRatesTest, WithoutMemoryForTheArray_IsAnError) {
   RateSizes sizes = kSmall;
-  sizes.array_min = sizes.array_max = int64_t{1} << 46;
+  sizes.array_min = sizes.array_max = int64_t{1} << 36;
   EXPECT_FALSE(ReachedRates(*engine_, sizes).ok());
 }
 

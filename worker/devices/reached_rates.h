@@ -1,5 +1,5 @@
-// What a device reaches in the rate check: operations of a product of matrices of float32, and bytes
-// of an array that is read. The engine's device is its caller's alone meanwhile.
+// What a device reaches in the rate check: operations of a product of matrices of float32, and
+// bytes of an array that is read. The engine's device is its caller's alone meanwhile.
 #pragma once
 
 #include <cstdint>
