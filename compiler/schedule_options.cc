@@ -1,5 +1,6 @@
 #include "compiler/schedule_options.h"
 
+#include "compiler/copies.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/operands/cpu_matrix_unit_opts.h"
 #include "compiler/optimize/operands/mma_tile.h"
@@ -7,6 +8,7 @@
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
 #include "compiler/proof/in_range.h"
+#include "compiler/starting_opts.h"
 
 namespace outboard {
 namespace {
@@ -33,6 +35,20 @@ bool IsByMatrixUnit(const UOp* kernel, const Target& target) {
   return online.ok() && online->has_value();
 }
 
+// Of a copy, as CompileKernel plans a launch of so many. 0 where it turns out to be no kernel:
+// compiling it says why.
+absl::StatusOr<int64_t> MapsOf(const UOp* kernel, const Target& device, int64_t copies) {
+  const Target target = ShareOf(device, copies);
+  Graph guards;
+  OB_ASSIGN_OR_RETURN(const UOp* const guarded, GuardedKernel(guards, kernel, target));
+  OB_ASSIGN_OR_RETURN(const codegen::LoopNest nest, codegen::AnalyzeKernel(guarded));
+  OB_ASSIGN_OR_RETURN(const auto online, program::PlanOnline(nest, target, nullptr));
+  if (online) return online->maps();
+  OB_ASSIGN_OR_RETURN(const auto mma, codegen::PlanMma(nest, target, nullptr));
+  OB_ASSIGN_OR_RETURN(const auto hopper, program::PlanHopper(nest, target, nullptr, mma));
+  return hopper ? hopper->shape.maps() : 0;
+}
+
 }  // namespace
 
 schedule::ScheduleOptions ScheduleOptionsFor(const Target& target) {
@@ -52,6 +68,10 @@ schedule::ScheduleOptions ScheduleOptionsFor(const Target& target) {
   options.parts_of_sum = [target](const UOp* kernel) {
     return program::PartsOfSum(kernel, target);
   };
+  if (target.arch == "sm_90a")  // no other has views
+    options.maps_of = [target](const UOp* kernel, int64_t copies) {
+      return MapsOf(kernel, target, copies).value_or(0);
+    };
   return options;
 }
 

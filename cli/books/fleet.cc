@@ -98,17 +98,24 @@ std::string Classes(const Json& all) {
   return text;
 }
 
+// What was measured, of which a 0 is nothing.
+std::string Rate(const Json& measured) {
+  const double rate = measured.get<double>();
+  return rate > 0 ? absl::StrFormat("%.*f", rate < 100 ? 1 : 0, rate) : "-";
+}
+
 std::string DeviceTable(const Json& all, const AccountNames& accounts) {
-  std::string text =
-      absl::StrFormat("%-24s  %6s  %-12s  %-8s  %9s  %11s  %-12s  %s\n", "worker", "device",
-                      "class", "state", "memory", "an hour", "account", "hardware");
+  std::string text = absl::StrFormat("%-24s  %6s  %-12s  %-8s  %9s  %8s  %7s  %11s  %-12s  %s\n",
+                                     "worker", "device", "class", "state", "memory", "GFLOP/s",
+                                     "GB/s", "an hour", "account", "hardware");
   for (const Json& device : Devices(all, accounts))
     absl::StrAppend(
         &text,
-        absl::StrFormat("%-24s  %6d  %-12s  %-8s  %9s  %11s  %-12s  %s\n",
+        absl::StrFormat("%-24s  %6d  %-12s  %-8s  %9s  %8s  %7s  %11s  %-12s  %s\n",
                         device.at("worker").get<std::string>(), device.at("device").get<int64_t>(),
                         TextOrNone(device.at("class")), device.at("state").get<std::string>(),
                         Memory(device.at("memory_bytes").get<uint64_t>()),
+                        Rate(device.at("gflops")), Rate(device.at("memory_gb_per_s")),
                         Usd(device.at("per_hour_micro_usd").get<int64_t>()),
                         TextOrNone(device.at("account_name")),
                         TextOrNone(device.at("hardware"))));

@@ -171,7 +171,7 @@ absl::StatusOr<std::optional<Schedule>> ScheduleWithoutScores(
   if (asks_target) refused = score_kernels.Refused(merged, choice.kept, attentions, scores);
   if (!refused.empty()) return std::nullopt;
   Schedule schedule = Assemble(graph, {cut, sent, std::move(merged), pitches}, target,
-                               request.donated, request.options.overwrites);
+                               request.donated, request.options);
   // What is written in place is another kernel.
   const auto computes = [&](const ScheduledKernel& k) { return score_kernels.Computes(k.ast); };
   if (asks_target && !std::all_of(schedule.kernels.begin(), schedule.kernels.end(), computes)) {

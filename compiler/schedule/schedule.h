@@ -97,6 +97,9 @@ struct ScheduleOptions {
   // Whether a matrix unit computes it. Products of one kernel that none does are stored apart from
   // each other where that pays (materialize/products_apart.h). Null: there is no matrix unit.
   std::function<bool(const UOp* kernel)> uses_matrix_unit;
+  // How many views each copy of it has where so many copies are one launch (launches/group.h).
+  // Null: none.
+  std::function<int64_t(const UOp* kernel, int64_t copies)> maps_of;
 };
 
 struct ScheduledKernel {

@@ -45,6 +45,9 @@ struct DeviceSlot {
   MicroUsd price_per_hour = kDefaultPricePerHour;  // fixed for a session at its first lease
   std::string price_class = {};                    // of the price file; empty: there is none
   IdlePrices idle_prices = {};                     // fixed with price_per_hour
+  // What it reached in the rate check, as its worker says; 0: not measured. Nothing is decided by
+  // them here.
+  double gflops = 0, memory_gb_per_s = 0;
 };
 
 // The pools of an account's own machines; no class of a price file has such a name.

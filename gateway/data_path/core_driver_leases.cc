@@ -4,6 +4,7 @@
 // are for no more time than passed, and receipts say what the workers counted. And the price file:
 // which class a device is of, what that costs, and whether it reaches what its class promises.
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -304,6 +305,10 @@ std::shared_ptr<const PriceList> CoreDriver::prices() const {
 DeviceSlot CoreDriver::SlotOf(const proto::Device& device, bool is_own) const {
   DeviceSlot slot{NameToldBy(device.hardware_class()), device.memory_bytes(),
                   options_.price_per_hour};
+  // Whoever says what is no rate has said nothing.
+  const auto rate = [](double told) { return std::isfinite(told) && told > 0 ? told : 0; };
+  slot.gflops = rate(device.rates().gflops());
+  slot.memory_gb_per_s = rate(device.rates().memory_gb_per_s());
   if (is_own) {
     slot.price_class = kOwnMachines;
     slot.price_per_hour = {};

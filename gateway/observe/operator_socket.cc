@@ -127,6 +127,8 @@ std::string FleetJson(const FleetView& view, const PriceList* prices, MicroUsd p
                 Member("class", Quoted(of.slot.price_class)),
                 Member("hardware", Quoted(of.slot.hardware_class)),
                 Member("memory_bytes", absl::StrCat(of.slot.memory_bytes)),
+                Member("gflops", absl::StrCat(of.slot.gflops)),
+                Member("memory_gb_per_s", absl::StrCat(of.slot.memory_gb_per_s)),
                 Member("state", Quoted(of.state)),
                 Member("owner", of.owner ? absl::StrCat(of.owner->value) : kNull),
                 Member("session", of.session ? Quoted(of.session->Hex()) : kNull),

@@ -6,7 +6,8 @@
 //   {"at": unix seconds, "price_per_hour_micro_usd", "classes": [{"name", "hardware",
 //    "memory_bytes", "gflops", "memory_gb_per_s", "run_micro_usd", "held_micro_usd",
 //    "parked_micro_usd", "stored_micro_usd"}] (null: no price file),
-//    "devices": [{"worker", "device", "class", "hardware", "memory_bytes", "state", "owner" (the
+//    "devices": [{"worker", "device", "class", "hardware", "memory_bytes", "gflops",
+//    "memory_gb_per_s" (what it reached in the rate check; 0: not measured), "state", "owner" (the
 //    account whose own machine it is, else null), "session", "per_hour_micro_usd"}],
 //    "sessions": [{"session", "account", "state", "state_seconds", "devices", "worker", "class",
 //    "per_hour_micro_usd", "billed_ms", "cost_micro_usd", "before", "expected_seconds"}]}

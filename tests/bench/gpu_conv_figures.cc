@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "base/check.h"
@@ -40,7 +41,7 @@ constexpr Way kWays[] = {
     {"first weight gradient", &test::ConvKernels::WeightGradient, true, {64, 64, 32, 2, 2, 4}}};
 
 // A layer of ResNet-50 with 64 pictures, or a small one; and the first, of three channels.
-test::ConvCase Shape(const Way& way, bool large) {
+test::ConvCase Shape(const Way& way, bool large, DType dtype) {
   if (way.of_pictures)
     return {.batch = large ? 64 : 2,
             .in = 3,
@@ -58,7 +59,8 @@ test::ConvCase Shape(const Way& way, bool large) {
           .out = 64,
           .height = large ? 56 : 16,
           .width = large ? 56 : 16,
-          .result = DType::kBF16};
+          .dtype = dtype,
+          .result = dtype};
 }
 
 struct Compiled {
@@ -66,8 +68,8 @@ struct Compiled {
   double least_sectors = 0;
 };
 
-absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, bool by_warpgroups) {
-  const test::ConvCase shape = Shape(way, large);
+absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, const ConvFigure& figure) {
+  const test::ConvCase shape = Shape(way, large, figure.dtype);
   test::ConvKernels kernels(g, shape);
   const UOp* const sink = (kernels.*way.kernel)();
   OB_ASSIGN_OR_RETURN(const codegen::LoopNest nest, codegen::AnalyzeKernel(sink));
@@ -77,7 +79,7 @@ absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, bool by_w
   options.dump = std::getenv("DUMP") != nullptr;
   const int axis = nest.groups[0].ranges[0];
   int64_t rows = 0, columns = 0;
-  if (by_warpgroups) {
+  if (figure.by_warpgroups) {
     const program::HopperTile tile{.columns = 64, .stages = 4};
     rows = tile.rows;
     columns = tile.columns;
@@ -98,26 +100,26 @@ absl::StatusOr<Compiled> Compile(Graph& g, const Way& way, bool large, bool by_w
       static_cast<double>(tiles(product.rows.count, rows) * tiles(product.columns.count, columns) *
                               (rows + columns) * product.steps +
                           results) *
-      2 / 32;
+      ByteWidth(figure.dtype) / 32;
   return compiled;
 }
 
 absl::Status OnMachine(const Way& way, ConvFigure& figure) {
   Graph g;
-  OB_ASSIGN_OR_RETURN(const Compiled small, Compile(g, way, /*large=*/false, figure.by_warpgroups));
-  const test::ConvCase shape = Shape(way, /*large=*/false);
-  const auto bytes = [](int64_t elements) {
-    return std::string(static_cast<size_t>(elements * 2), '\0');
+  OB_ASSIGN_OR_RETURN(const Compiled small, Compile(g, way, /*large=*/false, figure));
+  const test::ConvCase shape = Shape(way, /*large=*/false, figure.dtype);
+  const auto bytes = [&](int64_t elements) {
+    return std::string(static_cast<size_t>(elements * ByteWidth(figure.dtype)), '\0');
   };
   const int64_t image = shape.batch * shape.height * shape.width * shape.in,
                 weights = shape.out * shape.kernel * shape.kernel * shape.in,
                 result = shape.batch * shape.out_height() * shape.out_width() * shape.out;
-  const bool of_weights = way.kernel == &test::ConvKernels::WeightGradient;
   const bool of_image = way.kernel == &test::ConvKernels::InputGradient;
-  test::Buffers buffers = {bytes(of_weights ? weights
-                                 : of_image ? image
-                                            : result),
-                           bytes(of_image ? result : image), bytes(of_weights ? result : weights)};
+  test::Buffers buffers = {bytes(figure.of_weights ? weights
+                                 : of_image        ? image
+                                                   : result),
+                           bytes(of_image ? result : image),
+                           bytes(figure.of_weights ? result : weights)};
   test::MachineCounts counts;
   OB_RETURN_IF_ERROR(
       test::RunOnPtxMachine(small.kernel, buffers, {}, /*seed=*/1, nullptr, &counts));
@@ -131,7 +133,7 @@ absl::Status ByAssembler(const Way& way, ConvFigure& figure) {
   const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
   if (ptxas.empty()) return absl::OkStatus();
   Graph g;
-  OB_ASSIGN_OR_RETURN(const Compiled large, Compile(g, way, /*large=*/true, figure.by_warpgroups));
+  OB_ASSIGN_OR_RETURN(const Compiled large, Compile(g, way, /*large=*/true, figure));
   OB_ASSIGN_OR_RETURN(const test::Assembled assembled,
                       test::AssembleKernel(ptxas, large.kernel.object, kArch));
   if (std::getenv("DUMP") != nullptr) std::puts(large.kernel.object.c_str());
@@ -165,9 +167,14 @@ absl::Status ByAssembler(const Way& way, ConvFigure& figure) {
 absl::StatusOr<std::vector<ConvFigure>> MeasureGpuConvolutions() {
   std::vector<ConvFigure> figures;
   for (const Way& way : kWays)
-    for (const bool by_warpgroups : {false, true}) {
-      ConvFigure figure{
-          .name = way.name, .by_warpgroups = by_warpgroups, .of_pictures = way.of_pictures};
+    for (const auto& [dtype, by_warpgroups] :
+         {std::pair(DType::kBF16, false), {DType::kBF16, true}, {DType::kF32, false}}) {
+      if (way.of_pictures && dtype == DType::kF32) continue;  // their taps are copied one by one
+      ConvFigure figure{.name = way.name,
+                        .dtype = dtype,
+                        .by_warpgroups = by_warpgroups,
+                        .of_pictures = way.of_pictures,
+                        .of_weights = way.kernel == &test::ConvKernels::WeightGradient};
       OB_RETURN_IF_ERROR(OnMachine(way, figure));
       OB_RETURN_IF_ERROR(ByAssembler(way, figure));
       figures.push_back(std::move(figure));

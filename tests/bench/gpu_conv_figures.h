@@ -9,13 +9,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/ir/dtype.h"
 
 namespace outboard::bench {
 
 struct ConvFigure {
   std::string name;
+  DType dtype = DType::kBF16;  // f32: by three products of TF32
   bool by_warpgroups = false;
-  bool of_pictures = false;  // of three channels
+  bool of_pictures = false;    // of three channels
+  bool of_weights = false;     // the gradient of few numbers
   // Wavefronts of an access to shared memory, and sectors that are read and written, over the least
   // for tiles of this size: each tile's rows and columns once, borders included, and each result.
   double bank_ways = 0, sectors_ratio = 0;
@@ -29,7 +32,8 @@ struct ConvFigure {
 };
 
 // 64 channels, 3 x 3, channels last; 56 x 56 for the assembler, a small image for the machine. And
-// three channels, 7 x 7, every second place, channels first, of 224 x 224.
+// three channels, 7 x 7, every second place, channels first, of 224 x 224. Of bf16 both ways, of
+// f32 by mma.sync.
 // Errors: what compiling or the machine reports.
 absl::StatusOr<std::vector<ConvFigure>> MeasureGpuConvolutions();
 

@@ -131,6 +131,42 @@ void ExpectAllSkipped() {
   }
 }
 
+// The names of a part in which "{a,b}" stands for either.
+std::vector<std::string> Expanded(const std::string& part) {
+  const size_t open = part.find('{'), close = part.find('}');
+  if (open == std::string::npos || close == std::string::npos) return {part};
+  std::vector<std::string> names;
+  for (const absl::string_view each :
+       absl::StrSplit(part.substr(open + 1, close - open - 1), ','))
+    for (const std::string& name :
+         Expanded(absl::StrCat(part.substr(0, open), each, part.substr(close + 1))))
+      names.push_back(name);
+  return names;
+}
+
+// Of the table in docs/gpu-checks.md: "| `group` | `figure`, ... | why there |".
+TEST(GpuFigureNames, OfTheDocument_AreThoseOfEachGroup) {
+  std::ifstream document(test::SourceFile("docs/gpu-checks.md"));
+  std::set<std::string> groups;
+  for (std::string line; std::getline(document, line);) {
+    if (!absl::StartsWith(line, "| `gpu_")) continue;
+    const std::vector<std::string> columns = absl::StrSplit(line, '|');
+    ASSERT_GE(columns.size(), 4u) << line;
+    const std::vector<std::string> first = absl::StrSplit(columns[1], '`');
+    const std::vector<std::string> parts = absl::StrSplit(columns[2], '`');
+    ASSERT_EQ(first.size(), 3u) << line;
+    std::set<std::string> named;
+    for (size_t i = 1; i < parts.size(); i += 2)
+      for (const std::string& name : Expanded(parts[i]))
+        EXPECT_TRUE(named.insert(name).second) << name << " twice";
+    const std::vector<std::string> known = GpuFigureNames(first[1]);
+    EXPECT_EQ(named, std::set<std::string>(known.begin(), known.end())) << first[1];
+    groups.insert(first[1]);
+  }
+  EXPECT_EQ(groups, (std::set<std::string>{"gpu_tests", "gpu_steps", "gpu_device", "gpu_shapes",
+                                           "gpu_programs", "gpu_service"}));
+}
+
 // In a process of its own: a driver is looked for once in each.
 TEST(GpuFigureNamesDeathTest, WithoutAGpu_EachIsSkippedByName) {
   const auto check = [] {
@@ -240,7 +276,11 @@ TEST(GpuFigureNames, TestsOfTheDevice_AreBuilt) {
 // Of machine code; the goals are beside the names.
 const std::set<std::string> kOfCode = {
     "ptx_instructions_per_hmma",  // at most 3.0
+    "ptx_instructions_per_hmma_f32",
     "ptx_instructions_per_hmma_conv",
+    "ptx_instructions_per_hmma_conv_f32",
+    "ptx_instructions_per_hmma_conv_weights",
+    "ptx_instructions_per_hmma_conv_pictures",
     "ptx_instructions_per_hgmma",       // at most 16
     "ptx_instructions_per_hgmma_conv",  // at most 16
     "ptx_instructions_per_hgmma_f32",
@@ -267,9 +307,28 @@ const std::set<std::string> kOfTheMachine = {
     "cuda_bank_ways_matmul",          // 1.0
     "cuda_bank_ways_matmul_bf16",
     "cuda_bank_ways_conv",
+    "cuda_sectors_ratio_matmul_wgmma_bf16",  // at most 1.05
+    "cuda_sectors_ratio_matmul_wgmma_f32",   // at most 1.05
+    "cuda_bank_ways_matmul_wgmma_bf16",      // 1.0
+    "cuda_bank_ways_matmul_wgmma_f32",
     "cuda_bank_ways_attention",       // 1.0
     "cuda_attention_causal_part",
 };
+
+// Of counts: times are another machine's.
+TEST(GpuFigureNames, OfAStepOfGpt2_AreReportedInBothTypes) {
+  std::set<std::string> all;
+  for (const std::string type : {"", "_bf16"})
+    for (const std::string name :
+         {"cuda_compile_ms_p50",        // at most 6
+          "cuda_compile_s_gpt2_124m",   // at most 3
+          "cuda_launches_gpt2_124m",    // at most 260
+          "cuda_wgmma_kernels_gpt2_124m"})
+      all.insert(absl::StrCat(name, type));
+  const Listed listed = NamesOf(GpuCompileFigures);
+  EXPECT_EQ(listed.reported, all);
+  EXPECT_TRUE(listed.skipped.empty());
+}
 
 TEST(GpuFigureNames, WithoutAnAssembler_WhatTakesOneIsSkippedByName) {
   for (const char* const tool : {"OUTBOARD_PTXAS", "OUTBOARD_NVDISASM"}) setenv(tool, "", 1);

@@ -7,9 +7,15 @@
 
 #include "absl/strings/match.h"
 #include "base/check.h"
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/optimize/operands/mma_tile.h"
+#include "compiler/program/hopper/plan.h"
 #include "compiler/render/ptx/ptx_renderer.h"
 #include "tests/bench/gpu_machine_code.h"
+#include "tests/bench/gpu_matmul_figures.h"
+#include "tests/compiler/hopper_run.h"
 #include "tests/compiler/ptx_assembler.h"
+#include "tests/compiler/ptx_run.h"
 #include "tests/compiler/whole_product.h"
 
 namespace outboard::bench {
@@ -88,7 +94,50 @@ std::vector<HopperKernel> Kernels() {
   return kernels;
 }
 
+// Sides of 8,192.
+absl::StatusOr<HopperTile> ChosenTile(DType dtype) {
+  Graph g;
+  const Target target = CudaTarget(kHopperArch, kSms);
+  OB_ASSIGN_OR_RETURN(const codegen::LoopNest kernel,
+                      codegen::AnalyzeKernel(MakeProductKernel(g, {.dtype = dtype})));
+  OB_ASSIGN_OR_RETURN(const auto mma, codegen::PlanMma(kernel, target, /*opts=*/nullptr));
+  OB_ASSIGN_OR_RETURN(const auto plan, program::PlanHopper(kernel, target, nullptr, mma));
+  if (!plan) return absl::InternalError("a large product is not left to warpgroups");
+  return plan->tile;
+}
+
 }  // namespace
+
+absl::StatusOr<ProductMemory> MeasureHopperMemory(DType dtype) {
+  OB_ASSIGN_OR_RETURN(const HopperTile tile, ChosenTile(dtype));
+  // A tile for each block of two clusters beside each other.
+  const int64_t rows = tile.cluster * tile.rows, columns = 2 * tile.columns, steps = 512;
+  test::HopperCase run{.product = {.dtype = dtype,
+                                   .three_tf32 = dtype == DType::kF32,
+                                   .m = rows,
+                                   .n = columns,
+                                   .k = steps,
+                                   .c_dtype = dtype},
+                       .tile = tile};
+  OB_ASSIGN_OR_RETURN(const program::Program program,
+                      MakeHopperProduct(run.product, run.tile, run.epilogue));
+  OB_ASSIGN_OR_RETURN(const auto renderer,
+                      render::MakePtxRenderer(CudaTarget(kHopperArch, kSms)));
+  OB_ASSIGN_OR_RETURN(const CompiledKernel kernel, renderer->Render(program, "k"));
+  test::Buffers buffers = test::InputsOf(run);
+  test::MachineCounts counts;
+  OB_RETURN_IF_ERROR(test::RunOnPtxMachine(kernel, buffers, {}, /*seed=*/1, nullptr, &counts));
+  if (const std::string wrong = test::DifferenceOf(run, buffers); !wrong.empty())
+    return absl::InternalError(wrong);
+  const int64_t tiles = rows / tile.rows * (columns / tile.columns);
+  const int64_t elements =
+      tiles * (tile.rows * steps + tile.columns * steps / tile.cluster) + rows * columns;
+  const double sector_elements = 32.0 / ByteWidth(dtype);
+  return ProductMemory{.bank_ways = static_cast<double>(counts.shared_wavefronts) /
+                                    static_cast<double>(counts.shared_accesses),
+                       .sectors_ratio = static_cast<double>(counts.global_sectors) /
+                                        (static_cast<double>(elements) / sector_elements)};
+}
 
 absl::StatusOr<GpuHopperFigures> MeasureGpuHopper() {
   GpuHopperFigures figures;

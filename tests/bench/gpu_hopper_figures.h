@@ -1,11 +1,12 @@
 // Measures products by warpgroups (compiler/program/hopper) as NVIDIA's assembler and disassembler
-// see them, where these are found.
+// see them, where these are found, and on the PTX machine, which is always there.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
 #include "absl/status/statusor.h"
+#include "compiler/ir/dtype.h"
 
 namespace outboard::bench {
 
@@ -25,6 +26,19 @@ struct GpuHopperFigures {
   // The same for each QGMMA, a product of 8-bit floats, which adds its sums in f32 besides.
   std::optional<double> instructions_per_qgmma;
 };
+
+// What a product of matrices does to memory on the PTX machine, in the tile that is chosen for
+// sides of 8,192.
+struct ProductMemory {
+  // Wavefronts of an access to shared memory by ordinary instructions: 1 is none that waits for a
+  // bank.
+  double bank_ways = 0;
+  // Sectors of 32 bytes that are read and written, over the least for tiles of this size: each
+  // tile's rows once, its columns once for all blocks of a cluster, and each result once.
+  double sectors_ratio = 0;
+};
+// Errors: what compiling or the machine reports, wrong results, too.
+absl::StatusOr<ProductMemory> MeasureHopperMemory(DType dtype);
 
 // Errors: what making the programs or the tools report.
 absl::StatusOr<GpuHopperFigures> MeasureGpuHopper();

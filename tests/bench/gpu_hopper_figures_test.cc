@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <string>
+#include <utility>
 
 #include "tests/bench/gpu_code_bounds.h"
 
@@ -32,6 +34,19 @@ TEST(GpuHopperFigures, AreWithinTheirBounds) {
   ASSERT_TRUE(figures->instructions_per_qgmma.has_value());
   std::printf("%.2f instructions a QGMMA\n", *figures->instructions_per_qgmma);
   EXPECT_LE(*figures->instructions_per_qgmma, code_bounds::kQgmma);
+}
+
+// Results of f32 meet a bank twice on their way to boxes (decision 095).
+TEST(GpuHopperFigures, OfMemory_AreWithinTheirBounds) {
+  for (const auto& [dtype, ways] : {std::pair(DType::kBF16, code_bounds::kWgmmaBankWays),
+                                    {DType::kF32, code_bounds::kWgmmaBankWaysOfF32}}) {
+    const auto memory = MeasureHopperMemory(dtype);
+    ASSERT_TRUE(memory.ok()) << memory.status();
+    std::printf("%s: %.3f wavefronts, %.3f of the sectors\n", std::string(Name(dtype)).c_str(),
+                memory->bank_ways, memory->sectors_ratio);
+    EXPECT_LE(memory->bank_ways, ways) << Name(dtype);
+    EXPECT_LE(memory->sectors_ratio, 1.05) << Name(dtype);
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,11 +19,13 @@
 #include "compiler/copies.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/schedule_options.h"
 #include "tests/bench/figure_list.h"
 #include "tests/bench/gpu_assembled_kernels.h"
 #include "tests/bench/report.h"
 #include "tests/compiler/ptx_assembler.h"
 #include "tests/compiler/schedule_programs.h"
+#include "worker/engine/plans/planned_launches.h"
 
 namespace outboard::bench {
 namespace {
@@ -44,11 +47,6 @@ double ProcessorMs() {
   timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
-
-const test::Program& Gpt2Step() {
-  static const test::Program program = test::Gpt2Step("gpt2_124m_step");
-  return program;
 }
 
 GpuProgram StepOfBf16() {
@@ -75,45 +73,84 @@ SentGraph SentBy(const test::Program& program) {
   return sent;
 }
 
-// What a worker does before a program's first step: kernels that are equal are compiled once.
+// What a worker does before a program's first step: kernels that are equal are compiled once, and a
+// launch that the compiler refuses becomes two of half as many copies.
 struct CompiledStep {
   double seconds = 0;
   size_t launches = 0, calls = 0;  // of kernels; several may be one launch
+  size_t divided = 0;              // launches that were refused
   std::vector<CompiledKernel> kernels;  // without those that have nothing to do
   std::vector<double> ms;               // processor time of each
 };
-CompiledStep Compile(const SentGraph& sent, const Target& target) {
-  CompiledStep step;
-  const Clock::time_point begin = Clock::now();
-  Graph graph;
-  const UOp* const sink = ValueOrDie(DecodeGraph(graph, sent.bytes));
-  const schedule::Schedule schedule =
-      ValueOrDie(schedule::MakeSchedule(graph, sink, target, sent.donated));
-  absl::flat_hash_set<GraphId> known;
-  std::vector<std::string> distinct;
-  for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
-    if (kernel.together == 0) continue;
-    ++step.launches;
-    EncodedGraph encoded = ValueOrDie(EncodeGraph(WithCopies(graph, kernel.ast, kernel.together)));
-    if (known.insert(encoded.id).second) distinct.push_back(std::move(encoded.bytes));
-  }
-  step.calls = schedule.kernels.size();
-  step.kernels.resize(distinct.size());
-  step.ms.resize(distinct.size());
+
+struct EncodedKernel {
+  GraphId id;
+  std::string bytes;
+};
+
+// By kThreads threads. Adds what was compiled to `step`. Returns the ids of those that were
+// refused.
+absl::flat_hash_set<GraphId> CompileAll(const std::vector<EncodedKernel>& kernels,
+                                        const Target& target, CompiledStep& step) {
+  std::vector<absl::StatusOr<CompiledKernel>> compiled(kernels.size());
+  std::vector<double> ms(kernels.size());
   std::atomic<size_t> next{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)
     threads.emplace_back([&] {
       Compiler compiler({.target = target});
-      for (size_t k; (k = next++) < distinct.size();) {
+      for (size_t k; (k = next++) < kernels.size();) {
         const double start = ProcessorMs();
         Graph own;
-        step.kernels[k] = ValueOrDie(
-            compiler.Compile(ValueOrDie(DecodeGraph(own, distinct[k], Level::kKernel))));
-        step.ms[k] = ProcessorMs() - start;
+        compiled[k] =
+            compiler.Compile(ValueOrDie(DecodeGraph(own, kernels[k].bytes, Level::kKernel)));
+        ms[k] = ProcessorMs() - start;
       }
     });
   for (std::thread& thread : threads) thread.join();
+  absl::flat_hash_set<GraphId> refused;
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    if (!compiled[k].ok()) {
+      std::fprintf(stderr, "%s\n", compiled[k].status().ToString().c_str());
+      refused.insert(kernels[k].id);
+      continue;
+    }
+    step.kernels.push_back(*std::move(compiled[k]));
+    step.ms.push_back(ms[k]);
+  }
+  return refused;
+}
+
+CompiledStep Compile(const SentGraph& sent, const Target& target) {
+  CompiledStep step;
+  const Clock::time_point begin = Clock::now();
+  Graph graph;
+  const UOp* const sink = ValueOrDie(DecodeGraph(graph, sent.bytes));
+  const schedule::Schedule schedule = ValueOrDie(
+      schedule::MakeSchedule(graph, sink, target, sent.donated, ScheduleOptionsFor(target)));
+  std::vector<worker::WantedKernel> wanted = worker::WantedBy(schedule);
+  absl::flat_hash_set<GraphId> known;
+  for (bool all = false; !all;) {
+    std::vector<EncodedKernel> distinct;
+    std::vector<GraphId> ids;  // of `wanted`
+    for (const worker::WantedKernel& one : wanted) {
+      EncodedGraph encoded =
+          ValueOrDie(EncodeGraph(WithCopies(graph, schedule.kernels[one.first].ast, one.copies)));
+      ids.push_back(encoded.id);
+      if (known.insert(encoded.id).second) distinct.push_back({encoded.id, encoded.bytes});
+    }
+    const absl::flat_hash_set<GraphId> refused = CompileAll(distinct, target, step);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      wanted[i].refused = refused.contains(ids[i]);
+      if (!wanted[i].refused) continue;
+      ++step.divided;
+      known.erase(ids[i]);  // half of a larger launch may be the same kernel
+    }
+    all = refused.empty();
+    if (!all) wanted = worker::InHalves(wanted);  // dies where one copy is refused
+  }
+  step.launches = wanted.size();
+  step.calls = schedule.kernels.size();
   step.seconds = SecondsSince(begin);
   std::erase_if(step.kernels, [](const CompiledKernel& kernel) { return kernel.tasks == 0; });
   return step;
@@ -123,10 +160,9 @@ bool MultipliesByWarpgroups(const CompiledKernel& kernel) {
   return absl::StrContains(kernel.object, "wgmma.mma_async");
 }
 
-}  // namespace
-
-void GpuCompileFigures() {
-  const SentGraph sent = SentBy(Gpt2Step());
+// Of a step whose products are of that type; `suffix` ends the names.
+void CompileFiguresOf(DType products, const std::string& suffix) {
+  const SentGraph sent = SentBy(test::Gpt2Step("gpt2_124m_step", products));
   const Target target = CudaTarget(kNewest, kMultiprocessors);
   std::vector<double> seconds;
   CompiledStep step;
@@ -134,20 +170,30 @@ void GpuCompileFigures() {
     step = Compile(sent, target);
     seconds.push_back(step.seconds);
   }
-  Report("cuda_compile_ms_p50", Quantile(step.ms, 0.5), "ms", "",
-         absl::StrFormat("processor time of a kernel of GPT-2 124M, to PTX; the longest of %d "
-                         "took %.1f ms",
-                         step.ms.size(), *std::max_element(step.ms.begin(), step.ms.end())));
-  Report("cuda_compile_s_gpt2_124m", Quantile(seconds, 0.5), "s", "",
-         absl::StrCat("a step's graph, 8 x 1,024 tokens, to PTX for ", kNewest, " by ", kThreads,
-                      " threads"));
-  Report("cuda_launches_gpt2_124m", static_cast<double>(step.launches), "count", "",
-         absl::StrCat("a step; ", step.calls, " kernels, of which ", step.ms.size(),
-                      " launches are distinct; at most 260 launches are wanted"));
-  Report("cuda_wgmma_kernels_gpt2_124m",
+  const std::string type(Name(products));
+  Report(absl::StrCat("cuda_compile_ms_p50", suffix), Quantile(step.ms, 0.5), "ms", "",
+         absl::StrFormat("processor time of a kernel of GPT-2 124M, products of %s, to PTX; the "
+                         "longest of %d took %.1f ms; 6 are wanted",
+                         type, step.ms.size(), *std::max_element(step.ms.begin(), step.ms.end())));
+  Report(absl::StrCat("cuda_compile_s_gpt2_124m", suffix), Quantile(seconds, 0.5), "s", "",
+         absl::StrCat("a step's graph, 8 x 1,024 tokens, products of ", type, ", to PTX for ",
+                      kNewest, " by ", kThreads, " threads; 3 are wanted"));
+  Report(absl::StrCat("cuda_launches_gpt2_124m", suffix), static_cast<double>(step.launches),
+         "count", "",
+         absl::StrCat("a step, products of ", type, "; ", step.calls, " kernels, of which ",
+                      step.ms.size(), " launches are distinct; ", step.divided,
+                      " launches were refused and divided; at most 260 launches are wanted"));
+  Report(absl::StrCat("cuda_wgmma_kernels_gpt2_124m", suffix),
          static_cast<double>(std::count_if(step.kernels.begin(), step.kernels.end(),
                                            MultipliesByWarpgroups)),
          "count", "", "of the distinct kernels those that multiply by warpgroups");
+}
+
+}  // namespace
+
+void GpuCompileFigures() {
+  CompileFiguresOf(DType::kF32, "");
+  CompileFiguresOf(DType::kBF16, "_bf16");
 }
 
 void GpuAssemblerFigures() {

@@ -1,5 +1,6 @@
 #include "tests/bench/gpu_matmul_figures.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -26,25 +27,26 @@ using test::RowMajor;
 
 constexpr char kArch[] = "sm_90a";
 constexpr int kMultiprocessors = 132;  // an H100's
-// What is assembled, and what the machine runs: the same tile, fewer of them.
-constexpr int64_t kLarge = 8192, kSide = 256, kSteps = 4096;
+// What the machine runs: the tile of a product of 8,192, fewer of them.
+constexpr int64_t kSide = 256, kSteps = 4096;
 
-// y[m,n] = sum a[m,k] * b[k,n] over k, of bf16.
-const UOp* Product(Graph& g, int64_t side, int64_t steps) {
-  const UOp *m = Range(g, 0, side), *n = Range(g, 1, side), *k = test::ReduceRange(g, 2, steps);
-  const UOp* const a = LoadAt(g, 1, DType::kBF16, side * steps, RowMajor(g, {m, k}, {side, steps}));
-  const UOp* const b = LoadAt(g, 2, DType::kBF16, side * steps, RowMajor(g, {k, n}, {steps, side}));
-  const UOp* const sum =
-      test::Fold(g, Op::kAdd, Mul(g, Cast(g, a, DType::kF32), Cast(g, b, DType::kF32)), {k});
-  return Sink(g, {test::StoreAt(g, 0, side * side, RowMajor(g, {m, n}, {side, side}),
-                                Cast(g, sum, DType::kBF16))});
-}
-
-absl::StatusOr<CompiledKernel> Compiled(int64_t side, int64_t steps, const codegen::MmaTile& tile) {
+absl::StatusOr<CompiledKernel> Compiled(const ProductKernel& product,
+                                        const codegen::MmaTile& tile) {
   Graph g;
   CompileOptions options{.target = CudaTarget(kArch, kMultiprocessors)};
   options.opts = {{codegen::OptKind::kMma, 2, codegen::MmaAmount(tile)}};
-  return CompileKernel(Product(g, side, steps), options);
+  return CompileKernel(MakeProductKernel(g, product), options);
+}
+
+// That we choose without warpgroups.
+absl::StatusOr<codegen::MmaTile> TileOf(const ProductKernel& product) {
+  Graph g;
+  OB_ASSIGN_OR_RETURN(const codegen::LoopNest kernel,
+                      codegen::AnalyzeKernel(MakeProductKernel(g, product)));
+  OB_ASSIGN_OR_RETURN(const auto plan, codegen::PlanMma(kernel, CudaTarget(kArch, kMultiprocessors),
+                                                        /*opts=*/nullptr));
+  if (!plan) return absl::InternalError("a large product is not left to matrix units");
+  return plan->tile;
 }
 
 // Two numbers of a few bits each, so that every sum is exact.
@@ -77,7 +79,8 @@ absl::StatusOr<ptx::Counters> Launch(const CompiledKernel& kernel,
 }
 
 absl::Status RunOnMachine(const codegen::MmaTile& tile, GpuMatmulFigures& figures) {
-  OB_ASSIGN_OR_RETURN(const CompiledKernel kernel, Compiled(kSide, kSteps, tile));
+  OB_ASSIGN_OR_RETURN(const CompiledKernel kernel,
+                      Compiled({.side = kSide, .steps = kSteps}, tile));
   std::vector<std::string> buffers = {std::string(kSide * kSide * 2, '\0'),
                                       std::string(kSide * kSteps * 2, '\0'),
                                       std::string(kSide * kSteps * 2, '\0')};
@@ -140,26 +143,19 @@ absl::StatusOr<std::optional<double>> PerHmma(const std::string& ptx) {
   return main_loop->PerProduct();
 }
 
-// A layer of ResNet-50 for the assembler, a small one for the machine; the heuristic's tile.
+// In the heuristic's tile. gpu_conv_figures.h has its code.
 absl::Status MeasureConvolution(GpuMatmulFigures& figures) {
   constexpr int64_t kBatch = 2, kChannels = 64, kImage = 32;
   const Target target = CudaTarget(kArch, kMultiprocessors);
-  const auto compile = [&](const UOp* sink,
-                           codegen::MmaTile& tile) -> absl::StatusOr<CompiledKernel> {
-    OB_ASSIGN_OR_RETURN(const codegen::LoopNest nest, codegen::AnalyzeKernel(sink));
-    OB_ASSIGN_OR_RETURN(const auto plan, codegen::PlanMma(nest, target, /*opts=*/nullptr));
-    if (!plan) return absl::InternalError("a convolution is not left to matrix units");
-    tile = plan->tile;
-    CompileOptions options{.target = target};
-    options.opts = {{codegen::OptKind::kMma, nest.groups[0].ranges[0], codegen::MmaAmount(tile)}};
-    return CompileKernel(sink, options);
-  };
   Graph g;
-  codegen::MmaTile tile;
-  OB_ASSIGN_OR_RETURN(const CompiledKernel large, compile(Convolution(g, 64, 64, 56), tile));
-  OB_ASSIGN_OR_RETURN(figures.conv_instructions_per_hmma, PerHmma(large.object));
-  OB_ASSIGN_OR_RETURN(const CompiledKernel small,
-                      compile(Convolution(g, kBatch, kChannels, kImage), tile));
+  const UOp* const sink = Convolution(g, kBatch, kChannels, kImage);
+  OB_ASSIGN_OR_RETURN(const codegen::LoopNest nest, codegen::AnalyzeKernel(sink));
+  OB_ASSIGN_OR_RETURN(const auto plan, codegen::PlanMma(nest, target, /*opts=*/nullptr));
+  if (!plan) return absl::InternalError("a convolution is not left to matrix units");
+  const codegen::MmaTile& tile = plan->tile;
+  CompileOptions options{.target = target};
+  options.opts = {{codegen::OptKind::kMma, nest.groups[0].ranges[0], codegen::MmaAmount(tile)}};
+  OB_ASSIGN_OR_RETURN(const CompiledKernel small, CompileKernel(sink, options));
   constexpr int64_t kPixels = kBatch * kImage * kImage, kConvSteps = 9 * kChannels;
   std::vector<std::string> buffers = {std::string(kPixels * kChannels * 2, '\0'),
                                       std::string(kPixels * kChannels * 2, '\0'),
@@ -175,25 +171,54 @@ absl::Status MeasureConvolution(GpuMatmulFigures& figures) {
   return absl::OkStatus();
 }
 
+// Of each layout of operands of that type.
+absl::Status MeasureCode(DType dtype, std::optional<double>& most, GpuMatmulFigures& figures) {
+  const std::string ptxas = test::FindPtxas();
+  for (const bool a : {false, true})
+    for (const bool b : {false, true}) {
+      const ProductKernel product{.dtype = dtype, .a_across = a, .b_across = b};
+      OB_ASSIGN_OR_RETURN(const codegen::MmaTile tile, TileOf(product));
+      const auto begin = std::chrono::steady_clock::now();
+      OB_ASSIGN_OR_RETURN(const CompiledKernel kernel, Compiled(product, tile));
+      figures.compile_ms = std::max(
+          figures.compile_ms,
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+              .count());
+      if (ptxas.empty()) continue;
+      OB_ASSIGN_OR_RETURN(const int64_t bytes, test::StackBytesOf(ptxas, kernel.object, kArch));
+      figures.spill_bytes = figures.spill_bytes.value_or(0) + bytes;
+      OB_ASSIGN_OR_RETURN(const std::optional<double> per_hmma, PerHmma(kernel.object));
+      if (per_hmma) most = std::max(most.value_or(0), *per_hmma);
+    }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
+const UOp* MakeProductKernel(Graph& g, const ProductKernel& kernel) {
+  const int64_t side = kernel.side, steps = kernel.steps;
+  const UOp *m = Range(g, 0, side), *n = Range(g, 1, side), *k = test::ReduceRange(g, 2, steps);
+  const auto factor = [&](int64_t slot, const UOp* row, const UOp* column, int64_t rows,
+                          int64_t columns) {
+    const UOp* const x =
+        LoadAt(g, slot, kernel.dtype, rows * columns, RowMajor(g, {row, column}, {rows, columns}));
+    return kernel.dtype == DType::kF32 ? x : Cast(g, x, DType::kF32);
+  };
+  const UOp* const a =
+      kernel.a_across ? factor(1, k, m, steps, side) : factor(1, m, k, side, steps);
+  const UOp* const b =
+      kernel.b_across ? factor(2, n, k, side, steps) : factor(2, k, n, steps, side);
+  const UOp* const sum = test::Fold(g, Op::kAdd, Mul(g, a, b), {k});
+  return Sink(g, {test::StoreAt(g, 0, side * side, RowMajor(g, {m, n}, {side, side}),
+                                kernel.dtype == DType::kF32 ? sum : Cast(g, sum, kernel.dtype))});
+}
+
 absl::StatusOr<GpuMatmulFigures> MeasureGpuMatmul() {
-  Graph g;
-  OB_ASSIGN_OR_RETURN(const codegen::LoopNest kernel,
-                      codegen::AnalyzeKernel(Product(g, kLarge, kLarge)));
-  OB_ASSIGN_OR_RETURN(const auto plan, codegen::PlanMma(kernel, CudaTarget(kArch, kMultiprocessors),
-                                                        /*opts=*/nullptr));
-  if (!plan) return absl::InternalError("a large product is not left to matrix units");
   GpuMatmulFigures figures;
-  const auto begin = std::chrono::steady_clock::now();
-  OB_ASSIGN_OR_RETURN(const CompiledKernel large, Compiled(kLarge, kLarge, plan->tile));
-  figures.compile_ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  if (const std::string ptxas = test::FindPtxas(); !ptxas.empty()) {
-    OB_ASSIGN_OR_RETURN(figures.spill_bytes, test::StackBytesOf(ptxas, large.object, kArch));
-  }
-  OB_ASSIGN_OR_RETURN(figures.instructions_per_hmma, PerHmma(large.object));
-  OB_RETURN_IF_ERROR(RunOnMachine(plan->tile, figures));
+  OB_RETURN_IF_ERROR(MeasureCode(DType::kBF16, figures.instructions_per_hmma, figures));
+  OB_RETURN_IF_ERROR(MeasureCode(DType::kF32, figures.instructions_per_hmma_f32, figures));
+  OB_ASSIGN_OR_RETURN(const codegen::MmaTile tile, TileOf({}));
+  OB_RETURN_IF_ERROR(RunOnMachine(tile, figures));
   OB_RETURN_IF_ERROR(MeasureConvolution(figures));
   return figures;
 }

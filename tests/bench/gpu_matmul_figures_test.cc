@@ -30,7 +30,8 @@ TEST(GpuMatmulFigures, AreWithinTheirBounds) {
   }
   std::printf("; %.2f instructions an HMMA\n", *figures->instructions_per_hmma);
   EXPECT_LE(*figures->instructions_per_hmma, code_bounds::kHmma);
-  std::printf("convolution: %.2f instructions an HMMA\n", *figures->conv_instructions_per_hmma);
+  std::printf("%.2f of f32\n", *figures->instructions_per_hmma_f32);
+  EXPECT_LE(*figures->instructions_per_hmma_f32, code_bounds::kHmmaOfF32);
 }
 
 }  // namespace

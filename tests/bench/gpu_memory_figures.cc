@@ -1,8 +1,10 @@
 #include "tests/bench/gpu_memory_figures.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "tests/bench/figure_list.h"
@@ -102,7 +104,7 @@ void Sectors() {
 void Products() {
   FigureList figures({"cuda_sectors_ratio_matmul_bf16", "cuda_bank_ways_matmul_bf16",
                       "cuda_sectors_ratio_conv", "cuda_bank_ways_conv", "ptx_instructions_per_hmma",
-                      "ptx_instructions_per_hmma_conv"});
+                      "ptx_instructions_per_hmma_f32"});
   const auto product = MeasureGpuMatmul();
   if (!product.ok()) return figures.Lacks(std::string(product.status().message()));
   figures.Report("cuda_sectors_ratio_matmul_bf16", product->sectors_ratio, "", "", kSectors);
@@ -110,30 +112,71 @@ void Products() {
   figures.Report("cuda_sectors_ratio_conv", product->conv_sectors_ratio, "", "", kSectors);
   figures.Report("cuda_bank_ways_conv", product->conv_bank_ways, "", "", kWays);
   ReportCode(figures, "ptx_instructions_per_hmma", product->instructions_per_hmma,
-             absl::StrCat("in the main loop of a product of bf16 matrices of 8,192; at most ",
+             absl::StrCat("in the main loop of a product of bf16 matrices of 8,192, the most of "
+                          "four layouts of operands; at most ",
                           code_bounds::kHmma, " are wanted"));
-  ReportCode(
-      figures, "ptx_instructions_per_hmma_conv", product->conv_instructions_per_hmma,
-      "the same of a convolution of 64 by 64 channels, 3 x 3: half as many products a step, "
-      "and 16 instructions for the place and the borders of each of six copies; no bound, as "
-      "products alone have one");
+  ReportCode(figures, "ptx_instructions_per_hmma_f32", product->instructions_per_hmma_f32,
+             absl::StrCat("the same of f32 by three products of TF32, which takes both operands "
+                          "apart; at most ",
+                          code_bounds::kHmmaOfF32));
 }
 
-// By warpgroups, which sm_90a takes where that is faster.
+void SectorsOfWarpgroups() {
+  FigureList figures({"cuda_sectors_ratio_matmul_wgmma_bf16", "cuda_bank_ways_matmul_wgmma_bf16",
+                      "cuda_sectors_ratio_matmul_wgmma_f32", "cuda_bank_ways_matmul_wgmma_f32"});
+  for (const auto& [dtype, type, ways] :
+       {std::tuple(DType::kBF16, "bf16", code_bounds::kWgmmaBankWays),
+        {DType::kF32, "f32", code_bounds::kWgmmaBankWaysOfF32}}) {
+    const auto memory = MeasureHopperMemory(dtype);
+    if (!memory.ok()) return figures.Lacks(std::string(memory.status().message()));
+    figures.Report(absl::StrCat("cuda_sectors_ratio_matmul_wgmma_", type), memory->sectors_ratio,
+                   "", "", kSectors);
+    figures.Report(absl::StrCat("cuda_bank_ways_matmul_wgmma_", type), memory->bank_ways, "", "",
+                   absl::StrCat("phases of an access to shared memory by ordinary instructions; at "
+                                "most ",
+                                ways));
+  }
+}
+
+bool IsByMmaSync(const ConvFigure& way) { return !way.by_warpgroups && !way.of_pictures; }
+
+// By mma.sync, and by warpgroups, which sm_90a takes where that is faster: a loop of its own
+// gathers then.
 void Convolutions() {
-  constexpr char kFigure[] = "ptx_instructions_per_hgmma_conv";
-  FigureList figures({kFigure});
+  FigureList figures({"ptx_instructions_per_hmma_conv", "ptx_instructions_per_hmma_conv_f32",
+                      "ptx_instructions_per_hmma_conv_weights",
+                      "ptx_instructions_per_hmma_conv_pictures", "ptx_instructions_per_hgmma_conv"});
   const auto ways = MeasureGpuConvolutions();
   if (!ways.ok()) return figures.Lacks(std::string(ways.status().message()));
-  std::optional<double> most;
-  for (const ConvFigure& way : *ways)
-    if (way.by_warpgroups && way.instructions_per_product)
-      most = std::max(most.value_or(0), *way.instructions_per_product);
-  ReportCode(
-      figures, kFigure, most,
-      absl::StrCat("in the main loop of a convolution by warpgroups, the most of forward and "
-                   "both gradients; a loop of its own gathers; at most ",
-                   code_bounds::kHgmmaOfConvolutions, " are wanted"));
+  const auto report = [&](const std::string& name, const std::string& of, double most,
+                          const std::function<bool(const ConvFigure& way)>& counts) {
+    std::optional<double> value;
+    for (const ConvFigure& way : *ways)
+      if (counts(way) && way.instructions_per_product)
+        value = std::max(value.value_or(0), *way.instructions_per_product);
+    ReportCode(figures, name, value,
+               absl::StrCat("in the main loop of a convolution of ", of, "; at most ", most));
+  };
+  report("ptx_instructions_per_hmma_conv", "64 by 64 channels, 3 x 3, the most of forward and the input's gradient",
+         code_bounds::kHmmaOfConvolutions, [](const ConvFigure& way) {
+           return IsByMmaSync(way) && !way.of_weights && way.dtype == DType::kBF16;
+         });
+  report("ptx_instructions_per_hmma_conv_f32", "the same of f32 by three products of TF32",
+         code_bounds::kHmmaOfConvolutionsOfF32, [](const ConvFigure& way) {
+           return IsByMmaSync(way) && !way.of_weights && way.dtype == DType::kF32;
+         });
+  report("ptx_instructions_per_hmma_conv_weights",
+         "64 by 64 channels, the gradient of the weights, which are a small tile; the most of bf16 "
+         "and f32",
+         code_bounds::kHmmaOfWeightGradients,
+         [](const ConvFigure& way) { return IsByMmaSync(way) && way.of_weights; });
+  report("ptx_instructions_per_hmma_conv_pictures",
+         "3 by 64 channels, 7 x 7, the more of forward and the gradient of the weights",
+         code_bounds::kHmmaOfPictures,
+         [](const ConvFigure& way) { return !way.by_warpgroups && way.of_pictures; });
+  report("ptx_instructions_per_hgmma_conv", "64 by 64 channels by warpgroups, the most of forward and both gradients",
+         code_bounds::kHgmmaOfConvolutions,
+         [](const ConvFigure& way) { return way.by_warpgroups && !way.of_pictures; });
 }
 
 }  // namespace
@@ -143,6 +186,7 @@ void GpuMemoryFigures() {
   Attention();
   Sectors();
   Products();
+  SectorsOfWarpgroups();
   Convolutions();
 }
 

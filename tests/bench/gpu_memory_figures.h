@@ -4,7 +4,8 @@
 
 namespace outboard::bench {
 
-// cuda_sectors_ratio_NAME, cuda_bank_ways_NAME, ptx_instructions_per_hmma.
+// cuda_sectors_ratio_NAME, cuda_bank_ways_NAME, ptx_instructions_per_hmma, of f32 and of
+// convolutions, ptx_instructions_per_hgmma and its like.
 void GpuMemoryFigures();
 
 }  // namespace outboard::bench

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "compiler/render/ptx/ptx_renderer.h"
 #include "compiler/schedule/launches/group.h"
 #include "compiler/schedule/launches/slots.h"
+#include "compiler/schedule_options.h"
 #include "tests/compiler/copies_check.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/kernel_build.h"
@@ -256,6 +258,79 @@ TEST_F(Grouping, MoreThanParametersHaveRoomFor_AreDividedEvenly) {
   for (const int together : launches.together)
     if (together > 0) sizes.push_back(together);
   EXPECT_EQ(sizes, (std::vector<int>{30, 30}));
+}
+
+// A view has 128 bytes: with one in each copy there is room for 20, with three for 8. Where
+// launches of fewer than 13 have three, what is left behind the first one is a launch again.
+TEST_F(Grouping, ViewsHaveRoomToo_AsManyAsTheLaunchHas) {
+  for (int64_t i = 0; i < 24; ++i) Add(1, {100 + i}, {0, 1, 2, 3, 4, 5, 6});
+  Add(2, {200}, {0});
+  const auto sizes = [&](const schedule::MapsOfCopy& maps_of) {
+    std::vector<int> out;
+    for (const int together : schedule::GroupLaunches(kernels_, {}, maps_of).together)
+      if (together > 0) out.push_back(together);
+    return out;
+  };
+  using Sizes = std::vector<int>;
+  EXPECT_EQ(sizes(nullptr), (Sizes{24, 1}));
+  std::vector<int64_t> asked;
+  EXPECT_EQ(sizes([&](const UOp* kernel, int64_t copies) {
+              EXPECT_EQ(kernel, kernels_[0].ast);
+              asked.push_back(copies);
+              return int64_t{1};
+            }),
+            (Sizes{12, 12, 1}));
+  EXPECT_EQ(asked, (std::vector<int64_t>{24, 12, 12}));
+  EXPECT_EQ(sizes([](const UOp*, int64_t copies) { return copies < 13 ? 3 : 1; }),
+            (Sizes{8, 16, 1}));
+  EXPECT_EQ(sizes([](const UOp*, int64_t) { return 100; }), Sizes(25, 1)) << "one at least";
+}
+
+// What is counted before is what the compiler then plans: neither operands nor results of
+// warpgroups make a launch that has no room for its parameters. 3 addresses and 3 views are 408
+// bytes a copy.
+TEST(Copies, ProductsOfManyLayers_AreNotMoreThanTheirParametersHaveRoomFor) {
+  constexpr int64_t kLayers = 30;
+  const Target target = CudaTarget("sm_90a", 132);
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    SCOPED_TRACE(Name(dtype));
+    Graph g;
+    std::vector<const UOp*> products;
+    for (int64_t i = 0; i < kLayers; ++i) {
+      const Dim rows(1024), width(768), one(1);
+      const auto factor = [&](int64_t slot, const Shape& shape, const Shape& as) {
+        const UOp* const x = Reshape(g, Param(g, slot, dtype, shape), as);
+        return Cast(g, Expand(g, x, {rows, width, width}), DType::kF32);
+      };
+      const UOp* const sum =
+          Reduce(g, Op::kAdd,
+                 Mul(g, factor(2 * i, {rows, width}, {rows, width, one}),
+                     factor(2 * i + 1, {width, width}, {one, width, width})),
+                 {1});
+      products.push_back(Cast(g, Reshape(g, sum, {rows, width}), dtype));
+    }
+    const auto launches = [&](const schedule::ScheduleOptions& options) {
+      std::vector<absl::StatusOr<CompiledKernel>> compiled;
+      for (const schedule::ScheduledKernel& kernel :
+           ValueOrDie(schedule::MakeSchedule(g, Sink(g, products), target, {}, options)).kernels)
+        if (kernel.together > 0)
+          compiled.push_back(
+              CompileKernel(WithCopies(g, kernel.ast, kernel.together), {.target = target}));
+      return compiled;
+    };
+    schedule::ScheduleOptions options = ScheduleOptionsFor(target);
+    std::vector<int> copies;
+    for (const absl::StatusOr<CompiledKernel>& kernel : launches(options)) {
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      EXPECT_EQ(kernel->maps.size(), 3u) << "by warpgroups";
+      copies.push_back(kernel->copies);
+    }
+    EXPECT_EQ(copies, (std::vector<int>{8, 8, 7, 7}));
+    options.maps_of = nullptr;
+    const auto refused = launches(options);
+    ASSERT_EQ(refused.size(), 1u);
+    EXPECT_EQ(refused[0].status().code(), absl::StatusCode::kOutOfRange) << refused[0].status();
+  }
 }
 
 TEST_F(Grouping, NothingEqual_KeepsTheOrder) {

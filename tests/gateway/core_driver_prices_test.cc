@@ -90,6 +90,22 @@ TEST_F(DriverPrices, RateCheck_OneThatReachesItsClass_Joins) {
   port_.OnEvent(Measured(95, 12));
   EXPECT_TRUE(end_.welcome());
   EXPECT_EQ(driver_.devices_total(), 1u);
+  const DeviceSlot slot = driver_.Look().devices.at(0).slot;
+  EXPECT_EQ(slot.gflops, 95);
+  EXPECT_EQ(slot.memory_gb_per_s, 12);
+  port_.OnGone();
+}
+
+// Without a promise nobody asks: what a worker says is shown, if it is a number.
+TEST_F(DriverPrices, WithoutAList_RatesAreShown_IfTheyAreNumbers) {
+  proto::WorkerEvent event = Registration("quick");
+  *event.mutable_register_()->mutable_devices(0)->mutable_rates() =
+      Measured(std::numeric_limits<double>::infinity(), 12).measured().rates(0);
+  port_.OnEvent(event);
+  ASSERT_TRUE(end_.welcome());
+  const DeviceSlot slot = driver_.Look().devices.at(0).slot;
+  EXPECT_EQ(slot.gflops, 0);
+  EXPECT_EQ(slot.memory_gb_per_s, 12);
   port_.OnGone();
 }
 

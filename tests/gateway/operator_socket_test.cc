@@ -24,8 +24,9 @@ bool Has(const std::string& text, const std::string& part) {
 
 FleetView AView() {
   FleetView view;
-  view.devices.push_back({"gpu-1#1", 0, {"sm_90", 80'000'000'000, {2'500'000}, "large", {}},
-                          SessionId{0xab, 1}, "held"});
+  view.devices.push_back(
+      {"gpu-1#1", 0, {"sm_90", 80'000'000'000, {2'500'000}, "large", {}, 51234.4, 2987.6},
+       SessionId{0xab, 1}, "held"});
   view.devices.push_back({"gpu-1#1", 1, {"sm_90", 80'000'000'000, {2'500'000}, "large", {}},
                           std::nullopt, "out"});
   SessionView runs;
@@ -61,6 +62,9 @@ TEST(FleetText, ATable_HasEveryDeviceAndSession) {
   EXPECT_TRUE(Has(*devices, "ada")) << *devices;
   EXPECT_TRUE(Has(*devices, "out")) << *devices;
   EXPECT_TRUE(Has(*devices, "$2.500000")) << *devices;
+  EXPECT_TRUE(Has(*devices, "GFLOP/s")) << *devices;
+  EXPECT_TRUE(Has(*devices, " 51234     2988 ")) << *devices;
+  EXPECT_TRUE(Has(*devices, " -        - ")) << "not measured: " << *devices;
   const auto prices = cli::PricesText(answer);
   ASSERT_TRUE(prices.ok()) << prices.status();
   EXPECT_TRUE(Has(*prices, "large")) << *prices;
@@ -99,7 +103,10 @@ TEST(FleetText, APage_FitsItsTerminal) {
 
 TEST(FleetText, Json_HasNamesOfAccounts) {
   const std::string answer = FleetJson(AView(), nullptr, {500'000}, kNoon);
-  EXPECT_TRUE(Has(*cli::DevicesJson(answer, kNames), "\"account_name\":\"ada\""));
+  const std::string devices = *cli::DevicesJson(answer, kNames);
+  EXPECT_TRUE(Has(devices, "\"account_name\":\"ada\""));
+  EXPECT_TRUE(Has(devices, "\"gflops\":51234.4")) << devices;
+  EXPECT_TRUE(Has(devices, "\"memory_gb_per_s\":2987.6")) << devices;
   EXPECT_TRUE(Has(*cli::TopJson(answer, kNames), "\"account_name\":\"8\"")) << "without a name";
 }
 

@@ -109,6 +109,12 @@ struct HopperShape {
     return count;
   }
   bool gathers() const { return addends[0].a.gathered() || addends[0].b.gathered(); }
+  // Views of operands and results that are copied in boxes.
+  int64_t maps() const {
+    auto count = static_cast<int64_t>(results.size());
+    for (const HopperAddend& addend : addends) count += !addend.a.gathered() + !addend.b.gathered();
+    return count;
+  }
 };
 
 // The places of operands that are gathered.

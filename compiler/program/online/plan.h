@@ -100,6 +100,9 @@ struct OnlinePlan {
   codegen::VisibleSteps visible;
   OnlineTile tile;
 
+  // Views of matrices that are copied in boxes.
+  int64_t maps() const { return tile.groups ? static_cast<int64_t>(matrices.size()) : 0; }
+
   // That a value is computed from, also if it is none of the kernel's nodes.
   codegen::RangeSet RangesIn(const UOp* value) const;
   const OnlineProduct* ProductOf(const UOp* sum) const;

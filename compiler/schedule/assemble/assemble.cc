@@ -17,13 +17,19 @@ namespace {
 
 class Assembler {
  public:
-  Assembler(KernelsOfGraph from, const Target& target)
+  Assembler(KernelsOfGraph from, const Target& target, const MapsOfCopy& maps_of)
       : cut_(from.cut),
         results_(from.cut.sink->src.subspan(0, from.cut.results)),
         sent_(std::move(from.sent)),
         kernels_(std::move(from.kernels)),
         pitches_(from.pitches),
         target_(target) {
+    if (maps_of != nullptr)  // asked for the same launches of several plans
+      maps_of_ = [this, &maps_of](const UOp* kernel, int64_t copies) {
+        const auto [place, fresh] = maps_.try_emplace({kernel, copies});
+        if (fresh) place->second = maps_of(kernel, copies);
+        return place->second;
+      };
     for (size_t i = 0; i < results_.size(); ++i) outputs_.emplace(results_[i], static_cast<int>(i));
   }
 
@@ -51,7 +57,7 @@ class Assembler {
     if (!cut_.transfers.empty()) return PlacedWithTransfers();
     Schedule single = Placed(SingleLaunches(kernels_.size()));
     if (target_.kind != TargetKind::kCuda) return single;
-    Schedule grouped = Placed(GroupLaunches(kernels_, over_));
+    Schedule grouped = Placed(GroupLaunches(kernels_, over_, maps_of_));
     // What waits for others keeps its inputs alive.
     constexpr int64_t kMoreMemoryPart = 8;
     const bool fits =
@@ -213,6 +219,8 @@ class Assembler {
   std::vector<FusedKernel> kernels_;
   const RowPitches& pitches_;
   const Target& target_;
+  MapsOfCopy maps_of_;
+  absl::flat_hash_map<std::pair<const UOp*, int64_t>, int64_t> maps_;  // that maps_of_ has counted
   WrittenOver over_;
   absl::flat_hash_map<const UOp*, const UOp*> made_as_;  // a temporary -> what is a copy of it
   absl::flat_hash_map<const UOp*, int> outputs_;  // the first place of a result
@@ -224,8 +232,9 @@ class Assembler {
 }  // namespace
 
 Schedule Assemble(Graph& graph, KernelsOfGraph from, const Target& target,
-                  std::span<const int64_t> donated, OverwritePolicy overwrites) {
-  return Assembler(std::move(from), target).Run(graph, donated, overwrites);
+                  std::span<const int64_t> donated, const ScheduleOptions& options) {
+  return Assembler(std::move(from), target, options.maps_of)
+      .Run(graph, donated, options.overwrites);
 }
 
 }  // namespace outboard::schedule

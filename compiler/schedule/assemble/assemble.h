@@ -31,7 +31,8 @@ struct KernelsOfGraph {
 // Returns the schedule of all kernels. Inputs are written only if their PARAM slot is in `donated`.
 // With OverwritePolicy::kLarge temporaries are written over each other only where that saves much
 // memory. Kernels that write in place are made in `graph`. Threads: pure.
+// `options`: OverwritePolicy and what a launch of several kernels has to know.
 Schedule Assemble(Graph& graph, KernelsOfGraph from, const Target& target,
-                  std::span<const int64_t> donated, OverwritePolicy overwrites);
+                  std::span<const int64_t> donated, const ScheduleOptions& options);
 
 }  // namespace outboard::schedule

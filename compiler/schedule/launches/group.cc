@@ -37,15 +37,39 @@ struct Twins {
   std::set<size_t> ready;  // nothing that they wait for is left
   Bits later;              // those that wait
   Bits behind_ready;       // all that waits for one that is ready
-  size_t launch_max;       // kernels of one launch
+  const UOp* kernel;
+  int64_t slots;
 
-  Twins(size_t kernels, size_t most) : later(kernels), behind_ready(kernels), launch_max(most) {}
+  Twins(size_t kernels, const FusedKernel& one)
+      : later(kernels),
+        behind_ready(kernels),
+        kernel(one.ast),
+        slots(static_cast<int64_t>(one.buffers.size())) {}
 };
+
+// Copies of a kernel that a launch has room for; one at least.
+size_t CopiesMax(int64_t slots, int64_t maps) {
+  int64_t most = 1;
+  while (most < limits::kCopiesMax &&
+         ParameterBytes(most + 1, slots, maps) <= limits::kParameterBytesMax)
+    ++most;
+  return static_cast<size_t>(most);
+}
+
+// Of `count` kernels in launches of at most `most`, which are about equally large.
+size_t SizeOfLaunch(size_t count, size_t most) {
+  const size_t launches = (count + most - 1) / most;
+  return (count + launches - 1) / launches;
+}
 
 class Grouper {
  public:
-  Grouper(const std::vector<FusedKernel>& kernels, const WrittenOver& over)
-      : kernels_(kernels), waits_(kernels.size()), readers_(kernels.size()) {
+  Grouper(const std::vector<FusedKernel>& kernels, const WrittenOver& over,
+          const MapsOfCopy& maps_of)
+      : kernels_(kernels),
+        maps_of_(maps_of),
+        waits_(kernels.size()),
+        readers_(kernels.size()) {
     FindOrder(over);
     FindTwins();
   }
@@ -108,14 +132,7 @@ class Grouper {
     absl::flat_hash_map<const UOp*, size_t> known;  // nodes that are equal are one
     for (size_t k = 0; k < kernels_.size(); ++k) {
       const auto [place, fresh] = known.emplace(kernels_[k].ast, twins_.size());
-      if (fresh) {
-        const auto slots = static_cast<int64_t>(kernels_[k].buffers.size());
-        int64_t most = 1;
-        while (most < limits::kCopiesMax &&
-               ParameterBytes(most + 1, slots, 0) <= limits::kParameterBytesMax)
-          ++most;
-        twins_.emplace_back(kernels_.size(), static_cast<size_t>(most));
-      }
+      if (fresh) twins_.emplace_back(kernels_.size(), kernels_[k]);
       twins_[place->second].later.Set(k);
       twins_of_.push_back(place->second);
     }
@@ -150,16 +167,26 @@ class Grouper {
       break;
     }
     const Twins& twins = twins_[twins_of_[first]];
-    // Launches of about the same size, where one has no room for all.
-    const size_t count = twins.ready.size();
-    const size_t launches = (count + twins.launch_max - 1) / twins.launch_max;
-    const size_t size = (count + launches - 1) / launches;
     std::vector<size_t> launch(twins.ready.begin(), twins.ready.end());
-    launch.resize(std::min(launch.size(), size));
+    launch.resize(CopiesOfLaunch(twins));
     return launch;
   }
 
+  // Of those that are ready. Fewer copies may have another tile, and other views.
+  size_t CopiesOfLaunch(const Twins& twins) const {
+    const size_t count = twins.ready.size();
+    size_t size = SizeOfLaunch(count, CopiesMax(twins.slots, 0));
+    while (size > 1 && maps_of_ != nullptr) {
+      const size_t most =
+          CopiesMax(twins.slots, maps_of_(twins.kernel, static_cast<int64_t>(size)));
+      if (size <= most) break;
+      size = SizeOfLaunch(count, most);
+    }
+    return size;
+  }
+
   const std::vector<FusedKernel>& kernels_;
+  const MapsOfCopy& maps_of_;
   std::vector<size_t> waits_;                 // how many others it waits for, each time counted
   std::vector<std::vector<size_t>> readers_;  // that wait for it
   std::vector<Bits> behind_;                  // all that wait for it
@@ -178,9 +205,10 @@ Launches SingleLaunches(size_t kernels) {
   return launches;
 }
 
-Launches GroupLaunches(const std::vector<FusedKernel>& kernels, const WrittenOver& over) {
+Launches GroupLaunches(const std::vector<FusedKernel>& kernels, const WrittenOver& over,
+                       const MapsOfCopy& maps_of) {
   if (kernels.size() > kGroupedKernelsMax) return SingleLaunches(kernels.size());
-  Launches launches = Grouper(kernels, over).Run();
+  Launches launches = Grouper(kernels, over, maps_of).Run();
   const bool any = std::ranges::any_of(launches.together, [](int count) { return count > 1; });
   return any ? launches : SingleLaunches(kernels.size());
 }

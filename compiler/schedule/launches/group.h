@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "compiler/schedule/fuse_kernels.h"
@@ -26,10 +28,17 @@ struct Launches {
 // Every kernel as a launch of its own, in their order.
 Launches SingleLaunches(size_t kernels);
 
+// How many views (MappedTensor) each copy of a kernel has in a launch of so many: they are
+// parameters, as addresses are.
+using MapsOfCopy = std::function<int64_t(const UOp* kernel, int64_t copies)>;
+
 // `kernels` must be in a valid order; `over` says which inputs are written. The result is a valid
-// order, too; theirs, if nothing can be put together. Deterministic. Beyond kGroupedKernelsMax
-// kernels nothing is: time grows with their square, a second at 16,000.
+// order, too; theirs, if nothing can be put together. A launch has as many copies as there is room
+// for their parameters (ParameterBytes in compiler/copies.h); without `maps_of` no kernel has
+// views. Deterministic. Beyond kGroupedKernelsMax kernels nothing is put together: time grows with
+// their square, a second at 16,000.
 inline constexpr size_t kGroupedKernelsMax = 4096;
-Launches GroupLaunches(const std::vector<FusedKernel>& kernels, const WrittenOver& over);
+Launches GroupLaunches(const std::vector<FusedKernel>& kernels, const WrittenOver& over,
+                       const MapsOfCopy& maps_of = nullptr);
 
 }  // namespace outboard::schedule
