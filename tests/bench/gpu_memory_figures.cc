@@ -145,7 +145,8 @@ bool IsByMmaSync(const ConvFigure& way) { return !way.by_warpgroups && !way.of_p
 void Convolutions() {
   FigureList figures({"ptx_instructions_per_hmma_conv", "ptx_instructions_per_hmma_conv_f32",
                       "ptx_instructions_per_hmma_conv_weights",
-                      "ptx_instructions_per_hmma_conv_pictures", "ptx_instructions_per_hgmma_conv"});
+                      "ptx_instructions_per_hmma_conv_pictures",
+                      "ptx_instructions_per_hgmma_conv"});
   const auto ways = MeasureGpuConvolutions();
   if (!ways.ok()) return figures.Lacks(std::string(ways.status().message()));
   const auto report = [&](const std::string& name, const std::string& of, double most,
@@ -157,7 +158,8 @@ void Convolutions() {
     ReportCode(figures, name, value,
                absl::StrCat("in the main loop of a convolution of ", of, "; at most ", most));
   };
-  report("ptx_instructions_per_hmma_conv", "64 by 64 channels, 3 x 3, the most of forward and the input's gradient",
+  report("ptx_instructions_per_hmma_conv",
+         "64 by 64 channels, 3 x 3, the most of forward and the input's gradient",
          code_bounds::kHmmaOfConvolutions, [](const ConvFigure& way) {
            return IsByMmaSync(way) && !way.of_weights && way.dtype == DType::kBF16;
          });
@@ -174,7 +176,8 @@ void Convolutions() {
          "3 by 64 channels, 7 x 7, the more of forward and the gradient of the weights",
          code_bounds::kHmmaOfPictures,
          [](const ConvFigure& way) { return !way.by_warpgroups && way.of_pictures; });
-  report("ptx_instructions_per_hgmma_conv", "64 by 64 channels by warpgroups, the most of forward and both gradients",
+  report("ptx_instructions_per_hgmma_conv",
+         "64 by 64 channels by warpgroups, the most of forward and both gradients",
          code_bounds::kHgmmaOfConvolutions,
          [](const ConvFigure& way) { return way.by_warpgroups && !way.of_pictures; });
 }
