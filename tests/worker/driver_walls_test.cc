@@ -2,7 +2,9 @@
 // against a program that runs code of its own behind them (sandbox_attempts_main.cc): with all
 // walls, and where the kernel grants fewer.
 #include <fcntl.h>
+#include <grp.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -53,6 +55,8 @@ class DriverWalls : public ::testing::TestWithParam<Granted> {
     // In a folder that is this user's alone, as a ledger's is.
     std::ofstream(secret()) << "secret";
     std::filesystem::copy_file(test::kFakeCuda, driver());
+    // This user's own: what it may do with the file its executors might.
+    std::filesystem::copy_file(test::kSandboxAttemptsProgram, program());
     std::ofstream(driver() + ".env") << "OUTBOARD_FAKE_CUDA_MIB=64\n";
     setenv("OUTBOARD_DEVICE", "cuda", 1);
     setenv("OUTBOARD_CUDA_DRIVER", driver().c_str(), 1);
@@ -65,10 +69,11 @@ class DriverWalls : public ::testing::TestWithParam<Granted> {
 
   std::string secret() const { return folder_ / "ledger.db"; }
   std::string driver() const { return folder_ / "libcuda.so.1"; }
+  std::string program() const { return folder_ / "sandbox_attempts"; }
 
   ChildProcess Start(const std::string& mode) {
     auto child = ChildProcess::Start(
-        {test::kSandboxAttemptsProgram, mode, std::to_string(getpid()), "1", secret(), "none"},
+        {program(), mode, std::to_string(getpid()), "1", secret(), "none"},
         {.profile = SandboxProfile::kExecutor, .output = output_, .parts = GetParam().parts});
     EXPECT_TRUE(child.ok()) << child.status();
     return child.ok() ? *std::move(child) : ChildProcess();
@@ -117,6 +122,33 @@ TEST_P(DriverWalls, EveryAttempt_IsStopped) {
     std::printf("  %-50s %s\n", attempt.name, strerror(error));
   }
   EXPECT_EQ(test::ReadFile(secret()), "secret");
+}
+
+// Behind the walls of a worker that is not root's, its executors' id is outside that of its owner.
+TEST(DriverWallsOfAnotherUser, EveryAttempt_IsStopped) {
+  if (geteuid() != 0) GTEST_SKIP() << "this user is not root, and the other tests show it";
+  constexpr uid_t kUser = 12345;
+  constexpr int kOutOfReach = 77;
+  const int self = open("/proc/self/exe", O_PATH | O_CLOEXEC);
+  ASSERT_GE(self, 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const bool is_other = setgroups(0, nullptr) == 0 && setgid(kUser) == 0 && setuid(kUser) == 0;
+    if (!is_other || chdir("/") != 0) _exit(1);
+    for (const char* const file : {test::kFakeCuda, test::kSandboxAttemptsProgram})
+      if (access(file, R_OK) != 0) _exit(kOutOfReach);
+    const char* const arguments[] = {
+        "driver_walls_test",
+        "--gtest_filter=Granted/DriverWalls.*/All:Granted/DriverWalls.*/NoFilter", nullptr};
+    fexecve(self, const_cast<char* const*>(arguments), environ);
+    _exit(1);
+  }
+  close(self);
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kOutOfReach)
+    GTEST_SKIP() << "other users may not read the folder of the build";
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST_P(DriverWalls, Root_HasWhatADriverNeedsAndNothingElse) {

@@ -23,6 +23,7 @@
 #include <sys/un.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
@@ -250,6 +251,21 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
        kReadOnly},
       {"make a device node",
        [](const Outside&) { return Errno(mknod("/null", S_IFCHR | 0600, 0x103)); }, kRights},
+      {"write the program", [](const Outside&) { return OpenOf("/proc/self/exe", O_WRONLY); },
+       kRoot},
+      {"cut the program short",
+       [](const Outside&) { return Errno(truncate("/proc/self/exe", 0)); }, kRoot},
+      // Of a worker that is not root's the file is its executors' own.
+      {"let everybody write the program",
+       [](const Outside&) { return Errno(chmod("/proc/self/exe", 0755)); }, nullptr},
+      {"say when the program was changed",
+       [](const Outside&) { return Errno(utimensat(AT_FDCWD, "/proc/self/exe", nullptr, 0)); },
+       nullptr},
+      {"give the program an attribute",
+       [](const Outside&) {
+         return Errno(setxattr("/proc/self/exe", "user.outboard", "x", 1, 0));
+       },
+       nullptr},
       {"give a file another owner", [](const Outside&) { return Errno(chown("/", 1, 1)); },
        kRights},
       {"find a descriptor that was left open", UseAnyDescriptor, kDescriptors},

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/landlock.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -44,6 +45,8 @@ constexpr std::pair<const char*, uint64_t> kOfAll[] = {
     {"/usr/lib", kLibraries},          {"/usr/lib64", kLibraries}, {"/usr/local/lib", kLibraries},
     {"/usr/local/nvidia", kLibraries}, {"/lib", kLibraries},       {"/lib64", kLibraries},
     {"/etc/ld.so.cache", kData},       {"/sys/bus/pci", kData},    {"/sys/dev/char", kData},
+    // Links, by which a library's name leads to the one that was chosen.
+    {"/etc/alternatives", kData},
     {"/sys/devices", kData},           {"/sys/module", kData},     {"/dev/null", kDevices},
     {"/dev/zero", kDevices},           {"/dev/full", kDevices},    {"/dev/random", kDevices},
     {"/dev/urandom", kDevices},
@@ -53,6 +56,8 @@ constexpr std::pair<const char*, uint64_t> kOfOpenCl[] = {
     {"/etc/OpenCL", kData},    {"/usr/share/pocl", kData}, {"/sys/class/drm", kData},
     {"/sys/class/kfd", kData}, {"/dev/dri", kDevices},     {"/dev/kfd", kDevices},
 };
+// Of what is shown: the machine's interfaces, and files that serve as its disks.
+constexpr const char* kHidden[] = {"/sys/devices/virtual/net", "/sys/devices/virtual/block"};
 // Of a machine whose kernel makes no new /proc here, since parts of its own are hidden.
 constexpr const char* kOfProc[] = {"cpuinfo",     "meminfo", "devices", "version",
                                    "filesystems", "driver",  "self"};
@@ -156,8 +161,8 @@ void DriverRoot::TakePath(const std::string& path, uint64_t attributes, std::vec
     const std::string real = fs::canonical(path, error).string();
     if (error) return;  // it leads nowhere
     if (std::ranges::any_of(folders_, [&](const auto& folder) { return IsWithin(real, folder); })) {
-      to.push_back({.path = path, .link = fs::read_symlink(path, error).string()});
-      Need(!error, absl::StrCat("the link ", path));
+      // Not its own text: that may lead by folders that are not shown.
+      to.push_back({.path = path, .link = real});
       return;
     }
     if (stat(path.c_str(), &info) != 0) return;
@@ -184,7 +189,8 @@ void DriverRoot::TakeLibraries(const std::string& folder) {
   int count = 0;
   for (const std::string& name : NamesIn(folder)) {
     const std::string path = absl::StrCat(folder, "/", name);
-    if (!absl::StrContains(name, ".so") || !fs::is_regular_file(path, error)) continue;
+    const bool is_library = absl::EndsWith(name, ".so") || absl::StrContains(name, ".so.");
+    if (!is_library || !fs::is_regular_file(path, error)) continue;
     errno = E2BIG;
     if (!Need(++count <= limits::kNamedLibrariesMax,
               absl::StrCat("more than ", limits::kNamedLibrariesMax,
@@ -202,6 +208,9 @@ std::string DriverRoot::Enter(SandboxParts parts) {
   MakeScratch("/tmp", limits::kScratchMount, IsOpenCl() ? 0 : MS_NOEXEC);
   MakeProc(parts);
   Place(shown_);
+  for (const char* const path : kHidden)
+    if (failed_.empty() && access(Inside(path).c_str(), F_OK) == 0)
+      MakeScratch(path, "mode=0555,size=4k,nr_inodes=2", MS_NOEXEC | MS_RDONLY);
   if (!failed_.empty()) return failed_;
   Need(chdir(kNewRoot) == 0, "chdir");
   // pivot_root(2), "pivot_root(".", ".")": the old root comes to lie over the new one.
@@ -264,6 +273,33 @@ void DriverRoot::Place(std::vector<Shown>& all) {
                    MOVE_MOUNT_F_EMPTY_PATH) == 0,
            absl::StrCat("move_mount ", shown.path));
   }
+}
+
+std::string ForbidOtherWrites() {
+  constexpr int kTruncateSince = 3;                // version of Landlock
+  constexpr uint64_t kTruncate = uint64_t{1} << 14;  // LANDLOCK_ACCESS_FS_TRUNCATE, of Linux 6.2
+  const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0,
+                               LANDLOCK_CREATE_RULESET_VERSION);
+  if (version < 1) return "";
+  landlock_ruleset_attr rules{};
+  rules.handled_access_fs =
+      LANDLOCK_ACCESS_FS_WRITE_FILE | (version >= kTruncateSince ? kTruncate : 0);
+  const int set =
+      static_cast<int>(syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0));
+  std::string failed = set < 0 ? absl::StrCat("landlock: ", strerror(errno)) : "";
+  for (const char* const path : {"/tmp", "/dev", "/proc/self/"}) {
+    landlock_path_beneath_attr below{};
+    below.allowed_access = rules.handled_access_fs;
+    below.parent_fd = open(path, O_PATH | O_CLOEXEC);
+    if (failed.empty() &&
+        syscall(SYS_landlock_add_rule, set, LANDLOCK_RULE_PATH_BENEATH, &below, 0) != 0)
+      failed = absl::StrCat("landlock, ", path, ": ", strerror(errno));
+    if (below.parent_fd >= 0) close(below.parent_fd);
+  }
+  if (failed.empty() && syscall(SYS_landlock_restrict_self, set, 0) != 0)
+    failed = absl::StrCat("landlock: ", strerror(errno));
+  if (set >= 0) close(set);
+  return failed;
 }
 
 std::string DeviceFileThatIsClosed() {

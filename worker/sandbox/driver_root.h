@@ -50,6 +50,12 @@ class DriverRoot {
   std::vector<std::string> folders_;  // shown whole
 };
 
+// From now on no file is opened to be written but below /tmp, /dev and the process's own folder in
+// /proc, and none is cut short elsewhere: names there lead to files outside of this root, as
+// /proc/self/exe does, which may be its user's own. By Landlock (Linux 5.13); a kernel without it
+// has what file modes say. For a process without new privileges. Returns what failed, or nothing.
+std::string ForbidOtherWrites();
+
 // In one line, which device file of the driver's this process may not open; empty: none. For after
 // the process has taken its id.
 std::string DeviceFileThatIsClosed();
