@@ -1,3 +1,4 @@
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
