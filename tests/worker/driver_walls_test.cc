@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,7 +52,8 @@ class DriverWalls : public ::testing::TestWithParam<Granted> {
     if (!GrantedParts().all())
       GTEST_SKIP() << "this machine does not grant: " << MissingParts(GrantedParts());
     if (GetParam().by_root_alone && geteuid() != 0) GTEST_SKIP() << "what root alone can do";
-    output_ = open("/dev/null", O_WRONLY | O_CLOEXEC);  // never this test's own
+    // Never this test's own; this user's, as a blob is that is passed.
+    output_ = open(output_path().c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0400);
     // In a folder that is this user's alone, as a ledger's is.
     std::ofstream(secret()) << "secret";
     std::filesystem::copy_file(test::kFakeCuda, driver());
@@ -69,6 +71,7 @@ class DriverWalls : public ::testing::TestWithParam<Granted> {
 
   std::string secret() const { return folder_ / "ledger.db"; }
   std::string driver() const { return folder_ / "libcuda.so.1"; }
+  std::string output_path() const { return folder_ / "output"; }
   std::string program() const { return folder_ / "sandbox_attempts"; }
 
   ChildProcess Start(const std::string& mode) {
@@ -122,6 +125,9 @@ TEST_P(DriverWalls, EveryAttempt_IsStopped) {
     std::printf("  %-50s %s\n", attempt.name, strerror(error));
   }
   EXPECT_EQ(test::ReadFile(secret()), "secret");
+  struct stat output {};
+  ASSERT_EQ(stat(output_path().c_str(), &output), 0);
+  EXPECT_EQ(output.st_mode & 07777, 0400u);
 }
 
 // Behind the walls of a worker that is not root's, its executors' id is outside that of its owner.
@@ -152,6 +158,10 @@ TEST(DriverWallsOfAnotherUser, EveryAttempt_IsStopped) {
 }
 
 TEST_P(DriverWalls, Root_HasWhatADriverNeedsAndNothingElse) {
+  // More libraries than are shown, all of them before the driver's own name.
+  for (size_t i = 0; i <= limits::kNamedLibrariesMax; ++i)
+    std::ofstream(folder_ / ("liba" + std::to_string(i) + ".so")) << "x";
+  std::ofstream(folder_ / "notes.some") << "no library";
   const auto errors = Hear(Start("driver-root"));
   ASSERT_TRUE(errors.contains("end"));
   const auto error = [&](const std::string& what) {
@@ -159,13 +169,14 @@ TEST_P(DriverWalls, Root_HasWhatADriverNeedsAndNothingElse) {
     return errors.contains(what) ? static_cast<int>(errors.at(what)) : -1;
   };
   for (const char* const there :
-       {"read the driver", "read the file beside it", "load the driver", "read /dev/null",
+       {"read the driver", "load the driver", "read /dev/null",
         "read /dev/urandom", "write /dev/zero", "read /proc/self/maps", "read /proc/cpuinfo",
         "read /etc/ld.so.cache", "read /sys/devices/system/cpu/online", "write in /tmp",
         "write in /dev/shm", "start a thread"})
     EXPECT_EQ(error(there), 0) << there << ": " << strerror(error(there));
   for (const char* const not_there :
-       {"read the secret", "read /etc/passwd", "read /root", "read /home", "read /var", "read /run",
+       {"read the secret", "read the note beside it", "read /sys/devices/virtual/net/lo",
+        "read /etc/passwd", "read /root", "read /home", "read /var", "read /run",
         "read /bin/sh", "read /usr/bin/env", "read the supervisor's /proc", "read /sys/kernel"})
     EXPECT_EQ(error(not_there), ENOENT) << not_there << ": " << strerror(error(not_there));
   for (const char* const read_only : {"write in ", "write in /usr/lib", "write in /dev",

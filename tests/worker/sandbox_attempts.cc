@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/fs.h>
 #include <linux/keyctl.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -266,6 +267,16 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
          return Errno(setxattr("/proc/self/exe", "user.outboard", "x", 1, 0));
        },
        nullptr},
+      {"change the mode of a file by its descriptor",
+       [](const Outside&) { return Errno(fchmod(2, 0600)); }, nullptr},
+      {"change the flags of a file by its descriptor",
+       [](const Outside&) {
+         int flags = FS_NODUMP_FL;
+         return Errno(ioctl(2, FS_IOC_SETFLAGS, &flags));
+       },
+       nullptr},
+      {"write the kernel's settings",
+       [](const Outside&) { return OpenOf("/proc/sys/kernel/shmmax", O_WRONLY); }, kRoot},
       {"give a file another owner", [](const Outside&) { return Errno(chown("/", 1, 1)); },
        kRights},
       {"find a descriptor that was left open", UseAnyDescriptor, kDescriptors},

@@ -1,6 +1,8 @@
 #include "worker/sandbox/driver_calls.h"
 
 #include <errno.h>
+#include <linux/fs.h>
+#include <linux/fsverity.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <string.h>
@@ -178,6 +180,13 @@ std::vector<RefusedArgument> RefusedArguments(bool makes_processes) {
       {SYS_prlimit64, IsNot(2, 0)},  // sets one
       {SYS_ioctl, IsInt(1, TIOCSTI)},
       {SYS_ioctl, IsInt(1, TIOCLINUX)},
+      // Attributes of files that their owner may set by a descriptor to read.
+      {SYS_ioctl, IsInt(1, FS_IOC_SETFLAGS)},
+      {SYS_ioctl, IsInt(1, FS_IOC32_SETFLAGS)},
+      {SYS_ioctl, IsInt(1, FS_IOC_SETVERSION)},
+      {SYS_ioctl, IsInt(1, FS_IOC32_SETVERSION)},
+      {SYS_ioctl, IsInt(1, FS_IOC_FSSETXATTR)},
+      {SYS_ioctl, IsInt(1, FS_IOC_ENABLE_VERITY)},
       // It ends with its supervisor, and nobody reads its memory.
       {SYS_prctl, IsInt(0, PR_SET_PDEATHSIG)},
       {SYS_prctl, IsInt(0, PR_SET_DUMPABLE)},

@@ -45,8 +45,6 @@ constexpr std::pair<const char*, uint64_t> kOfAll[] = {
     {"/usr/lib", kLibraries},          {"/usr/lib64", kLibraries}, {"/usr/local/lib", kLibraries},
     {"/usr/local/nvidia", kLibraries}, {"/lib", kLibraries},       {"/lib64", kLibraries},
     {"/etc/ld.so.cache", kData},       {"/sys/bus/pci", kData},    {"/sys/dev/char", kData},
-    // Links, by which a library's name leads to the one that was chosen.
-    {"/etc/alternatives", kData},
     {"/sys/devices", kData},           {"/sys/module", kData},     {"/dev/null", kDevices},
     {"/dev/zero", kDevices},           {"/dev/full", kDevices},    {"/dev/random", kDevices},
     {"/dev/urandom", kDevices},
@@ -56,11 +54,17 @@ constexpr std::pair<const char*, uint64_t> kOfOpenCl[] = {
     {"/etc/OpenCL", kData},    {"/usr/share/pocl", kData}, {"/sys/class/drm", kData},
     {"/sys/class/kfd", kData}, {"/dev/dri", kDevices},     {"/dev/kfd", kDevices},
 };
+// Its links to libraries are shown, by which Debian's names lead to the ones that were chosen.
+constexpr char kAlternatives[] = "/etc/alternatives";
 // Of what is shown: the machine's interfaces, and files that serve as its disks.
 constexpr const char* kHidden[] = {"/sys/devices/virtual/net", "/sys/devices/virtual/block"};
 // Of a machine whose kernel makes no new /proc here, since parts of its own are hidden.
 constexpr const char* kOfProc[] = {"cpuinfo",     "meminfo", "devices", "version",
                                    "filesystems", "driver",  "self"};
+
+// Each names a library.
+constexpr const char* kLibraryVariables[] = {"OUTBOARD_CUDA_DRIVER", "OUTBOARD_NVML",
+                                             "OUTBOARD_NCCL", "OCL_ICD_FILENAMES"};
 
 absl::string_view ValueOf(const char* variable) {
   const char* const value = std::getenv(variable);
@@ -103,8 +107,7 @@ std::vector<std::string> NamedLibraryFolders() {
     if (folder.is_absolute() && std::ranges::find(folders, folder.string()) == folders.end())
       folders.push_back(folder.string());
   };
-  for (const char* const variable :
-       {"OUTBOARD_CUDA_DRIVER", "OUTBOARD_NVML", "OUTBOARD_NCCL", "OCL_ICD_FILENAMES"}) {
+  for (const char* const variable : kLibraryVariables) {
     const std::string named(ValueOf(variable));
     if (!absl::StrContains(named, '/')) continue;
     std::error_code error;
@@ -140,6 +143,7 @@ std::string DriverRoot::Take() {
   // Nothing of what follows is told to the namespace that this one was copied from.
   Need(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "mount (private)");
   for (const auto& [path, attributes] : kOfAll) TakePath(path, attributes, shown_);
+  TakeAlternatives();
   if (IsOpenCl()) {
     for (const auto& [path, attributes] : kOfOpenCl) TakePath(path, attributes, shown_);
     if (const std::string vendors(ValueOf("OCL_ICD_VENDORS")); absl::StartsWith(vendors, "/"))
@@ -186,17 +190,30 @@ void DriverRoot::TakeLibraries(const std::string& folder) {
         return IsWithin(real, shown) && IsWithin(folder, shown);
       }))
     return;
-  int count = 0;
+  std::vector<std::string> paths;
   for (const std::string& name : NamesIn(folder)) {
     const std::string path = absl::StrCat(folder, "/", name);
     const bool is_library = absl::EndsWith(name, ".so") || absl::StrContains(name, ".so.");
-    if (!is_library || !fs::is_regular_file(path, error)) continue;
-    errno = E2BIG;
-    if (!Need(++count <= limits::kNamedLibrariesMax,
-              absl::StrCat("more than ", limits::kNamedLibrariesMax,
-                           " libraries in a folder that a variable names")))
-      return;
-    TakePath(path, kLibraries, shown_);
+    if (is_library && fs::is_regular_file(path, error)) paths.push_back(path);
+  }
+  // Those that a variable names come first: of too many the last are left out.
+  std::stable_partition(paths.begin(), paths.end(), [](const std::string& path) {
+    return std::ranges::any_of(kLibraryVariables,
+                               [&](const char* variable) { return ValueOf(variable) == path; });
+  });
+  if (paths.size() > limits::kNamedLibrariesMax) paths.resize(limits::kNamedLibrariesMax);
+  for (const std::string& path : paths) TakePath(path, kLibraries, shown_);
+}
+
+// The links there that lead to what is shown already, and no others.
+void DriverRoot::TakeAlternatives() {
+  for (const std::string& name : NamesIn(kAlternatives)) {
+    const std::string path = absl::StrCat(kAlternatives, "/", name);
+    std::error_code error;
+    const std::string real = fs::canonical(path, error).string();
+    if (!error && fs::is_symlink(path, error) &&
+        std::ranges::any_of(folders_, [&](const auto& folder) { return IsWithin(real, folder); }))
+      TakePath(path, kLibraries, shown_);
   }
 }
 
@@ -246,8 +263,14 @@ void DriverRoot::MakeProc(SandboxParts parts) {
   MakeFolder("/proc");
   if (!failed_.empty()) return;
   if (parts.has(SandboxPart::kProcesses) && mount("outboard", Inside("/proc").c_str(), "proc",
-                                                  MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0)
+                                                  MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0) {
+    // The machine's settings are below it.
+    mount_attr set{};
+    set.attr_set = kData;
+    Need(syscall(SYS_mount_setattr, AT_FDCWD, Inside("/proc").c_str(), 0, &set, sizeof set) == 0,
+         "mount_setattr /proc");
     return;
+  }
   Place(proc_);
   const std::string number = absl::StrCat("/proc/", getpid());
   if (failed_.empty())
@@ -314,6 +337,10 @@ int CountDeviceFiles() {
   int count = 0;
   for (const std::string& name : NamesIn(IsOpenCl() ? "/dev/dri" : "/dev"))
     count += IsOpenCl() ? IsRenderFile(name) : IsGpuFile(name);
+  // Of MIG: all but the two that are always there, to configure and to watch it.
+  if (!IsOpenCl())
+    for (const std::string& name : NamesIn("/dev/nvidia-caps"))
+      count += name != "nvidia-cap1" && name != "nvidia-cap2";
   return count;
 }
 

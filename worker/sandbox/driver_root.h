@@ -40,6 +40,7 @@ class DriverRoot {
   bool Need(bool done, const std::string& what);
   void TakePath(const std::string& path, uint64_t attributes, std::vector<Shown>& to);
   void TakeLibraries(const std::string& folder);
+  void TakeAlternatives();
   void MakeFolder(const std::string& path);
   void MakeScratch(const std::string& path, const char* options, unsigned long flags);
   void MakeProc(SandboxParts parts);
@@ -60,7 +61,8 @@ std::string ForbidOtherWrites();
 // the process has taken its id.
 std::string DeviceFileThatIsClosed();
 
-// How many GPUs have files in /dev that a DriverRoot shows; any of them can be opened there.
+// How many GPUs have files in /dev that a DriverRoot shows, and instances of GPUs (MIG), at least;
+// any of them can be opened there.
 int CountDeviceFiles();
 
 }  // namespace outboard::worker

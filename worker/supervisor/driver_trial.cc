@@ -29,6 +29,8 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kOutputBytesMax = 4 << 10, kReasonBytesMax = 300;
 // After its own bound it ends itself, unless it waits within the kernel.
 constexpr double kMarginSeconds = 10;
+// How ChildProcess names the end of one that was killed, by whomever.
+constexpr char kKilled[] = "ended by signal 9";
 constexpr int kTriesMax = 3;
 constexpr int64_t kLooksEveryMs = 100;  // whether it is to stop
 
@@ -37,6 +39,7 @@ struct Found {
   bool works = false;
   size_t count = 0;    // of devices, as TryDeviceMain says
   std::string reason;  // if it does not work
+  bool says_little = false;  // it was killed, or did not answer: that may be chance
 
   bool IsBetterThan(const Found& other) const {
     return works && (!other.works || count > other.count);
@@ -65,6 +68,7 @@ bool ReadSome(int fd, std::string& text) {
 
 Found Try(const std::vector<std::string>& executor, const ExecutorMainOptions& options,
           SandboxParts parts, const std::atomic<bool>& stopping) {
+  const Clock::time_point begun = Clock::now();
   Found found;
   int output[2];
   if (pipe2(output, O_CLOEXEC) != 0) {
@@ -95,6 +99,10 @@ Found Try(const std::vector<std::string>& executor, const ExecutorMainOptions& o
     while (ReadSome(output[0], printed)) {
     }
     found.works = absl::SimpleAtoi(absl::StripAsciiWhitespace(answer), &found.count);
+    found.says_little =
+        !found.works &&
+        (how == kKilled ||
+         Clock::now() - begun >= std::chrono::duration<double>(options.device_seconds_max));
     found.reason = LastLine(printed);
     if (found.reason.empty()) found.reason = absl::StrCat("an executor ", how);
   } else {
@@ -119,17 +127,22 @@ void TryDriverBehindWalls(const std::vector<std::string>& executor,
       device != nullptr && std::string_view(device) == "opencl")
     return DoWithoutDriverWalls("OpenCL drivers compile and link by programs of the machine");
   const Clock::time_point begun = Clock::now();
-  Found behind_walls = Try(executor, options, SandboxParts::All(), stopping);
+  const Found first = Try(executor, options, SandboxParts::All(), stopping);
+  Found behind_walls = first;
   std::string why;
   if (!behind_walls.works || behind_walls.count < device_count) {
     const Found without = Try(executor, options, PartsWithoutDriverWalls(), stopping);
     if (without.IsBetterThan(behind_walls))
       behind_walls = Try(executor, options, SandboxParts::All(), stopping);
     if (stopping) return;
-    if (without.IsBetterThan(behind_walls))
-      why = behind_walls.works ? absl::StrCat("it shows ", behind_walls.count, " of ",
-                                              without.count, " devices there")
-                               : behind_walls.reason;
+    if (without.IsBetterThan(behind_walls)) {
+      if (behind_walls.says_little) behind_walls = first;  // which may say more
+      if (behind_walls.works)
+        why = absl::StrCat("it shows ", behind_walls.count, " of ", without.count,
+                           " devices there");
+      else if (!behind_walls.says_little)
+        why = behind_walls.reason;
+    }
   }
   if (!why.empty()) DoWithoutDriverWalls(why);
   telemetry::LogInfo(
