@@ -99,9 +99,9 @@ TEST_F(GpuWalls, ADriverThatHangs_CtrlCEndsUp) {
                     "--no-idle-search", "--data", cluster_.data()},
                    std::move(environment));
   // Its worker has an executor, which tries.
-  ASSERT_TRUE(
-      test::Eventually([&] { return !test::DescendantsNamed(up.pid(), "executor").empty(); }))
-      << up.err();
+  ASSERT_TRUE(test::Eventually([&] {
+    return !test::DescendantsNamed(up.pid(), "executor").empty();
+  })) << up.err();
   kill(up.pid(), SIGINT);
   EXPECT_TRUE(test::Eventually([&] { return !test::IsAlive(up.pid()); }, 10)) << up.err();
 }

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +26,7 @@
 #include "worker/process/child_process.h"
 #include "worker/sandbox/granted_parts.h"
 #include "worker/sandbox/sandbox_limits.h"
+#include "worker/supervisor/driver_trial.h"
 
 namespace outboard::worker {
 namespace {
@@ -169,15 +171,15 @@ TEST_P(DriverWalls, Root_HasWhatADriverNeedsAndNothingElse) {
     return errors.contains(what) ? static_cast<int>(errors.at(what)) : -1;
   };
   for (const char* const there :
-       {"read the driver", "load the driver", "read /dev/null",
-        "read /dev/urandom", "write /dev/zero", "read /proc/self/maps", "read /proc/cpuinfo",
-        "read /etc/ld.so.cache", "read /sys/devices/system/cpu/online", "write in /tmp",
-        "write in /dev/shm", "start a thread"})
+       {"read the driver", "load the driver", "read /dev/null", "read /dev/urandom",
+        "write /dev/zero", "read /proc/self/maps", "read /proc/cpuinfo", "read /etc/ld.so.cache",
+        "read /sys/devices/system/cpu/online", "write in /tmp", "write in /dev/shm",
+        "start a thread"})
     EXPECT_EQ(error(there), 0) << there << ": " << strerror(error(there));
   for (const char* const not_there :
        {"read the secret", "read the note beside it", "read /sys/devices/virtual/net/lo",
-        "read /etc/passwd", "read /root", "read /home", "read /var", "read /run",
-        "read /bin/sh", "read /usr/bin/env", "read the supervisor's /proc", "read /sys/kernel"})
+        "read /etc/passwd", "read /root", "read /home", "read /var", "read /run", "read /bin/sh",
+        "read /usr/bin/env", "read the supervisor's /proc", "read /sys/kernel"})
     EXPECT_EQ(error(not_there), ENOENT) << not_there << ": " << strerror(error(not_there));
   for (const char* const read_only : {"write in ", "write in /usr/lib", "write in /dev",
                                       "write in /etc", "write beside the driver"})
@@ -235,6 +237,49 @@ TEST(DriverWallsMissing, WithoutThem_IsSaidAndExecutorsHaveFewer) {
       },
       ::testing::ExitedWithCode(0), "");
 }
+
+// What three tries do in turn, the second of them without walls, and whether the walls stay.
+struct Tries {
+  const char* name;
+  const char* each[3];
+  bool stay;
+};
+
+class DriverTrial : public ::testing::TestWithParam<Tries> {};
+
+TEST_P(DriverTrial, Verdict_NeedsAReasonTwice) {
+  if (kIsSanitizersBuild || !GrantedParts().all()) GTEST_SKIP() << "there are no walls";
+  const test::TempFolder folder;
+  const std::string executor = folder / "executor", count = folder / "count";
+  std::ofstream script(executor);
+  script << "#!/bin/sh\necho x >> " << count << "\ncase $(wc -l < " << count << ") in\n";
+  for (int i = 0; i < 3; ++i) script << i + 1 << ") " << GetParam().each[i] << ";;\n";
+  script << "esac\n";
+  script.close();
+  std::filesystem::permissions(executor, std::filesystem::perms::owner_all);
+  EXPECT_EXIT(
+      {
+        setenv("OUTBOARD_DEVICE", "cuda", 1);
+        ExecutorMainOptions options;
+        options.device_seconds_max = 1;
+        const std::atomic<bool> stopping{false};
+        TryDriverBehindWalls({executor}, options, /*device_count=*/1, stopping);
+        _exit(PartsFor(SandboxProfile::kExecutor).all() ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(GetParam().stay ? 0 : 1), "");
+}
+
+constexpr char kWorks[] = "echo 1 >&3", kFails[] = "echo no such file; exit 1",
+               kIsLate[] = "sleep 1.2; exit 1";
+INSTANTIATE_TEST_SUITE_P(
+    Cases, DriverTrial,
+    ::testing::Values(Tries{"Works", {kWorks, kFails, kFails}, true},
+                      Tries{"FailsOnce", {kFails, kWorks, kWorks}, true},
+                      Tries{"FailsTwice", {kFails, kWorks, kFails}, false},
+                      Tries{"FailsAndIsLate", {kFails, kWorks, kIsLate}, false},
+                      Tries{"IsLateTwice", {kIsLate, kWorks, kIsLate}, true},
+                      Tries{"FailsWithoutWalls", {kFails, kFails, kFails}, true}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace outboard::worker

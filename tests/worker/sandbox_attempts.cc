@@ -254,8 +254,8 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
        [](const Outside&) { return Errno(mknod("/null", S_IFCHR | 0600, 0x103)); }, kRights},
       {"write the program", [](const Outside&) { return OpenOf("/proc/self/exe", O_WRONLY); },
        kRoot},
-      {"cut the program short",
-       [](const Outside&) { return Errno(truncate("/proc/self/exe", 0)); }, kRoot},
+      {"cut the program short", [](const Outside&) { return Errno(truncate("/proc/self/exe", 0)); },
+       kRoot},
       // Of a worker that is not root's the file is its executors' own.
       {"let everybody write the program",
        [](const Outside&) { return Errno(chmod("/proc/self/exe", 0755)); }, nullptr},
@@ -263,9 +263,7 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
        [](const Outside&) { return Errno(utimensat(AT_FDCWD, "/proc/self/exe", nullptr, 0)); },
        nullptr},
       {"give the program an attribute",
-       [](const Outside&) {
-         return Errno(setxattr("/proc/self/exe", "user.outboard", "x", 1, 0));
-       },
+       [](const Outside&) { return Errno(setxattr("/proc/self/exe", "user.outboard", "x", 1, 0)); },
        nullptr},
       {"change the mode of a file by its descriptor",
        [](const Outside&) { return Errno(fchmod(2, 0600)); }, nullptr},

@@ -123,8 +123,7 @@ void LookAtRoot(const OutsideTargets& outside) {
   };
   Tell("read the driver", read_byte(driver));
   Tell("read the file beside it", read_byte(driver + ".env"));
-  Tell("read the note beside it",
-       read_byte(driver.substr(0, driver.rfind('/')) + "/notes.some"));
+  Tell("read the note beside it", read_byte(driver.substr(0, driver.rfind('/')) + "/notes.some"));
   Tell("load the driver", dlopen(driver.c_str(), RTLD_NOW) != nullptr ? 0 : ENOEXEC);
   Tell("read the secret", read_byte(outside.file));
   Tell("read the supervisor's /proc",

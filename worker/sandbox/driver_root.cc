@@ -299,16 +299,15 @@ void DriverRoot::Place(std::vector<Shown>& all) {
 }
 
 std::string ForbidOtherWrites() {
-  constexpr int kTruncateSince = 3;                // version of Landlock
+  constexpr int kTruncateSince = 3;                  // version of Landlock
   constexpr uint64_t kTruncate = uint64_t{1} << 14;  // LANDLOCK_ACCESS_FS_TRUNCATE, of Linux 6.2
-  const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0,
-                               LANDLOCK_CREATE_RULESET_VERSION);
+  const long version =
+      syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (version < 1) return "";
   landlock_ruleset_attr rules{};
   rules.handled_access_fs =
       LANDLOCK_ACCESS_FS_WRITE_FILE | (version >= kTruncateSince ? kTruncate : 0);
-  const int set =
-      static_cast<int>(syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0));
+  const int set = static_cast<int>(syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0));
   std::string failed = set < 0 ? absl::StrCat("landlock: ", strerror(errno)) : "";
   for (const char* const path : {"/tmp", "/dev", "/proc/self/"}) {
     landlock_path_beneath_attr below{};

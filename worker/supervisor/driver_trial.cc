@@ -100,9 +100,8 @@ Found Try(const std::vector<std::string>& executor, const ExecutorMainOptions& o
     }
     found.works = absl::SimpleAtoi(absl::StripAsciiWhitespace(answer), &found.count);
     found.says_little =
-        !found.works &&
-        (how == kKilled ||
-         Clock::now() - begun >= std::chrono::duration<double>(options.device_seconds_max));
+        !found.works && (how == kKilled || Clock::now() - begun >= std::chrono::duration<double>(
+                                                                       options.device_seconds_max));
     found.reason = LastLine(printed);
     if (found.reason.empty()) found.reason = absl::StrCat("an executor ", how);
   } else {
@@ -138,8 +137,8 @@ void TryDriverBehindWalls(const std::vector<std::string>& executor,
     if (without.IsBetterThan(behind_walls)) {
       if (behind_walls.says_little) behind_walls = first;  // which may say more
       if (behind_walls.works)
-        why = absl::StrCat("it shows ", behind_walls.count, " of ", without.count,
-                           " devices there");
+        why =
+            absl::StrCat("it shows ", behind_walls.count, " of ", without.count, " devices there");
       else if (!behind_walls.says_little)
         why = behind_walls.reason;
     }

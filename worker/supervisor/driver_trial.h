@@ -16,9 +16,10 @@ namespace outboard::worker {
 // fails, or lists fewer than `device_count` (0: of a kind that is not listed), it is started again
 // without the walls that a driver may mind; if it does better there, once more with them, since a
 // driver that was cold or an executor that was killed says nothing of walls. Only if that fails,
-// too, and one of the two said why (was not only killed, or without an answer), executors have none of these from now on, and WhatIsMissing says why
-// (sandbox/granted_parts.h). Does nothing for devices without a driver, and ends soon, with nothing
-// found, once `stopping` is set. On the thread that starts executors.
+// too, and one of the two for a reason (neither killed nor without an answer), executors have none
+// of these from now on, and WhatIsMissing says why (sandbox/granted_parts.h). Does nothing for
+// devices without a driver, and ends soon, with nothing found, once `stopping` is set. On the
+// thread that starts executors.
 void TryDriverBehindWalls(const std::vector<std::string>& executor,
                           const ExecutorMainOptions& options, size_t device_count,
                           const std::atomic<bool>& stopping);
