@@ -82,8 +82,8 @@ absl::Status AwaitJoin(gateway::Gateway& gateway, uint32_t devices, int workers,
                                                  " s"));
     if (now < tells) continue;
     std::fprintf(stderr,
-                 "outboard: the driver of OUTBOARD_DEVICE has not started after %lld s; it has %lld "
-                 "s\n",
+                 "outboard: the driver of OUTBOARD_DEVICE has not started after %lld s; it has "
+                 "%lld s\n",
                  static_cast<long long>(waited.count()), static_cast<long long>(most.count()));
     tells = now + kWorkersJoinWithin;
   }
