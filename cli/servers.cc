@@ -1,3 +1,4 @@
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,7 +34,9 @@
 #include "worker/init/node_init.h"
 #include "worker/process/child_process.h"
 #include "worker/receipts/lease_counter.h"
+#include "worker/sandbox/granted_parts.h"
 #include "worker/supervisor/core_sets.h"
+#include "worker/supervisor/driver_trial.h"
 #include "worker/supervisor/join/identity.h"
 #include "worker/supervisor/supervisor.h"
 
@@ -47,6 +50,45 @@ using std::chrono::seconds;
 constexpr seconds kWorkersJoinWithin{20};
 // Of workers that end by themselves, before `up` gives up as failed.
 constexpr int kRestartsMax = 16;
+
+// How long a worker may take that first tries its driver (worker/supervisor/driver_trial.h).
+seconds DriverTakesAtMost() {
+  if (!worker::NeedsDriver()) return seconds(0);
+  return worker::DriverTrialTakesAtMost(worker::ExecutorOptionsFromEnvironment());
+}
+
+// Whether a signal or the parent has asked for the end, for AwaitEnd to take note of.
+bool IsToldToEnd(int life_fd) {
+  sigset_t pending;
+  pollfd life = {life_fd, POLLIN, 0};  // poll ignores a negative descriptor
+  return (sigpending(&pending) == 0 &&
+          (sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1)) ||
+         poll(&life, 1, 0) > 0;
+}
+
+// Errors: CANCELLED  told to end; UNAVAILABLE  not so many joined in time
+absl::Status AwaitJoin(gateway::Gateway& gateway, uint32_t devices, int workers, int life_fd) {
+  using Clock = std::chrono::steady_clock;
+  const seconds most = kWorkersJoinWithin + DriverTakesAtMost();
+  const Clock::time_point begun = Clock::now();
+  Clock::time_point tells = begun + kWorkersJoinWithin;
+  while (!gateway.AwaitDevices(devices, milliseconds(100))) {
+    if (IsToldToEnd(life_fd)) return absl::CancelledError("told to end");
+    const Clock::time_point now = Clock::now();
+    const auto waited = std::chrono::duration_cast<seconds>(now - begun);
+    if (waited >= most)
+      return absl::UnavailableError(absl::StrCat("only ", gateway.devices_total(), " devices of ",
+                                                 workers, " workers joined within ", most.count(),
+                                                 " s"));
+    if (now < tells) continue;
+    std::fprintf(stderr,
+                 "outboard: the driver of OUTBOARD_DEVICE has not started after %lld s; it has "
+                 "%lld s\n",
+                 static_cast<long long>(waited.count()), static_cast<long long>(most.count()));
+    tells = now + kWorkersJoinWithin;
+  }
+  return absl::OkStatus();
+}
 
 // Where the workers of `up` show their metrics: at the ports after the gateway's.
 std::string WorkerMetricsListen(const TelemetryFlags& flags, int index) {
@@ -406,14 +448,12 @@ int RunServe(const ServerFlags& flags) {
                                                          ? MemoryOf(flags)
                                                          : SharedMemory(),
                                  .one_user = true});
-    absl::Status status;
-    if (!(*gateway)->AwaitDevices(1, kWorkersJoinWithin)) {
-      status = absl::UnavailableError("the worker did not join");
-    }
+    absl::Status status = AwaitJoin(**gateway, 1, 1, flags.life_fd);
     if (status.ok())
       status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint(),
                          (*shown)->Announce());
-    if (status.ok()) status = AwaitEnd(flags.life_fd, {}, RereadsPrices(flags, **gateway));
+    if (status.ok() || absl::IsCancelled(status))
+      status = AwaitEnd(flags.life_fd, {}, RereadsPrices(flags, **gateway));
     supervisor.StayAway();
     (*gateway)->Stop(milliseconds(0));
     supervisor.Stop();
@@ -534,16 +574,13 @@ int RunUp(ServerFlags flags) {
 
   LocalWorkers workers(flags, *options, (*gateway)->fleet_address());
   absl::Status status = workers.StartAll();
-  if (status.ok() && !(*gateway)->AwaitDevices(static_cast<uint32_t>(flags.workers * flags.devices),
-                                               kWorkersJoinWithin)) {
-    status = absl::UnavailableError(
-        absl::StrCat("only ", (*gateway)->devices_total(), " devices of ", flags.workers,
-                     " workers joined within ", kWorkersJoinWithin.count(), " s"));
-  }
+  if (status.ok())
+    status = AwaitJoin(**gateway, static_cast<uint32_t>(flags.workers * flags.devices),
+                       flags.workers, flags.life_fd);
   if (status.ok())
     status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint(),
                        (*shown)->Announce());
-  if (status.ok())
+  if (status.ok() || absl::IsCancelled(status))
     status = AwaitEnd(
         flags.life_fd, [&] { return workers.RestartEnded(); }, RereadsPrices(flags, **gateway));
   (*gateway)->Stop(milliseconds(0));

@@ -2,6 +2,7 @@
 // worker sees them: who is served, what their processes have, and what is said where the driver
 // does not work there.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <filesystem>
 #include <fstream>
@@ -88,6 +89,21 @@ TEST_F(GpuWalls, ADriverThatWorksNowhere_KeepsThem) {
   StartUp(environment);
   EXPECT_FALSE(Contains(Log(), "sandbox_incomplete")) << Log();
   EXPECT_TRUE(test::Eventually([&] { return Contains(Log(), "device_failed device=0"); })) << Log();
+}
+
+// Nobody waits in vain while the driver is tried.
+TEST_F(GpuWalls, ADriverThatHangs_CtrlCEndsUp) {
+  std::vector<std::string> environment = Driver(1, {"OUTBOARD_FAKE_CUDA_FAULTS=start:1"});
+  environment.push_back("OUTBOARD_DEVICE_SECONDS=120");
+  test::Process up({test::kOutboardProgram, "up", "--port", "0", "--workers", "1",
+                    "--no-idle-search", "--data", cluster_.data()},
+                   std::move(environment));
+  // Its worker has an executor, which tries.
+  ASSERT_TRUE(test::Eventually([&] {
+    return !test::DescendantsNamed(up.pid(), "executor").empty();
+  })) << up.err();
+  kill(up.pid(), SIGINT);
+  EXPECT_TRUE(test::Eventually([&] { return !test::IsAlive(up.pid()); }, 10)) << up.err();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/fs.h>
 #include <linux/keyctl.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -23,6 +24,7 @@
 #include <sys/un.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
@@ -250,6 +252,29 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
        kReadOnly},
       {"make a device node",
        [](const Outside&) { return Errno(mknod("/null", S_IFCHR | 0600, 0x103)); }, kRights},
+      {"write the program", [](const Outside&) { return OpenOf("/proc/self/exe", O_WRONLY); },
+       kRoot},
+      {"cut the program short", [](const Outside&) { return Errno(truncate("/proc/self/exe", 0)); },
+       kRoot},
+      // Of a worker that is not root's the file is its executors' own.
+      {"let everybody write the program",
+       [](const Outside&) { return Errno(chmod("/proc/self/exe", 0755)); }, nullptr},
+      {"say when the program was changed",
+       [](const Outside&) { return Errno(utimensat(AT_FDCWD, "/proc/self/exe", nullptr, 0)); },
+       nullptr},
+      {"give the program an attribute",
+       [](const Outside&) { return Errno(setxattr("/proc/self/exe", "user.outboard", "x", 1, 0)); },
+       nullptr},
+      {"change the mode of a file by its descriptor",
+       [](const Outside&) { return Errno(fchmod(2, 0600)); }, nullptr},
+      {"change the flags of a file by its descriptor",
+       [](const Outside&) {
+         int flags = FS_NODUMP_FL;
+         return Errno(ioctl(2, FS_IOC_SETFLAGS, &flags));
+       },
+       nullptr},
+      {"write the kernel's settings",
+       [](const Outside&) { return OpenOf("/proc/sys/kernel/shmmax", O_WRONLY); }, kRoot},
       {"give a file another owner", [](const Outside&) { return Errno(chown("/", 1, 1)); },
        kRights},
       {"find a descriptor that was left open", UseAnyDescriptor, kDescriptors},

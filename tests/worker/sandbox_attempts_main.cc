@@ -123,6 +123,7 @@ void LookAtRoot(const OutsideTargets& outside) {
   };
   Tell("read the driver", read_byte(driver));
   Tell("read the file beside it", read_byte(driver + ".env"));
+  Tell("read the note beside it", read_byte(driver.substr(0, driver.rfind('/')) + "/notes.some"));
   Tell("load the driver", dlopen(driver.c_str(), RTLD_NOW) != nullptr ? 0 : ENOEXEC);
   Tell("read the secret", read_byte(outside.file));
   Tell("read the supervisor's /proc",
@@ -130,7 +131,8 @@ void LookAtRoot(const OutsideTargets& outside) {
   for (const char* const path :
        {"/dev/null", "/dev/urandom", "/proc/self/maps", "/proc/cpuinfo", "/etc/ld.so.cache",
         "/sys/devices/system/cpu/online", "/etc/passwd", "/root", "/home", "/var", "/run",
-        "/bin/sh", "/usr/bin/env", "/sys/kernel"})
+        "/bin/sh", "/usr/bin/env", "/sys/kernel", "/sys/devices/virtual/net",
+        "/sys/devices/virtual/net/lo"})
     Tell(std::string("read ") + path, read_byte(path));
   Tell("write /dev/zero", Opened("/dev/zero", O_WRONLY));
   for (const std::string folder : {"/tmp", "/dev/shm", "", "/usr/lib", "/dev", "/etc"}) {

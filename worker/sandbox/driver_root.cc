@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/landlock.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -53,9 +54,17 @@ constexpr std::pair<const char*, uint64_t> kOfOpenCl[] = {
     {"/etc/OpenCL", kData},    {"/usr/share/pocl", kData}, {"/sys/class/drm", kData},
     {"/sys/class/kfd", kData}, {"/dev/dri", kDevices},     {"/dev/kfd", kDevices},
 };
+// Its links to libraries are shown, by which Debian's names lead to the ones that were chosen.
+constexpr char kAlternatives[] = "/etc/alternatives";
+// Of what is shown: the machine's interfaces, and files that serve as its disks.
+constexpr const char* kHidden[] = {"/sys/devices/virtual/net", "/sys/devices/virtual/block"};
 // Of a machine whose kernel makes no new /proc here, since parts of its own are hidden.
 constexpr const char* kOfProc[] = {"cpuinfo",     "meminfo", "devices", "version",
                                    "filesystems", "driver",  "self"};
+
+// Each names a library.
+constexpr const char* kLibraryVariables[] = {"OUTBOARD_CUDA_DRIVER", "OUTBOARD_NVML",
+                                             "OUTBOARD_NCCL", "OCL_ICD_FILENAMES"};
 
 absl::string_view ValueOf(const char* variable) {
   const char* const value = std::getenv(variable);
@@ -98,8 +107,7 @@ std::vector<std::string> NamedLibraryFolders() {
     if (folder.is_absolute() && std::ranges::find(folders, folder.string()) == folders.end())
       folders.push_back(folder.string());
   };
-  for (const char* const variable :
-       {"OUTBOARD_CUDA_DRIVER", "OUTBOARD_NVML", "OUTBOARD_NCCL", "OCL_ICD_FILENAMES"}) {
+  for (const char* const variable : kLibraryVariables) {
     const std::string named(ValueOf(variable));
     if (!absl::StrContains(named, '/')) continue;
     std::error_code error;
@@ -135,6 +143,7 @@ std::string DriverRoot::Take() {
   // Nothing of what follows is told to the namespace that this one was copied from.
   Need(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "mount (private)");
   for (const auto& [path, attributes] : kOfAll) TakePath(path, attributes, shown_);
+  TakeAlternatives();
   if (IsOpenCl()) {
     for (const auto& [path, attributes] : kOfOpenCl) TakePath(path, attributes, shown_);
     if (const std::string vendors(ValueOf("OCL_ICD_VENDORS")); absl::StartsWith(vendors, "/"))
@@ -156,8 +165,8 @@ void DriverRoot::TakePath(const std::string& path, uint64_t attributes, std::vec
     const std::string real = fs::canonical(path, error).string();
     if (error) return;  // it leads nowhere
     if (std::ranges::any_of(folders_, [&](const auto& folder) { return IsWithin(real, folder); })) {
-      to.push_back({.path = path, .link = fs::read_symlink(path, error).string()});
-      Need(!error, absl::StrCat("the link ", path));
+      // Not its own text: that may lead by folders that are not shown.
+      to.push_back({.path = path, .link = real});
       return;
     }
     if (stat(path.c_str(), &info) != 0) return;
@@ -181,16 +190,30 @@ void DriverRoot::TakeLibraries(const std::string& folder) {
         return IsWithin(real, shown) && IsWithin(folder, shown);
       }))
     return;
-  int count = 0;
+  std::vector<std::string> paths;
   for (const std::string& name : NamesIn(folder)) {
     const std::string path = absl::StrCat(folder, "/", name);
-    if (!absl::StrContains(name, ".so") || !fs::is_regular_file(path, error)) continue;
-    errno = E2BIG;
-    if (!Need(++count <= limits::kNamedLibrariesMax,
-              absl::StrCat("more than ", limits::kNamedLibrariesMax,
-                           " libraries in a folder that a variable names")))
-      return;
-    TakePath(path, kLibraries, shown_);
+    const bool is_library = absl::EndsWith(name, ".so") || absl::StrContains(name, ".so.");
+    if (is_library && fs::is_regular_file(path, error)) paths.push_back(path);
+  }
+  // Those that a variable names come first: of too many the last are left out.
+  std::stable_partition(paths.begin(), paths.end(), [](const std::string& path) {
+    return std::ranges::any_of(kLibraryVariables,
+                               [&](const char* variable) { return ValueOf(variable) == path; });
+  });
+  if (paths.size() > limits::kNamedLibrariesMax) paths.resize(limits::kNamedLibrariesMax);
+  for (const std::string& path : paths) TakePath(path, kLibraries, shown_);
+}
+
+// The links there that lead to what is shown already, and no others.
+void DriverRoot::TakeAlternatives() {
+  for (const std::string& name : NamesIn(kAlternatives)) {
+    const std::string path = absl::StrCat(kAlternatives, "/", name);
+    std::error_code error;
+    const std::string real = fs::canonical(path, error).string();
+    if (!error && fs::is_symlink(path, error) &&
+        std::ranges::any_of(folders_, [&](const auto& folder) { return IsWithin(real, folder); }))
+      TakePath(path, kLibraries, shown_);
   }
 }
 
@@ -202,6 +225,9 @@ std::string DriverRoot::Enter(SandboxParts parts) {
   MakeScratch("/tmp", limits::kScratchMount, IsOpenCl() ? 0 : MS_NOEXEC);
   MakeProc(parts);
   Place(shown_);
+  for (const char* const path : kHidden)
+    if (failed_.empty() && access(Inside(path).c_str(), F_OK) == 0)
+      MakeScratch(path, "mode=0555,size=4k,nr_inodes=2", MS_NOEXEC | MS_RDONLY);
   if (!failed_.empty()) return failed_;
   Need(chdir(kNewRoot) == 0, "chdir");
   // pivot_root(2), "pivot_root(".", ".")": the old root comes to lie over the new one.
@@ -237,8 +263,14 @@ void DriverRoot::MakeProc(SandboxParts parts) {
   MakeFolder("/proc");
   if (!failed_.empty()) return;
   if (parts.has(SandboxPart::kProcesses) && mount("outboard", Inside("/proc").c_str(), "proc",
-                                                  MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0)
+                                                  MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0) {
+    // The machine's settings are below it.
+    mount_attr set{};
+    set.attr_set = kData;
+    Need(syscall(SYS_mount_setattr, AT_FDCWD, Inside("/proc").c_str(), 0, &set, sizeof set) == 0,
+         "mount_setattr /proc");
     return;
+  }
   Place(proc_);
   const std::string number = absl::StrCat("/proc/", getpid());
   if (failed_.empty())
@@ -266,6 +298,32 @@ void DriverRoot::Place(std::vector<Shown>& all) {
   }
 }
 
+std::string ForbidOtherWrites() {
+  constexpr int kTruncateSince = 3;                  // version of Landlock
+  constexpr uint64_t kTruncate = uint64_t{1} << 14;  // LANDLOCK_ACCESS_FS_TRUNCATE, of Linux 6.2
+  const long version =
+      syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  if (version < 1) return "";
+  landlock_ruleset_attr rules{};
+  rules.handled_access_fs =
+      LANDLOCK_ACCESS_FS_WRITE_FILE | (version >= kTruncateSince ? kTruncate : 0);
+  const int set = static_cast<int>(syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0));
+  std::string failed = set < 0 ? absl::StrCat("landlock: ", strerror(errno)) : "";
+  for (const char* const path : {"/tmp", "/dev", "/proc/self/"}) {
+    landlock_path_beneath_attr below{};
+    below.allowed_access = rules.handled_access_fs;
+    below.parent_fd = open(path, O_PATH | O_CLOEXEC);
+    if (failed.empty() &&
+        syscall(SYS_landlock_add_rule, set, LANDLOCK_RULE_PATH_BENEATH, &below, 0) != 0)
+      failed = absl::StrCat("landlock, ", path, ": ", strerror(errno));
+    if (below.parent_fd >= 0) close(below.parent_fd);
+  }
+  if (failed.empty() && syscall(SYS_landlock_restrict_self, set, 0) != 0)
+    failed = absl::StrCat("landlock: ", strerror(errno));
+  if (set >= 0) close(set);
+  return failed;
+}
+
 std::string DeviceFileThatIsClosed() {
   if (IsOpenCl()) return "";  // of several drivers, which say so themselves
   for (const std::string& path : NvidiaFiles())
@@ -278,6 +336,10 @@ int CountDeviceFiles() {
   int count = 0;
   for (const std::string& name : NamesIn(IsOpenCl() ? "/dev/dri" : "/dev"))
     count += IsOpenCl() ? IsRenderFile(name) : IsGpuFile(name);
+  // Of MIG: all but the two that are always there, to configure and to watch it.
+  if (!IsOpenCl())
+    for (const std::string& name : NamesIn("/dev/nvidia-caps"))
+      count += name != "nvidia-cap1" && name != "nvidia-cap2";
   return count;
 }
 

@@ -40,6 +40,7 @@ class DriverRoot {
   bool Need(bool done, const std::string& what);
   void TakePath(const std::string& path, uint64_t attributes, std::vector<Shown>& to);
   void TakeLibraries(const std::string& folder);
+  void TakeAlternatives();
   void MakeFolder(const std::string& path);
   void MakeScratch(const std::string& path, const char* options, unsigned long flags);
   void MakeProc(SandboxParts parts);
@@ -50,11 +51,18 @@ class DriverRoot {
   std::vector<std::string> folders_;  // shown whole
 };
 
+// From now on no file is opened to be written but below /tmp, /dev and the process's own folder in
+// /proc, and none is cut short elsewhere: names there lead to files outside of this root, as
+// /proc/self/exe does, which may be its user's own. By Landlock (Linux 5.13); a kernel without it
+// has what file modes say. For a process without new privileges. Returns what failed, or nothing.
+std::string ForbidOtherWrites();
+
 // In one line, which device file of the driver's this process may not open; empty: none. For after
 // the process has taken its id.
 std::string DeviceFileThatIsClosed();
 
-// How many GPUs have files in /dev that a DriverRoot shows; any of them can be opened there.
+// How many GPUs have files in /dev that a DriverRoot shows, and instances of GPUs (MIG), at least;
+// any of them can be opened there.
 int CountDeviceFiles();
 
 }  // namespace outboard::worker

@@ -131,6 +131,8 @@ void EnterSandbox(int socket) {
   Limit(*plan);
   Need(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0, "PR_SET_DUMPABLE");
   Need(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0, "PR_SET_PDEATHSIG");  // a change of ids clears it
+  if (plan->has_driver && plan->parts.has(SandboxPart::kFiles))
+    if (const std::string failed = ForbidOtherWrites(); !failed.empty()) End(failed);
   if (getpid() == 1) signal(SIGABRT, OnAbort);
   if (plan->parts.has(SandboxPart::kSystemCalls))
     if (const absl::Status status =

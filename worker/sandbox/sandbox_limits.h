@@ -31,7 +31,7 @@ inline constexpr uint64_t kStoredFileExtraBytes = uint64_t{64} << 20;
 // /tmp and /dev/shm of an executor whose device has a driver, in memory: each so much, as a mount's
 // options; and how many libraries it is shown of a folder that a variable names.
 inline constexpr char kScratchMount[] = "mode=1777,size=64m,nr_inodes=1k";
-inline constexpr int kNamedLibrariesMax = 512;
+inline constexpr size_t kNamedLibrariesMax = 512;
 
 // Ids of processes whose supervisor is root: this plus the process's id, which is below 2^22 on
 // Linux, so that no two have the same. systemd's table of ids (UIDS-GIDS) gives 1879048192 to

@@ -29,12 +29,17 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kOutputBytesMax = 4 << 10, kReasonBytesMax = 300;
 // After its own bound it ends itself, unless it waits within the kernel.
 constexpr double kMarginSeconds = 10;
+// How ChildProcess names the end of one that was killed, by whomever.
+constexpr char kKilled[] = "ended by signal 9";
+constexpr int kTriesMax = 3;
+constexpr int64_t kLooksEveryMs = 100;  // whether it is to stop
 
 // What a trial has found.
 struct Found {
   bool works = false;
   size_t count = 0;    // of devices, as TryDeviceMain says
   std::string reason;  // if it does not work
+  bool says_little = false;  // it was killed, or did not answer: that may be chance
 
   bool IsBetterThan(const Found& other) const {
     return works && (!other.works || count > other.count);
@@ -62,7 +67,8 @@ bool ReadSome(int fd, std::string& text) {
 }
 
 Found Try(const std::vector<std::string>& executor, const ExecutorMainOptions& options,
-          SandboxParts parts) {
+          SandboxParts parts, const std::atomic<bool>& stopping) {
+  const Clock::time_point begun = Clock::now();
   Found found;
   int output[2];
   if (pipe2(output, O_CLOEXEC) != 0) {
@@ -80,11 +86,11 @@ Found Try(const std::vector<std::string>& executor, const ExecutorMainOptions& o
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
                            options.device_seconds_max + kMarginSeconds));
     pollfd waited[2] = {{child->fd(), POLLIN, 0}, {output[0], POLLIN, 0}};
-    while (waited[0].fd >= 0) {
+    while (waited[0].fd >= 0 && !stopping) {
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
       if (left <= 0) break;
-      if (poll(waited, 2, static_cast<int>(std::min<int64_t>(left, 1000))) <= 0) continue;
+      if (poll(waited, 2, static_cast<int>(std::min<int64_t>(left, kLooksEveryMs))) <= 0) continue;
       if (waited[0].revents != 0 && !ReadSome(waited[0].fd, answer)) waited[0].fd = -1;
       if (waited[1].revents != 0 && !ReadSome(waited[1].fd, printed)) waited[1].fd = -1;
     }
@@ -93,6 +99,9 @@ Found Try(const std::vector<std::string>& executor, const ExecutorMainOptions& o
     while (ReadSome(output[0], printed)) {
     }
     found.works = absl::SimpleAtoi(absl::StripAsciiWhitespace(answer), &found.count);
+    found.says_little =
+        !found.works && (how == kKilled || Clock::now() - begun >= std::chrono::duration<double>(
+                                                                       options.device_seconds_max));
     found.reason = LastLine(printed);
     if (found.reason.empty()) found.reason = absl::StrCat("an executor ", how);
   } else {
@@ -104,21 +113,35 @@ Found Try(const std::vector<std::string>& executor, const ExecutorMainOptions& o
 
 }  // namespace
 
+std::chrono::seconds DriverTrialTakesAtMost(const ExecutorMainOptions& options) {
+  return std::chrono::seconds(
+      static_cast<int64_t>(kTriesMax * (options.device_seconds_max + kMarginSeconds + 1)));
+}
+
 void TryDriverBehindWalls(const std::vector<std::string>& executor,
-                          const ExecutorMainOptions& options, size_t device_count) {
+                          const ExecutorMainOptions& options, size_t device_count,
+                          const std::atomic<bool>& stopping) {
   if (!NeedsDriver() || PartsFor(SandboxProfile::kExecutor).none()) return;
   if (const char* const device = std::getenv("OUTBOARD_DEVICE");
       device != nullptr && std::string_view(device) == "opencl")
     return DoWithoutDriverWalls("OpenCL drivers compile and link by programs of the machine");
   const Clock::time_point begun = Clock::now();
-  const Found behind_walls = Try(executor, options, SandboxParts::All());
+  const Found first = Try(executor, options, SandboxParts::All(), stopping);
+  Found behind_walls = first;
   std::string why;
   if (!behind_walls.works || behind_walls.count < device_count) {
-    const Found without = Try(executor, options, PartsWithoutDriverWalls());
+    const Found without = Try(executor, options, PartsWithoutDriverWalls(), stopping);
     if (without.IsBetterThan(behind_walls))
-      why = behind_walls.works ? absl::StrCat("it shows ", behind_walls.count, " of ",
-                                              without.count, " devices there")
-                               : behind_walls.reason;
+      behind_walls = Try(executor, options, SandboxParts::All(), stopping);
+    if (stopping) return;
+    if (without.IsBetterThan(behind_walls)) {
+      if (behind_walls.says_little) behind_walls = first;  // which may say more
+      if (behind_walls.works)
+        why =
+            absl::StrCat("it shows ", behind_walls.count, " of ", without.count, " devices there");
+      else if (!behind_walls.says_little)
+        why = behind_walls.reason;
+    }
   }
   if (!why.empty()) DoWithoutDriverWalls(why);
   telemetry::LogInfo(

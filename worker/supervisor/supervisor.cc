@@ -97,7 +97,7 @@ class Supervisor::Impl {
     absl::StatusOr<std::unique_ptr<BlobCache>> cache = BlobCache::OpenDefault();
     if (!cache.ok()) return cache.status();
     blob_cache_ = *std::move(cache);
-    TryDriverBehindWalls(options_.executor, executors_, devices_.listed_count());
+    TryDriverBehindWalls(options_.executor, executors_, devices_.listed_count(), stopping_);
     SayWhatIsShared();
     // Executors that have a GPU search on it themselves, while their sessions are quiet.
     if (!options_.search.empty() && executors_.device != runtime::kCuda)
