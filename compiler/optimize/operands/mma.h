@@ -75,7 +75,7 @@ struct MmaWindow {
 
 struct MmaProduct {
   const UOp* sum = nullptr;  // of all addends: a REDUCE_LOOP, or an ADD of some
-  // What the unit multiplies: of all rows, and of all columns. Two 8-bit floats may be of two types.
+  // What the unit multiplies, of all rows and of all columns. Two 8-bit floats may be of two types.
   DType dtype = DType::kVoid, columns_dtype = DType::kVoid;
   MmaParts parts = MmaParts::kWhole;
   MmaSide rows, columns;
