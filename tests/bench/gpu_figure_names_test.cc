@@ -342,7 +342,8 @@ TEST(GpuFigureNames, WithoutAnAssembler_WhatTakesOneIsSkippedByName) {
                                    "ptx_local_bytes",      // 0
                                    "ptx_registers_most", "ptx_warnings", "ptx_wgmma_kernels",
                                    "ptx_wgmma_serialised",  // 0
-                                   "ptx_assemble_s_gpt2_124m"}));
+                                   "ptx_assemble_s_gpt2_124m",
+                                   "ptx_spill_bytes_gpt2_124m"}));
   EXPECT_TRUE(goldens.reported.empty());
 }
 

@@ -49,11 +49,11 @@ double ProcessorMs() {
   return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
 }
 
-GpuProgram StepOfBf16() {
-  const std::string name = "gpt2_124m_step_bf16";
-  return {name, [name](Graph& g) {
+GpuProgram StepOf(DType dtype) {
+  const std::string name = dtype == DType::kF32 ? "gpt2_124m_step" : "gpt2_124m_step_bf16";
+  return {name, [name, dtype](Graph& g) {
             SentProgram sent;
-            sent.sink = test::RecordProgram(g, test::Gpt2Step(name, DType::kBF16),
+            sent.sink = test::RecordProgram(g, test::Gpt2Step(name, dtype),
                                             test::Size::kReal, &sent.donated);
             return sent;
           }};
@@ -199,7 +199,8 @@ void GpuCompileFigures() {
 void GpuAssemblerFigures() {
   FigureList figures({"ptx_assembled_ratio", "ptx_spill_bytes", "ptx_local_bytes",
                       "ptx_registers_most", "ptx_warnings", "ptx_wgmma_kernels",
-                      "ptx_wgmma_serialised", "ptx_assemble_s_gpt2_124m"});
+                      "ptx_wgmma_serialised", "ptx_assemble_s_gpt2_124m",
+                      "ptx_spill_bytes_gpt2_124m"});
   const std::string ptxas = test::FindPtxas();
   if (ptxas.empty())
     return figures.Lacks("there is no ptxas; scripts/setup --assembler fetches it");
@@ -228,13 +229,23 @@ void GpuAssemblerFigures() {
   figures.Report("ptx_warnings", static_cast<double>(all.warnings), "count", "",
                  "of the assembler, of all of these");
   // What the first step waits for beside our own compiler: the driver has the same assembler.
-  const std::vector<GpuProgram> steps = {StepOfBf16()};
+  const std::vector<GpuProgram> steps = {StepOf(DType::kBF16)};
   const AssembledKernels step = AssembleAll(steps, kNewest, ptxas);
   std::fprintf(stderr, "%s", step.failures.c_str());
   figures.Report("ptx_assemble_s_gpt2_124m", step.seconds, "s", "",
                  absl::StrFormat("processor time of the assembler for the %d distinct kernels of a "
                                  "step in bf16 for %s; the longest of them takes %.1f s",
                                  step.kernels, kNewest, step.seconds_max));
+  AssembledKernels trained;
+  const std::vector<GpuProgram> both = {StepOf(DType::kF32), StepOf(DType::kBF16)};
+  for (const char* const arch : kArchs) trained.Add(AssembleAll(both, arch, ptxas));
+  std::string which;
+  for (const auto& [name, bytes] : trained.spills)
+    absl::StrAppend(&which, which.empty() ? "" : ", ", name, " ", bytes);
+  figures.Report("ptx_spill_bytes_gpt2_124m", static_cast<double>(trained.spill_bytes), "bytes", "",
+                 absl::StrFormat("of the %d distinct kernels of a training step in f32 and bf16, "
+                                 "for all four; 0 are wanted: %s",
+                                 trained.kernels, which));
 }
 
 }  // namespace outboard::bench
