@@ -2,6 +2,7 @@
 // to another layout): the sectors that the PTX machine counts, and the results.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -88,6 +89,58 @@ TEST(TransposedThreads, ReadAndWriteWholeSectors) {
         EXPECT_LE(static_cast<double>(counts.global_sectors),
                   most * static_cast<double>(bytes) / kSectorBytes);
       }
+}
+
+// Of several operands that all lie across, which then outweigh what is stored.
+TEST(TransposedThreads, SeveralOperandsAcross_AreReadInWholeSectors) {
+  constexpr int64_t kSide = 512;
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kU8})
+    for (const int operands : {2, 3}) {
+      SCOPED_TRACE(absl::StrCat(operands, " of ", std::string(Name(dtype))));
+      Graph g;
+      const UOp *const i = Range(g, 0, kSide), *const j = Range(g, 1, kSide);
+      const UOp* value = nullptr;
+      for (int operand = 1; operand <= operands; ++operand) {
+        const UOp* const load =
+            LoadAt(g, operand, dtype, kSide * kSide, RowMajor(g, {j, i}, {kSide, kSide}));
+        value = value == nullptr ? load : Add(g, value, load);
+      }
+      const UOp* const sink =
+          Sink(g, {StoreAt(g, 0, kSide * kSide, RowMajor(g, {i, j}, {kSide, kSide}), value)});
+      const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_90", kMultiprocessors)});
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      const Buffers start = RandomBuffers(sink, 1);
+      Buffers want = start, got = start;
+      ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+      MachineCounts counts;
+      const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, 1, nullptr, &counts);
+      ASSERT_TRUE(ran.ok()) << ran << compiled->object;
+      ExpectClose(sink, got, want, /*tolerance=*/0);
+      const double bytes = (operands + 1.0) * kSide * kSide * ByteWidth(dtype);
+      EXPECT_LE(static_cast<double>(counts.global_sectors), 1.05 * bytes / kSectorBytes);
+    }
+}
+
+// A buffer that is read at hundreds of places, each in another order of many axes: what is counted
+// of the candidates has a bound. (Without one this takes minutes.)
+TEST(TransposedThreads, ManyOperandsAndAxes_AreCountedInPart) {
+  constexpr int kAxes = 8, kLoads = 300;
+  Graph g;
+  std::vector<const UOp*> axes;
+  int64_t elements = 1;
+  for (int axis = 0; axis < kAxes; ++axis, elements *= 4) axes.push_back(Range(g, axis, 4));
+  const std::vector<int64_t> dims(kAxes, 4);
+  const UOp* const to = RowMajor(g, axes, dims);
+  const UOp* value = nullptr;
+  for (int load = 0; load < kLoads; ++load) {
+    std::next_permutation(axes.begin(), axes.end(),
+                          [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+    const UOp* const x = LoadAt(g, 1, DType::kU8, elements, RowMajor(g, axes, dims));
+    value = value == nullptr ? x : Add(g, value, x);
+  }
+  const UOp* const sink = Sink(g, {StoreAt(g, 0, elements, to, value)});
+  const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_90", kMultiprocessors)});
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
 }
 
 // Sums along rows of x + y transposed. Rows are long enough for two threads, and there are enough
