@@ -190,8 +190,10 @@ class Search {
         device_compares_ || (target_.block_threads > 1 &&
                              verifier_->buffers().written_bytes() <= kComparedBytesMax);
     if (!compared && !Enters(trial)) return trial;
-    trial.verified = Check(kernel).ok();
-    if (!trial.verified) trial.time_ns = 0;
+    const absl::Status checked = Check(kernel);
+    trial.verified = checked.ok();
+    // Of a device that lives on, other errors are those of whoever compares, not the candidate's.
+    if (absl::IsDataLoss(checked) || !device_.health().ok()) trial.time_ns = 0;
     return trial;
   }
 

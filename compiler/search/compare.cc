@@ -34,6 +34,8 @@ const UOp* Differs(Graph& g, DType dtype, const UOp* got, const UOp* want) {
 
 }  // namespace
 
+char UnwrittenByte(DType dtype) { return IsFloat(dtype) ? '\xFF' : '\xA5'; }
+
 double ToleranceOf(DType dtype) {
   switch (dtype) {
     case DType::kF64: return 1e-9;

@@ -8,9 +8,9 @@
 
 namespace outboard::search {
 
-// What results are filled with before a candidate runs: of floats not a number, of integers no
-// plausible result. An element that still holds it was not written.
-inline constexpr char kUnwritten = '\xFF';
+// What each byte of results is filled with before a candidate runs: of floats not a number, of
+// integers no plausible result. An element that still holds it was not written.
+char UnwrittenByte(DType dtype);
 
 // The difference that another order of sums may make: this much of a number, or this much where
 // the number is below 1. Of numbers of the size that SlotBuffers::FillRandom makes.

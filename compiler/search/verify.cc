@@ -74,10 +74,11 @@ void SlotBuffers::FillRandom(bool updated_only) {
   }
 }
 
-void SlotBuffers::FillOutputs(char byte) {
+void SlotBuffers::FillOutputs() {
   for (size_t s = 0; s < slots_.size(); ++s)
     if (slots_[s].written && !slots_[s].read)
-      std::memset(pointers_[s], byte, slots_[s].elements * ByteWidth(slots_[s].dtype));
+      std::memset(pointers_[s], UnwrittenByte(slots_[s].dtype),
+                  slots_[s].elements * ByteWidth(slots_[s].dtype));
 }
 
 int64_t SlotBuffers::written_bytes() const {
@@ -95,7 +96,7 @@ absl::StatusOr<Verifier> Verifier::Make(const UOp* sink, const CompiledKernel& p
   verifier.buffers_ = std::make_unique<SlotBuffers>(sink);
   SlotBuffers& buffers = *verifier.buffers_;
   buffers.FillRandom();
-  buffers.FillOutputs(kUnwritten);
+  buffers.FillOutputs();
   const int64_t tasks = plain.tasks, work = std::max(plain.flops, plain.bytes);
   const bool in_place = std::any_of(buffers.slots_.begin(), buffers.slots_.end(),
                                     [](const auto& slot) { return slot.written && slot.read; });
@@ -135,13 +136,13 @@ std::vector<ExpectedSlot> Verifier::Expected() {
 
 absl::Status Verifier::Check(const CompiledKernel& candidate) {
   buffers_->FillRandom(/*updated_only=*/true);
-  buffers_->FillOutputs(kUnwritten);
+  buffers_->FillOutputs();
   OB_RETURN_IF_ERROR(run_(candidate, buffers_->pointers(), 0, candidate.tasks));
-  const std::string unwritten(8, kUnwritten);
   for (size_t s = 0; s < want_.size(); ++s) {
     const SlotBuffers::Slot& slot = buffers_->slots_[s];
     const char *got = static_cast<const char*>(buffers_->pointers_[s]), *want = want_[s].data();
     const int width = slot.written ? ByteWidth(slot.dtype) : 0;
+    const std::string unwritten(8, UnwrittenByte(slot.dtype));
     for (int64_t i = 0; slot.written && i < slot.elements; ++i, got += width, want += width) {
       if (std::memcmp(got, want, width) == 0) continue;
       if (std::memcmp(want, unwritten.data(), width) == 0) continue;  // the plain run left it out

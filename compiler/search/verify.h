@@ -26,8 +26,8 @@ class SlotBuffers {
   // that sums hardly round, and integers between 0 and 7. With `updated_only`, only in those that
   // the kernel both writes and reads: the others are unchanged.
   void FillRandom(bool updated_only = false);
-  // Sets every byte of the slots that the kernel writes and does not read.
-  void FillOutputs(char byte);
+  // Sets every byte of the slots that the kernel writes and does not read to UnwrittenByte.
+  void FillOutputs();
 
   std::span<void* const> pointers() const { return pointers_; }
   // Of the slots that the kernel writes: what a comparison reads.

@@ -79,7 +79,6 @@ class BlobIndex {
     bool durable = false;  // the list is on disk
     // A sync of the list failed, once: the next would go well, and say nothing of what was lost.
     bool sync_failed = false;
-    uint64_t file = 0;  // a number of the list's file, which keeps it under another name
     uint32_t protections = 0;
     uint32_t absent = 0;  // number of absent chunks, counted as `listed` is
     int64_t used_ms = 0;

@@ -364,7 +364,7 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
       status = disk_.Rename(temporary, RootPath(tenant, root, known->origin));
       if (!status.ok()) return status;
       std::move(remove).Cancel();
-      known->file = queued_;
+      known->durable = false;
       known->sync_failed = false;
       status = CommitAgain(tenant, root, origin);
     } else if (status.ok() && known == nullptr) {
@@ -374,7 +374,6 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
                            .used_ms = Now()};
       const std::string path = RootPath(tenant, root, origin);
       QueueSync({tenant, root, true});
-      blob.file = queued_;
       status = disk_.Rename(temporary, path);
       if (status.ok()) {
         std::move(remove).Cancel();

@@ -44,49 +44,43 @@ absl::Status BlobStore::SyncOne(const Unsynced& item, std::set<std::string>& fol
   const std::string of_client = RootPath(item.tenant, item.hash, BlobOrigin::kClient);
   const std::string fresh = ChunkPath(item.tenant, item.hash, State::kFresh);
   const std::string durable = ChunkPath(item.tenant, item.hash, State::kDurable);
-  struct File {
-    const std::string* path = nullptr;  // null: it was removed, or needs no sync any more
-    uint64_t number = 0;                // of a list
-  };
-  // The item's file now. mutex_ held.
-  const auto file = [&]() -> File {
+  // Returns the item's file, or null: it was removed, or needs no sync any more. mutex_ held.
+  const auto file = [&]() -> const std::string* {
     if (item.root) {
       const BlobIndex::Blob* const blob = index_.FindBlob(item.tenant, item.hash);
-      if (blob == nullptr) return {};
-      return {blob->origin == BlobOrigin::kClient ? &of_client : &of_session, blob->file};
+      if (blob == nullptr) return nullptr;
+      return blob->origin == BlobOrigin::kClient ? &of_client : &of_session;
     }
     const BlobIndex::Chunk* const chunk = index_.FindChunk(item.tenant, item.hash);
-    return {chunk != nullptr && chunk->state == State::kFresh ? &fresh : nullptr};
+    return chunk != nullptr && chunk->state == State::kFresh ? &fresh : nullptr;
   };
   std::string folder = TenantFolder(item.tenant) + (item.root ? "/roots" : "/chunks");
-  File synced;
+  const std::string* path;
   {
     std::lock_guard lock(mutex_);
-    synced = file();
-    if (synced.path == nullptr) return absl::OkStatus();
+    path = file();
+    if (path == nullptr) return absl::OkStatus();
     folders.insert(std::move(folder));
     syncing_ = item;
     replaced_ = false;
   }
   // Nothing throws from here on: how the disk fares would be forgotten.
   for (int again = 0;; ++again) {
-    const absl::Status status = SyncFile(*synced.path);
+    const absl::Status status = SyncFile(*path);
     std::lock_guard lock(mutex_);
-    const File now = file();
+    path = file();
     // Queued once more meanwhile: it was removed, and was uploaded again, or it has another name,
-    // as a client committed what a session had made. Of another file the disk has told nothing; nor
-    // has it of one that it did not find under its name.
-    const bool is_told = !replaced_ || (item.root && now.number == synced.number && !status.ok() &&
-                                        !absl::IsNotFound(status));
-    if (now.path != nullptr && !is_told && again < kSyncedAgainMax) {
-      synced = now;
+    // as a client committed what a session had made. That the sync went well, or found no file, may
+    // be said of the file before. An error may be said of either, and the disk tells it once: it
+    // counts for the one that is there, which whoever needs it uploads again.
+    const bool is_told = !replaced_ || !(status.ok() || absl::IsNotFound(status));
+    if (path != nullptr && !is_told && again < kSyncedAgainMax) {
       replaced_ = false;
       continue;
     }
     syncing_.reset();
     // Whoever replaces it faster than the disk can write waits for what is queued.
-    return now.path == nullptr || !is_told ? absl::OkStatus()
-                                           : Settle(item, fresh, durable, status);
+    return path == nullptr || !is_told ? absl::OkStatus() : Settle(item, fresh, durable, status);
   }
 }
 

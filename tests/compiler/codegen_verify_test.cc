@@ -76,6 +76,25 @@ TEST(SearchVerify, TypesAndBuffersThatAreUpdated) {
   }
 }
 
+// A mask of all ones, as comparisons of integers make.
+TEST(SearchVerify, ResultsOfAllOnesAreComparedToo) {
+  for (const DType dtype : {DType::kI8, DType::kI32, DType::kI64}) {
+    Graph g;
+    const UOp* const i = Range(g, 0, 70);
+    const UOp *x = LoadAt(g, 1, dtype, 70, i), *y = LoadAt(g, 2, dtype, 70, i);
+    const auto mask = [&](int64_t if_less) {
+      return Sink(g, {StoreAt(g, 0, 70, i,
+                              Where(g, Alu(g, Op::kCmpLt, x, y), ConstInt(g, dtype, if_less),
+                                    ConstInt(g, dtype, 0)))});
+    };
+    Verifier verifier = ValueOrDie(Verifier::Make(mask(-1), Compiled(mask(-1), ""), RunTasks));
+    EXPECT_EQ(verifier.Check(Compiled(mask(-1), "VECTOR:0:4")), absl::OkStatus());
+    for (const int64_t wrong : {0, 77})
+      EXPECT_EQ(verifier.Check(Compiled(mask(wrong), "")).code(), absl::StatusCode::kDataLoss)
+          << Name(dtype) << " " << wrong;
+  }
+}
+
 // Two thousand million operations by plain loops would take seconds: a part of them is compared.
 TEST(SearchVerify, LargeKernelsAreComparedInPart) {
   Graph g;

@@ -347,6 +347,41 @@ TEST(MmaSmall, ProductsOfTwoTypes) {
         }
 }
 
+// sm_80 has no products of 8-bit floats: those of one type are left to threads, those of two are of
+// f32, as they were before they had a form anywhere.
+TEST(MmaSmall, ProductsOfTwoTypesAreOfF32_WhereTheUnitHasNone) {
+  Graph g;
+  const UOp* const sink = KernelOf(g, {.m = 512, .n = 512, .k = 512, .b_turned = true,
+                                       .dtype = DType::kF8E4M3, .of_b = DType::kF8E5M2});
+  const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_80", kMultiprocessors)});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_TRUE(absl::StrContains(compiled->object, "tf32.tf32.f32"));
+}
+
+// In one sum rows of both types: both are widened.
+TEST(MmaSmall, SumsOfProductsInBothOrdersAreOfF32) {
+  constexpr int64_t kSide = 64;
+  Graph g;
+  const UOp *m = Range(g, 0, kSide), *n = Range(g, 1, kSide), *k = ReduceRange(g, 2, kSide);
+  const auto load = [&](int64_t slot, DType dtype, const UOp* row) {
+    return Cast(g, LoadAt(g, slot, dtype, kSide * kSide, RowMajor(g, {row, k}, {kSide, kSide})),
+                DType::kF32);
+  };
+  const auto product = [&](int64_t slot, DType a, DType b) {
+    return Mul(g, load(slot, a, m), load(slot + 1, b, n));
+  };
+  const UOp* const both = Add(g, product(1, kSmall[0], kSmall[1]), product(3, kSmall[1], kSmall[0]));
+  const UOp* const sink =
+      Sink(g, {StoreAt(g, 0, kSide * kSide, RowMajor(g, {m, n}, {kSide, kSide}),
+                       Fold(g, Op::kAdd, both, {k}))});
+  const auto found = codegen::FindMmaProduct(*codegen::AnalyzeKernel(sink));
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->dtype, DType::kF32);
+  EXPECT_EQ(found->columns_dtype, DType::kF32);
+  const MmaTile tile{32, 32, 16, 2, 2, 3};
+  CheckKernel(sink, &tile, 2, 1e-5, "sm_89");
+}
+
 // The unit has no form for these: they are widened to f32.
 TEST(MmaSmall, ProductsOfAnyOtherTwoTypesAreOfF32) {
   for (const auto& [a, b] : {std::pair{DType::kBF16, DType::kF16},

@@ -106,7 +106,7 @@ TEST_F(GpuCompare, TheDeviceCountsWhatTheHostWould) {
         add(from, to);
       }
     // What nobody wrote is no result, not of zeros either.
-    const std::string unwritten(8, search::kUnwritten), zero(8, '\0');
+    const std::string unwritten(8, search::UnwrittenByte(dtype)), zero(8, '\0');
     const int64_t before = differ;
     add(unwritten.data(), zero.data());
     EXPECT_EQ(differ, before + 1);

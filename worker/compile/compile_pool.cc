@@ -119,6 +119,7 @@ std::vector<absl::StatusOr<CompiledKernel>> CompilePool::Compile(
       if (absl::IsResourceExhausted(results[kernel].status()) && !is_late && !process.is_fresh) {
         if (absl::Status status = Send(process, kernels[kernel]); status.ok()) {
           process.kernel = kernel;
+          results[kernel] = absl::CancelledError("not compiled");
           continue;
         } else {
           results[kernel] = std::move(status);

@@ -129,6 +129,7 @@ absl::StatusOr<std::vector<KernelMeasurer::Expected>> KernelMeasurer::CopyExpect
     OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer after, copied(slot.after, bytes));
     Expected expected{.slot = slot.slot,
                       .elements = slot.elements,
+                      .unwritten = static_cast<unsigned char>(search::UnwrittenByte(slot.dtype)),
                       .before = std::nullopt,
                       .after = std::move(after),
                       .differences = std::move(differences)};
@@ -147,10 +148,16 @@ absl::Status KernelMeasurer::KeepExpected(std::span<const search::ExpectedSlot> 
   for (const Slot& slot : slots_)
     if (slot.memory.size() != static_cast<size_t>(copies_))
       return absl::UnimplementedError("the device computes in the host's memory");
+  int64_t needed = 0;
+  for (const search::ExpectedSlot& slot : slots)
+    needed += slot.elements * ByteWidth(slot.dtype) * (slot.before == nullptr ? 1 : 2);
+  if (needed > options_.expected_bytes_max)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("results of ", needed, " bytes; the limit is ", options_.expected_bytes_max));
   OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer counts,
                       device_->Allocate(search::kDifferenceCounts * sizeof(int32_t)));
-  counts_.emplace(std::move(counts));
   OB_ASSIGN_OR_RETURN(std::vector<Expected> all, CopyExpected(slots));
+  counts_.emplace(std::move(counts));
   expected_results_ = std::move(all);
   return absl::OkStatus();
 }
@@ -172,8 +179,7 @@ absl::Status KernelMeasurer::Compare(const CompiledKernel& kernel) {
   for (const Expected& expected : expected_results_)
     for (const runtime::DeviceBuffer& memory : slots_[expected.slot].memory)
       if (!expected.before.has_value())
-        OB_RETURN_IF_ERROR(device_->Fill(
-            memory.address(), static_cast<unsigned char>(search::kUnwritten), memory.bytes()));
+        OB_RETURN_IF_ERROR(device_->Fill(memory.address(), expected.unwritten, memory.bytes()));
   const WatchedWait wait(options_.watch, candidate_, LongestOf(options_.watch, 0));
   OB_RETURN_IF_ERROR(device_->Launch(*loaded, Addresses(), {}));
   std::vector<int32_t> counts(search::kDifferenceCounts);

@@ -26,6 +26,8 @@ struct MeasurerOptions {
   // Before each timed run as much memory of the device is overwritten as its caches may hold, so
   // that the run finds nothing of its operands there.
   bool cold_caches = false;
+  // For what results are compared with, on the device. Where it is too little, the host compares.
+  int64_t expected_bytes_max = int64_t{1} << 30;
 };
 
 // Threads: one, the device's.
@@ -71,6 +73,7 @@ class KernelMeasurer final : public search::Measurer {
   struct Expected {
     size_t slot = 0;
     int64_t elements = 0;
+    unsigned char unwritten = 0;  // what is in each byte of results before a run
     std::optional<runtime::DeviceBuffer> before;  // if the kernel reads the slot, too
     runtime::DeviceBuffer after;
     std::unique_ptr<runtime::DeviceKernel> differences;  // search::DifferencesKernel

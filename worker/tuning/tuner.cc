@@ -143,7 +143,8 @@ absl::Status Tuner::Search(const UOp* kernel, const std::string& name, const Tun
   const Clock::time_point start = Clock::now();
   OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel));
   KernelMeasurer device(std::move(encoded.bytes), compiler_, device_,
-                        {options_.batch, options_.watch, options_.cold_caches});
+                        {options_.batch, options_.watch, options_.cold_caches,
+                         options_.memory_bytes_max - BytesOf(kernel)});
   OB_RETURN_IF_ERROR(device.Open());
   const size_t known_count = known.size();
   search::BeamOptions options;

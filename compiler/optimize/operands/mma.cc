@@ -71,7 +71,9 @@ bool Divides(const UOp* term, Op op, const UOp* range) {
 
 class Finder {
  public:
-  explicit Finder(const LoopNest& kernel) : kernel_(kernel) {}
+  Finder(const LoopNest& kernel, MixedBytes mixed) : kernel_(kernel), mixed_(mixed) {}
+
+  bool has_two_types() const { return has_two_types_; }
 
   absl::StatusOr<MmaProduct> Run() {
     const auto illegal = [](const char* why) { return absl::InvalidArgumentError(why); };
@@ -180,7 +182,9 @@ class Finder {
     MmaAddend addend{.term = term, .gates = outer, .reduced = reduced};
     addend.rows.value = Widened(product->src[0]);
     addend.columns.value = Widened(product->src[1]);
-    if (!AreMultiplied(addend.rows.value->dtype, addend.columns.value->dtype)) {
+    const DType a = addend.rows.value->dtype, b = addend.columns.value->dtype;
+    has_two_types_ |= a != b && AreMultiplied(a, b);
+    if (!AreMultiplied(a, b) || (a != b && mixed_ == MixedBytes::kWidened)) {
       addend.rows.value = product->src[0];
       addend.columns.value = product->src[1];
     }
@@ -353,7 +357,9 @@ class Finder {
 
   const LoopNest& kernel_;
   AffineForms forms_;
+  const MixedBytes mixed_;
   int inner_ = -1;
+  bool has_two_types_ = false;  // a product of two 8-bit floats
   MmaProduct product_;
 };
 
@@ -377,6 +383,11 @@ PeriodicMoves PeriodicMovesOf(const Affine& index, const UOp* range) {
   return moves;
 }
 
-absl::StatusOr<MmaProduct> FindMmaProduct(const LoopNest& kernel) { return Finder(kernel).Run(); }
+absl::StatusOr<MmaProduct> FindMmaProduct(const LoopNest& kernel, MixedBytes mixed) {
+  Finder finder(kernel, mixed);
+  absl::StatusOr<MmaProduct> product = finder.Run();
+  if (product.ok() || mixed == MixedBytes::kWidened || !finder.has_two_types()) return product;
+  return Finder(kernel, MixedBytes::kWidened).Run();
+}
 
 }  // namespace outboard::codegen

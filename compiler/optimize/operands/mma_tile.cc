@@ -247,7 +247,9 @@ absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Tar
     return std::nullopt;
   }
   if (opts != nullptr && !asked) return std::nullopt;
-  absl::StatusOr<MmaProduct> product = FindMmaProduct(kernel);
+  const bool has_bytes = *unit == MatrixUnit::kMma && target.arch != "sm_80";
+  absl::StatusOr<MmaProduct> product =
+      FindMmaProduct(kernel, has_bytes ? MixedBytes::kAsTheyAre : MixedBytes::kWidened);
   if (!product.ok()) {
     if (asked) return absl::Status(product.status());
     return std::nullopt;
