@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -127,15 +128,18 @@ TEST(TransposedThreads, ManyOperandsAndAxes_AreCountedInPart) {
   constexpr int kAxes = 8, kLoads = 300;
   Graph g;
   std::vector<const UOp*> axes;
+  std::vector<int> order(kAxes);
+  std::iota(order.begin(), order.end(), 0);
   int64_t elements = 1;
   for (int axis = 0; axis < kAxes; ++axis, elements *= 4) axes.push_back(Range(g, axis, 4));
   const std::vector<int64_t> dims(kAxes, 4);
   const UOp* const to = RowMajor(g, axes, dims);
   const UOp* value = nullptr;
   for (int load = 0; load < kLoads; ++load) {
-    std::next_permutation(axes.begin(), axes.end(),
-                          [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
-    const UOp* const x = LoadAt(g, 1, DType::kU8, elements, RowMajor(g, axes, dims));
+    std::next_permutation(order.begin(), order.end());
+    std::vector<const UOp*> permuted;
+    for (const int axis : order) permuted.push_back(axes[static_cast<size_t>(axis)]);
+    const UOp* const x = LoadAt(g, 1, DType::kU8, elements, RowMajor(g, permuted, dims));
     value = value == nullptr ? x : Add(g, value, x);
   }
   const UOp* const sink = Sink(g, {StoreAt(g, 0, elements, to, value)});
