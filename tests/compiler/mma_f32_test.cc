@@ -370,7 +370,8 @@ TEST(MmaSmall, SumsOfProductsInBothOrdersAreOfF32) {
   const auto product = [&](int64_t slot, DType a, DType b) {
     return Mul(g, load(slot, a, m), load(slot + 1, b, n));
   };
-  const UOp* const both = Add(g, product(1, kSmall[0], kSmall[1]), product(3, kSmall[1], kSmall[0]));
+  const UOp* const both =
+      Add(g, product(1, kSmall[0], kSmall[1]), product(3, kSmall[1], kSmall[0]));
   const UOp* const sink =
       Sink(g, {StoreAt(g, 0, kSide * kSide, RowMajor(g, {m, n}, {kSide, kSide}),
                        Fold(g, Op::kAdd, both, {k}))});

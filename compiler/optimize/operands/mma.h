@@ -97,8 +97,8 @@ struct PeriodicMoves {
 };
 PeriodicMoves PeriodicMovesOf(const Affine& index, const UOp* range);
 
-// What products of two 8-bit floats of two types are: as they are, or of f32. All of a sum are alike:
-// where rows have two types in it, they are of f32, too.
+// What products of two 8-bit floats of two types are: as they are, or of f32. All of a sum are
+// alike: where rows have two types in it, they are of f32, too.
 enum class MixedBytes { kAsTheyAre, kWidened };
 
 // Errors: INVALID_ARGUMENT, names the condition that fails.

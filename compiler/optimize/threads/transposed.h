@@ -31,11 +31,11 @@ std::vector<int> RangesAcross(const LoopNest& kernel, optimize::LoopCost& cost, 
                               int along);
 
 // Parts of the range in which the stores are consecutive (`along`, where none is), of another range
-// in which a load of as many elements is, and perhaps of a third one: those for which a warp has the fewest sectors and
-// accesses for each element, as counted for a few of its places. Blocks are as square as whole
-// warps allow, and of few warps where there would be less than one for each multiprocessor. None
-// where no load is so. Accesses at places that are no sum of ranges are not counted; of very many
-// ranges, accesses and candidates the most important and some.
+// in which a load of as many elements is, and perhaps of a third one: those for which a warp has
+// the fewest sectors and accesses for each element, as counted for a few of its places. Blocks are
+// as square as whole warps allow, and of few warps where there would be less than one for each
+// multiprocessor. None where no load is so. Accesses at places that are no sum of ranges are not
+// counted; of very many ranges, accesses and candidates the most important and some.
 std::optional<std::vector<RangePart>> ChooseTransposed(const LoopNest& kernel,
                                                        const Target& target,
                                                        optimize::LoopCost& cost, int along);
