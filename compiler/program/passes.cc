@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/optimize/operands/mma_window.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
@@ -93,6 +94,15 @@ absl::StatusOr<Program> ExpandOnline(const OnlinePlan& plan,
 
 absl::StatusOr<Program> ExpandMma(const codegen::LoopNest& kernel, const codegen::MmaPlan& plan,
                                   std::vector<PassResult>* passes) {
+  codegen::MmaPlan padded = plan;
+  if (codegen::PadWindows(kernel, padded)) {
+    const size_t before = passes != nullptr ? passes->size() : 0;
+    absl::StatusOr<Program> program = RunPasses(LowerMma(kernel, padded), /*lanes=*/true, passes);
+    if (program.ok()) return program;
+    // Slots divide places once more, and not all of these are shown to be in range.
+    if (passes != nullptr)
+      passes->erase(passes->begin() + static_cast<int64_t>(before), passes->end());
+  }
   return RunPasses(LowerMma(kernel, plan), /*lanes=*/true, passes);
 }
 

@@ -224,22 +224,57 @@ TEST(MmaWindow, LargeLayers_AreProved) {
               codegen::MmaPlan padded = *plan;
               PadWindows(nest, padded);
               if (padded.product.window.slots == 0) continue;
-              const auto program = program::ExpandMma(nest, *plan);
+              // As it is: `plan` would be lowered without windows if these were not proved.
+              const auto program = program::ExpandMma(nest, padded);
               EXPECT_TRUE(program.ok()) << program.status();
               ++proved;
             }
   EXPECT_EQ(proved, 192);
 }
 
-// y[oc,o] = sum x[c,2*o+tap] * w[oc,c,tap], of which only the first `places` of x are not zeros.
-const UOp* Cut(Graph& g, int64_t places) {
+// The gradient of weights that are stored [in,kh,kw,out]: the image is the rows, which are more in
+// slots, and so are the tiles below each other that an order divides.
+TEST(MmaWindow, OrdersOfTiles_DivideThoseWithSlotsOrThereAreNone) {
+  constexpr int64_t kIn = 3, kOut = 40, kTaps = 7, kHigh = 12, kWide = 14, kDown = 3, kAcross = 4;
+  Graph g;
+  const UOp *ic = Range(g, 0, kIn), *kh = Range(g, 1, kTaps), *kw = Range(g, 2, kTaps),
+            *oc = Range(g, 3, kOut), *oh = ReduceRange(g, 4, kDown),
+            *ow = ReduceRange(g, 5, kAcross);
+  const UOp* const two = ConstIndex(g, 2);
+  const UOp* const x = LoadAt(
+      g, 1, DType::kBF16, kIn * kHigh * kWide,
+      RowMajor(g, {ic, Add(g, Mul(g, oh, two), kh), Add(g, Mul(g, ow, two), kw)},
+               {kIn, kHigh, kWide}));
+  const UOp* const dy = LoadAt(g, 2, DType::kBF16, kOut * kDown * kAcross,
+                               RowMajor(g, {oc, oh, ow}, {kOut, kDown, kAcross}));
+  const UOp* const sum =
+      Fold(g, Op::kAdd, Mul(g, Cast(g, x, DType::kF32), Cast(g, dy, DType::kF32)), {oh, ow});
+  const UOp* const sink =
+      Sink(g, {StoreAt(g, 0, kIn * kTaps * kTaps * kOut,
+                       RowMajor(g, {ic, kh, kw, oc}, {kIn, kTaps, kTaps, kOut}), sum)});
+  const auto tile = [](int64_t order) { return MmaTile{16, 32, 64, 1, 2, 2, 32, order}; };
+  EXPECT_EQ(Padded(sink, tile(0)).window.slots, 8);
+  EXPECT_EQ(Padded(sink, tile(5)).window.slots, 0) << "11 tiles with slots, 10 without";
+  for (const int64_t order : {0, 1, 2, 5}) {
+    SCOPED_TRACE(order);
+    const MmaTile ordered = tile(order);
+    CheckKernel(sink, &ordered, 4, 0, "sm_80");
+  }
+}
+
+// y[oc,o] = sum x[c,2*o+tap] * w[oc,c,tap], of which only the first `places` of x are not zeros;
+// or, with the tap on both sides, those at 2*o + 2*tap < places - tap.
+const UOp* Cut(Graph& g, int64_t places, bool both_sides = false) {
   constexpr int64_t kChannels = 5, kWidth = 40, kTaps = 7, kOut = 16, kResults = 17;
   const UOp *oc = Range(g, 0, kOut), *o = Range(g, 1, kResults);
   const UOp *c = ReduceRange(g, 2, kChannels), *tap = ReduceRange(g, 3, kTaps);
   const UOp* const at = Add(g, Mul(g, o, ConstIndex(g, 2)), tap);
   const UOp* const x =
       GatedLoadAt(g, 1, DType::kBF16, kChannels * kWidth, RowMajor(g, {c, at}, {kChannels, kWidth}),
-                  Alu(g, Op::kCmpLt, at, ConstIndex(g, places)), ConstFloat(g, DType::kBF16, 0));
+                  both_sides ? Alu(g, Op::kCmpLt, Add(g, at, tap),
+                                   Add(g, ConstIndex(g, places), Mul(g, tap, ConstIndex(g, -1))))
+                             : Alu(g, Op::kCmpLt, at, ConstIndex(g, places)),
+                  ConstFloat(g, DType::kBF16, 0));
   const UOp* const w = LoadAt(g, 2, DType::kBF16, kOut * kChannels * kTaps,
                               RowMajor(g, {oc, c, tap}, {kOut, kChannels, kTaps}));
   const UOp* const sum =
@@ -256,6 +291,9 @@ TEST(MmaWindow, ABoundWithinAPair) {
     EXPECT_EQ(Padded(sink, kTile).window.slots, 8);
     EXPECT_EQ(HasPairs(Padded(sink, kTile)), places % 2 == 0);
     CheckKernel(sink, &kTile, 2, 0, "sm_80");
+    const UOp* const both = Cut(g, places + 1, /*both_sides=*/true);
+    EXPECT_FALSE(HasPairs(Padded(both, kTile)));
+    CheckKernel(both, &kTile, 2, 0, "sm_80");
   }
 }
 

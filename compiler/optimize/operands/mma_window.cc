@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "compiler/divide_up.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
 #include "compiler/rewrite/conjuncts.h"
@@ -88,10 +89,10 @@ class Padder {
     return MmaWindow{.range = range, .taps = taps, .slots = slots, .front = pairs_ ? front : 0};
   }
 
-  // Whether all terms but the range itself are even, and none of them depends on it.
+  // Whether all terms but the range itself, at most once, are even, and none depends on it.
   bool IsEvenBeside(const Affine& form, int range) {
     return std::ranges::all_of(form.terms, [&](const auto& term) {
-      return term.first == kernel_.ranges[range].node ||
+      return (term.first == kernel_.ranges[range].node && term.second == 1) ||
              (term.second % 2 == 0 && !DependsOn(kernel_, term.first, range));
     });
   }
@@ -119,8 +120,8 @@ class Padder {
     const UOp* const node = kernel_.ranges[range].node;
     const uint64_t less = forms_.Of(gate->src[0]).CoefficientOf(node),
                    more = forms_.Of(gate->src[1]).CoefficientOf(node);
-    if (less + more != 1) return std::nullopt;
-    return less == 1;
+    if (less == 1 && more == 0) return true;
+    return less == 0 && more == 1 ? std::optional<bool>(false) : std::nullopt;
   }
 
   const LoopNest& kernel_;
@@ -131,11 +132,16 @@ class Padder {
 
 }  // namespace
 
-void PadWindows(const LoopNest& kernel, MmaPlan& plan) {
-  if (plan.unit != MatrixUnit::kMma) return;
+bool PadWindows(const LoopNest& kernel, MmaPlan& plan) {
+  if (plan.unit != MatrixUnit::kMma) return false;
   std::optional<MmaProduct> product = Padder(kernel, plan.product).Run();
-  if (!product || !TileSharesCopies(*product, plan.tile)) return;
+  if (!product || !TileSharesCopies(*product, plan.tile)) return false;
+  // With slots there may be other numbers of tiles (CheckMmaTile).
+  if (plan.tile.order > 0 &&
+      DivideUp(product->rows.count, plan.tile.rows) % plan.tile.order != 0)
+    return false;
   plan.product = *std::move(product);
+  return true;
 }
 
 }  // namespace outboard::codegen

@@ -12,7 +12,7 @@ namespace outboard::codegen {
 
 // Sets plan.product.window and what follows from it (slots instead of taps in the counts of steps,
 // or of rows or columns, and MmaFactor::by_windows) where this saves instructions and the plan's
-// tile can be copied so. Leaves the plan as it is where not.
-void PadWindows(const LoopNest& kernel, MmaPlan& plan);
+// tile can be copied so. Leaves the plan as it is, and returns false, where not.
+bool PadWindows(const LoopNest& kernel, MmaPlan& plan);
 
 }  // namespace outboard::codegen

@@ -19,7 +19,6 @@
 
 #include "compiler/divide_up.h"
 #include "compiler/optimize/operands/mma_tile.h"
-#include "compiler/optimize/operands/mma_window.h"
 #include "compiler/program/hopper/two_tf32.h"
 #include "compiler/program/lower/point_lowering.h"
 #include "compiler/program/mma/amd_fragments.h"
@@ -370,9 +369,7 @@ class MmaLowering {
 };
 
 absl::StatusOr<Program> LowerMma(const LoopNest& kernel, const MmaPlan& plan) {
-  MmaPlan padded = plan;
-  codegen::PadWindows(kernel, padded);
-  return MmaLowering(kernel, padded).Run();
+  return MmaLowering(kernel, plan).Run();
 }
 
 }  // namespace outboard::program
