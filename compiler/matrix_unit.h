@@ -2,6 +2,7 @@
 // and how many threads one of them takes.
 #pragma once
 
+#include "compiler/ir/dtype.h"
 #include "compiler/target.h"
 
 namespace outboard {
@@ -12,5 +13,11 @@ enum class MatrixUnit { kMma = 0, kWmma = 2, kMfma = 3 };
 
 // Threads that multiply matrices together.
 constexpr int ThreadsOf(MatrixUnit unit) { return unit == MatrixUnit::kMfma ? 64 : kWarpThreads; }
+
+// Whether one instruction of NVIDIA's units may have operands of these two types, each a type that
+// they multiply: the same one, or two 8-bit floats.
+constexpr bool AreMultiplied(DType a, DType b) {
+  return a == b || (IsFloatOf8(a) && IsFloatOf8(b));
+}
 
 }  // namespace outboard

@@ -171,7 +171,7 @@ class Checker {
     }
     // Two 8-bit floats may be of two types.
     const DType of_b = at(i.src[1]).dtype;
-    if (of_b != dtype && !(IsFloatOf8(dtype) && IsFloatOf8(of_b))) return "operands of other types";
+    if (!AreMultiplied(dtype, of_b)) return "operands of other types";
     const int one = 2 * MmaPacked(dtype), lanes = at(i.src[1]).lanes;  // of a matrix of b
     if (!IsValue(i.src[0], dtype, 2 * one) || !IsValue(i.src[2], DType::kF32, 4) ||
         !IsValue(i.src[1], of_b, lanes == 2 * one ? lanes : one) || i.dtype != DType::kF32 ||

@@ -178,7 +178,7 @@ class HopperRules {
     if (std::string broken = Operand(i, 1, type); !broken.empty()) return broken;
     // Two 8-bit floats may be of two types.
     const DType of_b = at(i.src[3]).dtype;
-    return Operand(i, 3, IsFloatOf8(type) && IsFloatOf8(of_b) ? of_b : type);
+    return Operand(i, 3, AreMultiplied(type, of_b) ? of_b : type);
   }
 
   std::string Operand(const Instruction& i, size_t s, DType type) const {

@@ -227,7 +227,7 @@ TEST_P(SyncedMeanwhile, WhatIsReplacedEachTime_IsLeftToTheQueue) {
   EXPECT_TRUE(told->ok()) << *told;
 }
 
-// What could not be written is written anew by whoever uploads it again.
+// A blob whose sync failed is durable once it has been uploaded again.
 TEST_P(SyncedMeanwhile, WhatWasNotSynced_IsUploadedAgain) {
   Write(BlobOrigin::kSession);
   EXPECT_FALSE(Sync([&] { return absl::UnavailableError("the disk has failed"); }).ok());

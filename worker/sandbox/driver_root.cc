@@ -155,6 +155,10 @@ std::string DriverRoot::Take() {
   return failed_;
 }
 
+bool DriverRoot::IsShown(const std::string& path) const {
+  return std::ranges::any_of(folders_, [&](const auto& folder) { return IsWithin(path, folder); });
+}
+
 // A file, a folder with all that is in it, or a link to what is shown already, as /lib is; nothing
 // if it is not there.
 void DriverRoot::TakePath(const std::string& path, uint64_t attributes, std::vector<Shown>& to) {
@@ -164,7 +168,7 @@ void DriverRoot::TakePath(const std::string& path, uint64_t attributes, std::vec
     std::error_code error;
     const std::string real = fs::canonical(path, error).string();
     if (error) return;  // it leads nowhere
-    if (std::ranges::any_of(folders_, [&](const auto& folder) { return IsWithin(real, folder); })) {
+    if (IsShown(real)) {
       // Not its own text: that may lead by folders that are not shown.
       to.push_back({.path = path, .link = real});
       return;
@@ -211,8 +215,7 @@ void DriverRoot::TakeAlternatives() {
     const std::string path = absl::StrCat(kAlternatives, "/", name);
     std::error_code error;
     const std::string real = fs::canonical(path, error).string();
-    if (!error && fs::is_symlink(path, error) &&
-        std::ranges::any_of(folders_, [&](const auto& folder) { return IsWithin(real, folder); }))
+    if (!error && fs::is_symlink(path, error) && IsShown(real))
       TakePath(path, kLibraries, shown_);
   }
 }

@@ -38,6 +38,8 @@ class DriverRoot {
   };
 
   bool Need(bool done, const std::string& what);
+  // Whether a path, without links in it, is in a folder that is shown whole.
+  bool IsShown(const std::string& path) const;
   void TakePath(const std::string& path, uint64_t attributes, std::vector<Shown>& to);
   void TakeLibraries(const std::string& folder);
   void TakeAlternatives();

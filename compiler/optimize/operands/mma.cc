@@ -8,6 +8,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
 #include "compiler/kernel/row_sums.h"
+#include "compiler/matrix_unit.h"
 #include "compiler/rewrite/conjuncts.h"
 
 namespace outboard::codegen {
@@ -28,11 +29,6 @@ const UOp* Widened(const UOp* node) {
     case DType::kF8E5M2: return node->src[0];
     default: return node;
   }
-}
-
-// Whether the unit multiplies numbers of these types.
-bool AreMultiplied(DType a, DType b) {
-  return a == b || (IsFloatOf8(a) && IsFloatOf8(b));
 }
 
 // What a sum in narrow floats or f32 adds, without the rounding of each term, and without what sets

@@ -263,7 +263,7 @@ absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Tar
     if (asked) return absl::InvalidArgumentError("MMA: sums of rows are of NVIDIA's units");
     return std::nullopt;
   }
-  if (ByteWidth(plan.product.dtype) == 1 && target.arch == "sm_80") {
+  if (ByteWidth(plan.product.dtype) == 1 && !has_bytes) {
     if (asked) return absl::InvalidArgumentError("MMA: sm_80 has no products of 8-bit floats");
     return std::nullopt;
   }

@@ -29,7 +29,8 @@ constexpr double kSectorsOfAccess = 1;
 
 bool In(RangeSet set, int range) { return set >> range & 1; }
 
-// Accesses at `first` + the sum of strides * ranges, in elements of so many bytes.
+// Accesses that read or write element `first` + (stride of each output range) * (its value) of an
+// array whose elements have `bytes`; how many of them the kernel has.
 struct Strided {
   int64_t bytes = 1, first = 0;
   std::vector<int64_t> strides;  // by output range

@@ -78,8 +78,7 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
   if (!IsFloat(shape.dtype) || shape.dtype == DType::kF64)
     return NoneFor("of ", std::string(Name(shape.dtype)),
                    "; bf16, f16, 8-bit floats and TF32 have a form");
-  if (shape.columns_dtype != shape.dtype &&
-      !(IsFloatOf8(shape.dtype) && IsFloatOf8(shape.columns_dtype)))
+  if (!AreMultiplied(shape.dtype, shape.columns_dtype))
     return NoneFor("of ", std::string(Name(shape.dtype)), " and ",
                    std::string(Name(shape.columns_dtype)), "; two 8-bit floats alone may differ");
   if (shape.three_tf32 && shape.dtype != DType::kF32)
