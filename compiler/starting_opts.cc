@@ -18,6 +18,7 @@
 namespace outboard {
 
 absl::StatusOr<const UOp*> GuardedKernel(Graph& graph, const UOp* sink, const Target& target) {
+  OB_RETURN_IF_ERROR(codegen::CheckWrittenSize(sink));
   OB_ASSIGN_OR_RETURN(const UOp* guarded, proof::GuardUnproved(graph, sink));
   // OpenCL has its own. A processor has a library, too, which takes one number after the other.
   if (target.kind != TargetKind::kOpenCl)

@@ -183,9 +183,7 @@ bool LoopNest::IsNested(const ReduceGroup& group) const {
 
 absl::StatusOr<LoopNest> AnalyzeKernel(const UOp* sink) {
   LoopNest kernel;
-  const std::vector<const UOp*> written = PostOrder(sink);
-  OB_RETURN_IF_ERROR(CheckSize(written));
-  OB_RETURN_IF_ERROR(CheckWrittenRanges(written));
+  OB_RETURN_IF_ERROR(CheckWrittenSize(sink));
   OB_RETURN_IF_ERROR(CheckRowSums(sink));
   kernel.graph = std::make_unique<Graph>();
   kernel.tf32 = AllowsTf32(sink);
@@ -200,6 +198,12 @@ absl::StatusOr<LoopNest> AnalyzeKernel(const UOp* sink) {
   kernel.vars = VarsOf(sink);
   CountFlops(kernel);
   return kernel;
+}
+
+absl::Status CheckWrittenSize(const UOp* sink) {
+  const std::vector<const UOp*> nodes = PostOrder(sink);
+  OB_RETURN_IF_ERROR(CheckSize(nodes));
+  return CheckWrittenRanges(nodes);
 }
 
 }  // namespace outboard::codegen

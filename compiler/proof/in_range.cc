@@ -18,7 +18,9 @@ namespace {
 
 // The steps for one access: far above what kernels need (a convolution's gradient: some hundreds).
 // A hostile one gets guards.
-constexpr Budget kStepsMax = 20'000;
+constexpr int64_t kStepsMax = 20'000;
+// The work for all loads of a kernel, and for all stores (docs/decisions/239-*.md).
+constexpr int64_t kWorkMax = 4'000'000;
 constexpr int kGateStepsMax = 64;
 
 bool IsAccess(const UOp* node) { return node->op == Op::kLoad || node->op == Op::kStore; }
@@ -54,9 +56,9 @@ bool IsGuardedAsWritten(const UOp* access) {
   return above && below;
 }
 
-bool IsInRangeBy(const UOp* access, Prover::Divisions divisions) {
+bool IsInRangeBy(const UOp* access, Prover::Divisions divisions, Budget& budget) {
   const UOp* const gate = GateOf(access);
-  Budget budget = kStepsMax;
+  budget.steps = kStepsMax;
   Prover prover(&budget, divisions);
   const UOp* const index = access->src[0]->src[1];
   const Wide elements = GlobalOfAccess(access).elements();
@@ -73,12 +75,22 @@ bool IsInRangeBy(const UOp* access, Prover::Divisions divisions) {
   return above && below;
 }
 
-bool IsInRange(const UOp* access) {
-  if (GateOf(access) != nullptr && IsGuardedAsWritten(access)) return true;
-  for (const auto divisions : Prover::kTries)
-    if (IsInRangeBy(access, divisions)) return true;
-  return false;
-}
+// The proofs of one kernel.
+class Accesses {
+ public:
+  bool IsInRange(const UOp* access) {
+    if (GateOf(access) != nullptr && IsGuardedAsWritten(access)) return true;
+    Budget& budget = access->op == Op::kLoad ? loads_ : stores_;
+    for (const auto divisions : Prover::kTries)
+      if (budget.work > 0 && IsInRangeBy(access, divisions, budget)) return true;
+    return false;
+  }
+  int64_t work() const { return 2 * kWorkMax - loads_.work - stores_.work; }
+
+ private:
+  Budget loads_{.work = kWorkMax};
+  Budget stores_{.work = kWorkMax};  // their own: a load that is not proved gets a gate, a store is an error
+};
 
 absl::Status NotShown(const UOp* access) {
   const UOp* const index = access->src[0];
@@ -93,20 +105,23 @@ absl::Status NotShown(const UOp* access) {
 absl::Status CheckInRange(Sources roots) {
   const std::vector<const UOp*> nodes = PostOrder(roots);
   if (NeverRuns(nodes)) return absl::OkStatus();
+  Accesses accesses;
   for (const UOp* node : nodes)
-    if (IsAccess(node) && !IsInRange(node)) return NotShown(node);
+    if (IsAccess(node) && !accesses.IsInRange(node)) return NotShown(node);
   return absl::OkStatus();
 }
 
-absl::StatusOr<const UOp*> GuardUnproved(Graph& graph, const UOp* sink) {
+absl::StatusOr<const UOp*> GuardUnproved(Graph& graph, const UOp* sink, int64_t* work) {
   const std::vector<const UOp*> nodes = PostOrder(sink);
   if (NeverRuns(nodes)) return sink;
+  Accesses accesses;
   absl::flat_hash_set<const UOp*> unproved;
   for (const UOp* node : nodes) {
-    if (!IsAccess(node) || IsInRange(node)) continue;
+    if (!IsAccess(node) || accesses.IsInRange(node)) continue;
     if (node->op == Op::kStore) return NotShown(node);
     unproved.insert(node);
   }
+  if (work != nullptr) *work = accesses.work();
   if (unproved.empty()) return sink;
   absl::flat_hash_map<const UOp*, const UOp*> rebuilt;
   for (const UOp* node : nodes) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -19,12 +20,15 @@ using program::Instruction;
 using program::Program;
 using program::ValueId;
 
-constexpr Budget kStepsMax = 20'000;  // as for a kernel's access
-thread_local Budget steps_of_proof = kStepsMax;
+constexpr int64_t kStepsMax = 20'000;  // as for a kernel's access
+// The work for all loads of a program, and for all other accesses. A step of ResNet-50 has the
+// largest that are known: 6 and 9 million.
+constexpr int64_t kWorkMax = 32'000'000;
+thread_local int64_t steps_of_proof = kStepsMax;
 // What is not found of one load is rarely found of the next one from the same memory: half as many
 // steps for each that failed, but not fewer. (A load that is not proved gets a guard; stores always
 // have all steps.)
-constexpr Budget kStepsLeast = 1'000;
+constexpr int64_t kStepsLeast = 1'000;
 constexpr int kConditionStepsMax = 64;
 
 bool IsWhole(DType dtype) { return IsInt(dtype) || IsBool(dtype); }
@@ -203,6 +207,8 @@ class Checker {
       const auto n = static_cast<ValueId>(number);
       const Instruction& i = program_.code[n];
       expressions_.Add(n);
+      int64_t& work = i.code == Code::kLoad ? work_for_loads_ : work_for_others_;
+      const int64_t work_before = budget_.work = work;
       switch (i.code) {
         case Code::kLoop:
         case Code::kIf:
@@ -223,7 +229,7 @@ class Checker {
           if (never > 0) break;
           const bool load = i.code == Code::kLoad;
           const size_t mask = load ? 2 : 3;
-          Budget& for_loads = steps_for_loads_.try_emplace(i.src[0], steps_of_proof).first->second;
+          int64_t& for_loads = steps_for_loads_.try_emplace(i.src[0], steps_of_proof).first->second;
           steps_max_ = load ? for_loads : steps_of_proof;
           if (!IsInRange(i.src[0], i.src[1], i.src.size() > mask ? i.src[mask] : -1, i.lanes)) {
             found.push_back(n);
@@ -250,8 +256,16 @@ class Checker {
           if (never == 0 && program::IsHopper(i.code) && !BlockMemoryInRange(i)) found.push_back(n);
           break;
       }
+      work = budget_.work;
+      if (work_before > 0 && work <= 0) {  // what was known by half when it ended
+        unconditional_.emplace(&budget_);
+        ForgetScopes();
+      }
     }
     return found;
+  }
+  int64_t work() const {
+    return 2 * kWorkMax - work_for_loads_ - work_for_others_;
   }
 
  private:
@@ -340,19 +354,21 @@ class Checker {
       return AddScaled(Constant(Wide{elements} - 1 - last), form, -1);
     };
     // Most accesses are in range whatever the conditions around them are.
-    budget_ = steps_max_;
-    const LinearForm in_general = unconditional_.FormOf(place);
-    const auto holds = [](Prover& prover, const std::optional<LinearForm>& form) {
-      return form && prover.NeverNegative(*form);
+    budget_.steps = steps_max_;
+    const bool has_work = budget_.work > 0;
+    const LinearForm in_general = has_work ? unconditional_->FormOf(place) : Atom(place);
+    const auto holds = [&](Prover& prover, const std::optional<LinearForm>& form) {
+      return has_work && form && prover.NeverNegative(*form);
     };
-    bool above = holds(unconditional_, least_of(in_general));
-    bool below = holds(unconditional_, left_of(in_general));
+    bool above = holds(*unconditional_, least_of(in_general));
+    bool below = holds(*unconditional_, left_of(in_general));
     if (above && below) return true;
     if (condition != nullptr && condition->is_const() && condition->int_value() == 0) return true;
     if (condition != nullptr && IsGuardedAsWritten(memory, place, condition, first, last))
       return true;
     for (const auto divisions : Prover::kTries) {
-      budget_ = steps_max_;
+      if (budget_.work <= 0) return false;
+      budget_.steps = steps_max_;
       Prover prover = OfScopes(divisions);
       if (condition != nullptr) prover.Assume(condition, true);
       for (const LinearForm& form : {prover.FormOf(place), in_general}) {
@@ -412,19 +428,25 @@ class Checker {
 
   const Program& program_;
   Expressions expressions_;
-  Budget budget_ = 0;
-  Prover unconditional_{&budget_};  // knows the forms of all accesses so far
+  Budget budget_;
+  int64_t work_for_loads_ = kWorkMax;
+  int64_t work_for_others_ = kWorkMax;
+  // Knows the forms of all accesses so far.
+  std::optional<Prover> unconditional_{std::in_place, &budget_};
   std::vector<ValueId> open_;
   // By Divisions; empty: not asked for since a scope was opened.
   std::array<std::optional<Prover>, std::size(Prover::kTries)> of_scopes_;
-  Budget steps_max_ = steps_of_proof;                     // of one proof
-  absl::flat_hash_map<ValueId, Budget> steps_for_loads_;  // by memory
+  int64_t steps_max_ = steps_of_proof;                     // of one proof
+  absl::flat_hash_map<ValueId, int64_t> steps_for_loads_;  // by memory
 };
 
 }  // namespace
 
-std::vector<ValueId> UnprovedAccesses(const Program& program) {
-  return Checker(program).Unproved();
+std::vector<ValueId> UnprovedAccesses(const Program& program, int64_t* work) {
+  Checker checker(program);
+  std::vector<ValueId> found = checker.Unproved();
+  if (work != nullptr) *work = checker.work();
+  return found;
 }
 
 absl::Status NotInRange(const Program& program, ValueId n) {

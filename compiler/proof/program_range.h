@@ -12,8 +12,10 @@
 namespace outboard::proof {
 
 // Returns the accesses (LOAD, STORE, COPY, LDMATRIX) that are not proved to be in range in every
-// lane.
-std::vector<program::ValueId> UnprovedAccesses(const program::Program& program);
+// lane. The proofs of all LOADs together have a bound (Budget::work), above which the rest are not
+// proved, and those of all others have one. `work`, unless it is null, is set to what they took.
+std::vector<program::ValueId> UnprovedAccesses(const program::Program& program,
+                                               int64_t* work = nullptr);
 
 // Returns the error INTERNAL that shows one of them.
 absl::Status NotInRange(const program::Program& program, program::ValueId access);

@@ -22,8 +22,8 @@ constexpr size_t kFactsMax = 32;
 constexpr int kFactsUsedMax = 6;
 // Of one search. A range is asked for often, always costs all its steps, and rarely takes more
 // facts than these; the last try searches it as far as a proof.
-constexpr Budget kStepsOfProof = 4'000;
-constexpr Budget kStepsOfRange = 2'000;
+constexpr int64_t kStepsOfProof = 4'000;
+constexpr int64_t kStepsOfRange = 2'000;
 constexpr int kFactsOfRange = 2;
 constexpr Wide kUnbounded = Wide{1} << 126;
 
@@ -72,13 +72,16 @@ Interval Congruent(Interval interval, const LinearForm& x, int64_t c) {
 
 void Prover::AddFact(const std::optional<LinearForm>& never_negative) {
   if (!never_negative || facts_.size() >= kFactsMax) return;
+  budget_->Pay(terms_of_facts_ + facts_.size() * never_negative->terms.size());
   const bool known = std::any_of(facts_.begin(), facts_.end(), [&](const LinearForm& fact) {
     const auto difference = AddScaled(fact, *never_negative, -1);
     return difference && difference->terms.empty() && difference->constant == 0;
   });
   if (known) return;
   if (Range(*never_negative).max < 0) contradiction_ = true;
-  if (!never_negative->terms.empty()) facts_.push_back(*never_negative);
+  if (never_negative->terms.empty()) return;
+  facts_.push_back(*never_negative);
+  terms_of_facts_ += never_negative->terms.size();
 }
 
 void Prover::Assume(const UOp* condition, bool holds) {
@@ -87,7 +90,7 @@ void Prover::Assume(const UOp* condition, bool holds) {
     bool holds;
   };
   std::vector<Comparison> open = {{condition, holds}}, comparisons;
-  while (!open.empty() && comparisons.size() < kFactsMax && --*budget_ > 0) {
+  while (!open.empty() && comparisons.size() < kFactsMax && budget_->Step()) {
     const auto [node, is_true] = open.back();
     open.pop_back();
     if (!IsBool(node->dtype) || node->src.size() != 2) continue;
@@ -126,7 +129,8 @@ void Prover::Assume(const UOp* condition, bool holds) {
 LinearForm Prover::FormOf(const UOp* node) {
   if (const auto found = forms_.find(node); found != forms_.end()) return found->second;
   const Deeper deeper(&depth_);
-  LinearForm form = depth_ <= kDepthMax && --*budget_ > 0 ? ComputeForm(node) : Atom(node);
+  LinearForm form = depth_ <= kDepthMax && budget_->Step() ? ComputeForm(node) : Atom(node);
+  budget_->Pay(1 + form.terms.size());
   forms_[node] = form;
   return form;
 }
@@ -193,7 +197,8 @@ std::optional<LinearForm> Prover::Joined(std::optional<LinearForm> form) {
   for (const Term& remainder : std::vector<Term>(form->terms)) {
     const UOp* const m = remainder.atom;
     if (m->op != Op::kMod) continue;
-    if (--*budget_ <= 0) break;
+    if (!budget_->Step()) break;
+    budget_->Pay(form->terms.size());
     const auto division = number_of_division_.find(m);
     if (division == number_of_division_.end()) continue;
     const auto quotient = quotients.find(division->second);
@@ -260,7 +265,7 @@ Interval Prover::IntervalOf(const UOp* atom) {
   intervals_[atom] = OfType(atom->dtype);
   const Deeper deeper(&depth_);
   const Interval interval =
-      depth_ <= kDepthMax && --*budget_ > 0 ? ComputeInterval(atom) : OfType(atom->dtype);
+      depth_ <= kDepthMax && budget_->Step() ? ComputeInterval(atom) : OfType(atom->dtype);
   return intervals_[atom] = interval;
 }
 
@@ -366,17 +371,17 @@ Interval Prover::Range(const LinearForm& form) {
 }
 
 // With more and more facts: the fewer a proof takes, the sooner it is found.
-Wide Prover::LowerBound(const LinearForm& form, Wide enough, Budget steps_max) {
+Wide Prover::LowerBound(const LinearForm& form, Wide enough, int64_t steps_max) {
   Wide bound = -kUnbounded;
-  Budget steps = 0, all_steps = 0;
+  int64_t steps = 0, all_steps = 0;
   const bool is_last_try = how_ == Divisions::kRelated;
   const int facts_max = enough < kUnbounded || is_last_try ? kFactsUsedMax : kFactsOfRange;
-  const Budget outer_stop = stop_;
-  stop_ = is_last_try ? 0 : std::max<Budget>(0, *budget_ - steps_max);
+  const int64_t outer_stop = stop_;
+  stop_ = is_last_try ? 0 : std::max<int64_t>(0, budget_->steps - steps_max);
   for (int facts = 0; facts <= facts_max && all_steps <= steps_max; ++facts) {
-    const Budget before = *budget_, steps_with_less = steps;
+    const int64_t before = budget_->steps, steps_with_less = steps;
     bound = std::max(bound, LowerBoundBy(form, enough, facts, 0));
-    steps = before - *budget_;
+    steps = before - budget_->steps;
     all_steps += steps;
     if (bound >= enough || (facts > 0 && steps == steps_with_less)) break;
   }
@@ -386,6 +391,7 @@ Wide Prover::LowerBound(const LinearForm& form, Wide enough, Budget steps_max) {
 
 Wide Prover::LowerBoundBy(const LinearForm& form, Wide enough, int facts, uint64_t used) {
   if (contradiction_) return kUnbounded;
+  budget_->Pay(1 + form.terms.size() + (facts == 0 ? 0 : terms_of_facts_));
   Wide bound = form.constant;
   bool fits = true;
   for (const Term& term : form.terms) {
@@ -408,13 +414,13 @@ Wide Prover::LowerBoundBy(const LinearForm& form, Wide enough, int facts, uint64
       const Wide factor = form.FactorOf(term.atom);
       if (factor == 0 || (factor > 0) != (term.factor > 0)) continue;
       const Wide multiple = factor / term.factor;
-      if (multiple > 0 && multiple != tried && --*budget_ > stop_) {
+      if (multiple > 0 && multiple != tried && --budget_->steps > stop_) {
         tried = multiple;
         if (const auto rest = AddScaled(form, facts_[f], -multiple))
           bound = std::max(bound, LowerBoundBy(*rest, enough, facts - 1, used | uint64_t{1} << f));
         if (bound >= enough) return bound;
       }
-      if (factor % term.factor != 0 && --*budget_ > stop_) {
+      if (factor % term.factor != 0 && --budget_->steps > stop_) {
         const ScaledBy by = {f, factor, term.factor};
         bound = std::max(bound, ScaledLowerBound(form, by, enough, facts, used));
         if (bound >= enough) return bound;

@@ -11,6 +11,8 @@
 // answers "proved" or "not proved", in bounded time.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -28,8 +30,20 @@ struct Interval {
   Wide max = 0;
 };
 
-// Steps of the search that are left.
-using Budget = int64_t;
+// What proofs may still do.
+struct Budget {
+  int64_t steps = 0;  // of the access that is being proved
+  // Of all accesses of a kernel or of a program: the terms that steps look at. A million takes 10 ms.
+  int64_t work = INT64_MAX;
+
+  // Takes a step. Returns whether more are left.
+  bool Step() { return --steps > 0; }
+  // Pays for `terms` terms. Without work there are no steps either.
+  void Pay(size_t terms) {
+    work -= static_cast<int64_t>(terms);
+    if (work <= 0) steps = std::min<int64_t>(steps, 0);
+  }
+};
 
 // Threads: one.
 class Prover {
@@ -58,13 +72,15 @@ class Prover {
       : budget_(outer.budget_),
         how_(outer.how_),
         facts_(outer.facts_),
+        terms_of_facts_(outer.terms_of_facts_),
         divisions_(outer.divisions_),
         division_of_(outer.division_of_),
         number_of_division_(outer.number_of_division_),
         contradiction_(outer.contradiction_),
         nesting_(outer.nesting_ + 1),
         depth_(outer.depth_) {
-    *budget_ -= static_cast<Budget>(divisions_.size());  // which were copied
+    budget_->steps -= static_cast<int64_t>(divisions_.size());  // which were copied
+    budget_->Pay(divisions_.size() + terms_of_facts_);
     Assume(condition, holds);
   }
 
@@ -78,7 +94,7 @@ class Prover {
   Interval Range(const LinearForm& form);
   // Returns a lower bound of `form`. Stops searching once the bound is at least `enough`, or after
   // about `steps_max` steps.
-  Wide LowerBound(const LinearForm& form, Wide enough, Budget steps_max);
+  Wide LowerBound(const LinearForm& form, Wide enough, int64_t steps_max);
   // By at most so many facts, other than those used.
   Wide LowerBoundBy(const LinearForm& form, Wide enough, int facts, uint64_t used);
   // A fact, and the factors of an atom in the form and in the fact.
@@ -101,9 +117,10 @@ class Prover {
   void AddFact(const std::optional<LinearForm>& never_negative);
 
   Budget* budget_;
-  Budget stop_ = 0;  // the search now running ends where no more steps than these are left
+  int64_t stop_ = 0;  // the search now running ends where no more steps than these are left
   const Divisions how_;
   std::vector<LinearForm> facts_;  // each is at least 0
+  size_t terms_of_facts_ = 0;
   std::vector<Division> divisions_;
   absl::flat_hash_map<std::pair<LinearForm, int64_t>, size_t> division_of_;  // and a divisor
   absl::flat_hash_map<const UOp*, size_t> number_of_division_;               // by atom

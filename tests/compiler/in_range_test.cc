@@ -10,6 +10,10 @@
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/print.h"
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/program/expand.h"
+#include "compiler/program/program.h"
+#include "compiler/proof/program_range.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
 #include "tests/compiler/kernel_check.h"
@@ -437,6 +441,55 @@ TEST(InRange, HostileIndicesGetGuards) {
     EXPECT_FALSE(proof::CheckInRange(sink).ok());
     EXPECT_EQ(proof::CheckInRange(ValueOrDie(proof::GuardUnproved(g, sink))), absl::OkStatus());
   }
+}
+
+// Many accesses, each of which takes all steps of its own at a place of very many terms, and of which
+// conditions speak that almost suffice: all of them together have a bound, and what is stored is
+// proved in spite of it.
+TEST(InRange, TheProofsOfAKernelHaveABound) {
+  constexpr int64_t kTerms = 100, kLoads = 200, kConditions = 16, kWorkOfLoads = 4'000'000,
+                    kWorkOfProgram = 32'000'000;
+  constexpr int64_t kMore = 500'000;  // the step that passes the bound, and the store
+  Graph g;
+  const UOp* const r = Range(g, 0, 4096);
+  std::vector<const UOp*> terms;
+  for (int64_t i = 0; i < kTerms; ++i)
+    terms.push_back(Mod(g, Mul(g, r, C(g, i + 3)), 5 + i));
+  const UOp* const zero = C(g, 0);
+  const auto sum_of = [&](int64_t first, int64_t step) {
+    const UOp* sum = zero;
+    for (int64_t i = first; i < kTerms; i += step) sum = Add(g, sum, terms[i]);
+    return sum;
+  };
+  const UOp* const place = sum_of(0, 1);
+  const UOp* gate = Less(g, sum_of(0, 2), C(g, 1000));
+  for (int64_t i = 1; i < kConditions; ++i)
+    gate = And(g, gate, Less(g, sum_of(i, i % 3 + 1), C(g, 1000 + i)));
+  const auto kernel_with = [&](int64_t elements) {
+    const UOp* total = Zero(g);
+    for (int64_t i = 0; i < kLoads; ++i)
+      total = Alu(g, Op::kAdd, total,
+                  GatedLoadAt(g, 1, kF, elements, Add(g, place, C(g, i)), gate, Zero(g)));
+    return Sink(g, {StoreAt(g, 0, 4096, r, total)});
+  };
+  const UOp* const sink = kernel_with(900);
+  int64_t work = 0;
+  const UOp* const guarded = ValueOrDie(proof::GuardUnproved(g, sink, &work));
+  EXPECT_NE(guarded, sink);
+  EXPECT_GT(work, kWorkOfLoads) << "no test of the bound";
+  EXPECT_LT(work, kWorkOfLoads + kMore);
+  EXPECT_EQ(proof::CheckInRange(guarded), absl::OkStatus());
+
+  // Likewise of a program. It is made for a larger buffer, so that it has no guards.
+  const codegen::LoopNest nest = ValueOrDie(codegen::AnalyzeKernel(kernel_with(1 << 20)));
+  program::Program program =
+      ValueOrDie(program::ExpandThreads(nest, program::MapToThreads(nest, 256)));
+  EXPECT_EQ(proof::CheckInRange(program), absl::OkStatus());
+  for (program::Instruction& i : program.code)
+    if (i.code == program::Code::kBuffer && i.imm[1] == 1 << 20) i.imm[1] = 900;
+  EXPECT_EQ(proof::UnprovedAccesses(program, &work).size(), kLoads);
+  EXPECT_GT(work, kWorkOfProgram) << "no test of the bound";
+  EXPECT_LT(work, kWorkOfProgram + kMore);
 }
 
 // What people write costs nothing: every access of every kernel is shown without a guard.
