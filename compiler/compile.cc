@@ -21,6 +21,7 @@
 #include "compiler/program/expand.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
+#include "compiler/proof/program_range.h"
 #include "compiler/render/gpu_renderer.h"
 #include "compiler/render/llvm/amdgpu/amdgpu.h"
 #include "compiler/render/llvm/x86.h"
@@ -123,15 +124,21 @@ absl::Status ExpandByLoopPlan(codegen::LoopNest kernel, const std::vector<codege
   return absl::OkStatus();
 }
 
-// One value a thread. Where that is not proved to store within its buffers, one thread a block: the
+// One value a thread. Where that is not proved to store within its buffers, the threads of a block
+// have the last range's points; and where that is not proved, there is one thread a block: the
 // block's number alone is divided by axes, and intervals show that the kernel's own places, which
 // were proved before, are still within their buffers.
 absl::StatusOr<program::Program> ExpandByThreads(const codegen::LoopNest& kernel,
                                                  const Target& target, Expanded& out) {
-  const program::ThreadMapping mapping = program::MapToThreads(kernel, target.block_threads);
-  absl::StatusOr<program::Program> program = program::ExpandThreads(kernel, mapping);
-  if (program.ok() || mapping.threads == 1) return program;
-  out.GiveUp(absl::StrCat("blocks of ", mapping.threads, " threads"), program.status());
+  for (const program::ThreadMapping& mapping :
+       {program::MapToThreads(kernel, target.block_threads),
+        program::MapLastRangeToThreads(kernel, target.block_threads)}) {
+    if (mapping.threads == 1) break;
+    absl::StatusOr<program::Program> program = program::ExpandThreads(kernel, mapping);
+    // Any other error is that of a pass.
+    if (!proof::IsNotInRange(program.status())) return program;
+    out.GiveUp(absl::StrCat("blocks of ", mapping.threads, " threads"), program.status());
+  }
   return program::ExpandThreads(kernel, {.threads = 1});
 }
 

@@ -36,8 +36,8 @@ struct CompileOptions {
   //                       plainer ones (CompiledKernel::given_up names it)
   //   nullopt, no_opt     nothing: plain loops, on GPUs one value a thread
   //   a list              that list; if it does not fit, an error. The empty list is plain loops
-  // Plain loops whose threads are not proved to store within their buffers have blocks of one
-  // thread (given_up names it).
+  // Plain loops whose threads are not proved to store within their buffers have blocks of the last
+  // range's points, or of one thread (given_up names it).
   std::optional<std::vector<codegen::Opt>> opts = std::nullopt;
   // Blocks along a grid's first axis, beyond which GPUs' grids have rows; nullopt: what devices
   // have. Tests divide grids of fewer.

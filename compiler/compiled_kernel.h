@@ -114,8 +114,8 @@ struct CompiledKernel {
   std::vector<MappedTensor> maps;
   int copies = 1;
   // Plans that we chose and that turned out not to fit, with the reason: the kernel was compiled by
-  // the next best one, and computes the same, perhaps in many times the time. For tests and
-  // reports; stays in the process that compiled.
+  // the next best one, and computes the same, perhaps in many times the time. For tests and for
+  // reports; behind a compile process it is one text.
   std::vector<std::string> given_up;
 };
 

@@ -104,6 +104,7 @@ enum class Metric : uint16_t {
   kWorkerSteps,
   kWorkerDeviceTime,
   kKernelsCompiled,
+  kKernelPlansGivenUp,
   kCompileTime,
   kObjectCache,
   kLinkedCode,

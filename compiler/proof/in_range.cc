@@ -89,7 +89,8 @@ class Accesses {
 
  private:
   Budget loads_{.work = kWorkMax};
-  Budget stores_{.work = kWorkMax};  // their own: a load that is not proved gets a gate, a store is an error
+  // Their own: a load that is not proved gets a gate, a store is an error.
+  Budget stores_{.work = kWorkMax};
 };
 
 absl::Status NotShown(const UOp* access) {

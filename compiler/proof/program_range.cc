@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/ir/build.h"
@@ -29,6 +30,7 @@ thread_local int64_t steps_of_proof = kStepsMax;
 // steps for each that failed, but not fewer. (A load that is not proved gets a guard; stores always
 // have all steps.)
 constexpr int64_t kStepsLeast = 1'000;
+constexpr char kNotInRange[] = "outboard.not_in_range";  // the payload of its error
 constexpr int kConditionStepsMax = 64;
 
 bool IsWhole(DType dtype) { return IsInt(dtype) || IsBool(dtype); }
@@ -454,9 +456,16 @@ absl::Status NotInRange(const Program& program, ValueId n) {
   const bool second = access.code == Code::kTileLoad || access.code == Code::kTileStore ||
                       access.code == Code::kWgmma;
   const Instruction& memory = program.code[access.src[second ? 1 : 0]];
-  return absl::InternalError(absl::StrCat("program: ", std::string(program::Name(access.code)),
-                                          " at ", n, " is not shown to be within ", memory.imm[1],
-                                          " elements: ", ToString(program, n)));
+  absl::Status status = absl::InternalError(
+      absl::StrCat("program: ", std::string(program::Name(access.code)), " at ", n,
+                   " is not shown to be within ", memory.imm[1], " elements: ",
+                   ToString(program, n)));
+  status.SetPayload(kNotInRange, absl::Cord());
+  return status;
+}
+
+bool IsNotInRange(const absl::Status& status) {
+  return status.GetPayload(kNotInRange).has_value();
 }
 
 absl::Status CheckInRange(const Program& program) {

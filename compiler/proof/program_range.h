@@ -17,8 +17,9 @@ namespace outboard::proof {
 std::vector<program::ValueId> UnprovedAccesses(const program::Program& program,
                                                int64_t* work = nullptr);
 
-// Returns the error INTERNAL that shows one of them.
+// Returns the error INTERNAL that shows one of them, and whether an error is one.
 absl::Status NotInRange(const program::Program& program, program::ValueId access);
+bool IsNotInRange(const absl::Status& status);
 
 // Errors: INTERNAL  shows the first of them.
 absl::Status CheckInRange(const program::Program& program);

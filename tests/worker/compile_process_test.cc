@@ -21,6 +21,7 @@
 #include "base/check.h"
 #include "gtest/gtest.h"
 #include "runtime/devices.h"
+#include "telemetry/counters.h"
 #include "telemetry/log.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
@@ -186,6 +187,29 @@ TEST(BoxMessages, Target_ComesBackOrIsRefused) {
 }
 
 // A large batch is shared by threads: every result in its place, and the same bytes as one by one.
+// A kernel that is slow because its plan did not fit is right, so that nobody else would tell.
+TEST(BoxMessages, PlansThatWereGivenUp_AreLoggedAndCounted) {
+  CompiledKernel kernel;
+  kernel.given_up = {"MMA 3: too much", std::string(5000, 'x')};
+  kernel.threads = {32, 1, 1};
+  const auto again = FromResult(ToResult(kernel));
+  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_EQ(again->given_up.size(), 1u);
+  EXPECT_EQ(again->given_up[0].rfind("MMA 3: too much; xxx", 0), 0u);
+  EXPECT_LE(again->given_up[0].size(), 2000u);
+
+  std::vector<std::string> log;
+  telemetry::StartLogging({.sink = [&](const std::string& line) { log.push_back(line); }});
+  const uint64_t before = telemetry::CountOf(telemetry::Metric::kKernelPlansGivenUp);
+  ReportGivenUp(*again);
+  ReportGivenUp(CompiledKernel());
+  telemetry::StopLogging();
+  EXPECT_EQ(telemetry::CountOf(telemetry::Metric::kKernelPlansGivenUp), before + 1);
+  ASSERT_EQ(log.size(), 1u);
+  EXPECT_NE(log[0].find("event=kernel_plan_given_up why=\"MMA 3: too much"), std::string::npos)
+      << log[0];
+}
+
 TEST_F(CompileProcessTest, BatchesKeepTheirOrder) {
   CompileProcess process(Options());
   std::vector<KernelSource> kernels;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "wire/status_code.h"
 
 namespace outboard::worker {
@@ -111,6 +112,9 @@ absl::StatusOr<Target> TargetFromWire(const proto::CompileTarget& message) {
   return target;
 }
 
+// Of what is reported of plans that were given up.
+static constexpr size_t kGivenUpBytesMax = 2000;
+
 proto::CompileResult ToResult(absl::StatusOr<CompiledKernel> compiled) {
   proto::CompileResult result;
   if (!compiled.ok()) {
@@ -124,6 +128,7 @@ proto::CompileResult ToResult(absl::StatusOr<CompiledKernel> compiled) {
   result.set_buffer_count(compiled->buffer_count);
   result.set_flops(compiled->flops);
   result.set_bytes(compiled->bytes);
+  result.set_given_up(absl::StrJoin(compiled->given_up, "; ").substr(0, kGivenUpBytesMax));
   if (compiled->form == CompiledKernel::Form::kElfX86) return result;
   result.set_form(static_cast<uint32_t>(compiled->form));
   for (const int64_t blocks : compiled->blocks) result.add_blocks(blocks);
@@ -154,6 +159,7 @@ absl::StatusOr<CompiledKernel> FromResult(proto::CompileResult result) {
   kernel.buffer_count = result.buffer_count();
   kernel.flops = result.flops();
   kernel.bytes = result.bytes();
+  if (!result.given_up().empty()) kernel.given_up = {std::move(*result.mutable_given_up())};
   kernel.form = static_cast<CompiledKernel::Form>(result.form());
   if (result.blocks_size() == 3)
     std::copy(result.blocks().begin(), result.blocks().end(), kernel.blocks.begin());

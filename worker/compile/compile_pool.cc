@@ -66,7 +66,9 @@ absl::StatusOr<CompiledKernel> CompilePool::Receive(Process& process) {
       status.ok() ? telemetry::CompileResult::kOk : telemetry::CompileResult::kFailed);
   if (status.ok() && reply.results_size() == 1) {
     process.is_fresh = false;
-    return FromResult(*reply.mutable_results(0));
+    absl::StatusOr<CompiledKernel> kernel = FromResult(std::move(*reply.mutable_results(0)));
+    if (kernel.ok()) ReportGivenUp(*kernel);
+    return kernel;
   }
   if (status.code() == absl::StatusCode::kDeadlineExceeded) {
     process.child.Stop();

@@ -2,9 +2,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/cores.h"
 #include "telemetry/counters.h"
+#include "telemetry/log.h"
 #include "worker/compile/compile_messages.h"
 #include "worker/process/message_io.h"
 #include "worker/process/message_limits.h"
@@ -30,6 +32,16 @@ absl::StatusOr<ChildProcess> StartCompiler(const std::string& path, const std::v
                                                            .output = output}));
   OB_RETURN_IF_ERROR(program.Check());
   return process;
+}
+
+void ReportGivenUp(const CompiledKernel& kernel) {
+  if (kernel.given_up.empty()) return;
+  telemetry::Count(telemetry::Metric::kKernelPlansGivenUp);
+  telemetry::LogWarning("kernel_plan_given_up",
+                        {{"why", absl::StrJoin(kernel.given_up, "; ")},
+                         {"blocks", kernel.blocks[0] * kernel.blocks[1] * kernel.blocks[2]},
+                         {"threads", kernel.threads[0]},
+                         {"flops", kernel.flops}});
 }
 
 absl::Status EndOfCompiler(absl::string_view end) {
@@ -101,8 +113,10 @@ absl::Status CompileProcess::Ask(std::span<const KernelSource> kernels,
   if (!status.ok())
     return EndOfCompiler(
         absl::StrCat(process_.Wait(/*milliseconds=*/1000), " (", status.message(), ")"));
-  for (int i = 0; i < reply.results_size(); ++i)
+  for (int i = 0; i < reply.results_size(); ++i) {
     (*results)[i] = FromResult(std::move(*reply.mutable_results(i)));
+    if ((*results)[i].ok()) ReportGivenUp(*(*results)[i]);
+  }
   return absl::OkStatus();
 }
 

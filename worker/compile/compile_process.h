@@ -37,6 +37,10 @@ int CompileProcessMain();
 // UNAVAILABLE  it had no memory to start in, whatever the kernel; RESOURCE_EXHAUSTED  all else
 absl::Status EndOfCompiler(absl::string_view end);
 
+// Counts the plans of a new kernel that turned out not to fit, and logs them: it is right, and may
+// take many times as long as it should.
+void ReportGivenUp(const CompiledKernel& kernel);
+
 // Starts the program at `path`; empty: "outboard-compiler" beside this program. It is the file that
 // was there when this process asked first, since a worker says of which build its kernels are.
 // Errors: UNAVAILABLE  it cannot be started, or was written over

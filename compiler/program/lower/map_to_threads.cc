@@ -4,6 +4,7 @@
 
 #include "compiler/kernel/affine.h"
 #include "compiler/kernel/loop_nest.h"
+#include "compiler/optimize/rows_in_place.h"
 #include "compiler/program/expand.h"
 
 namespace outboard::program {
@@ -84,6 +85,18 @@ ThreadMapping MapToThreads(const LoopNest& kernel, int64_t threads_max) {
   while (mapping.threads < threads_max && static_cast<double>(mapping.threads) < work)
     mapping.threads *= 2;
   return mapping;
+}
+
+ThreadMapping MapLastRangeToThreads(const LoopNest& kernel, int64_t threads_max) {
+  ThreadMapping mapping{.threads = 1};
+  // A row that is stored over would have to be read by all of its block before (LowerThreads).
+  if (kernel.parallel_count == 0 || codegen::RowsInPlace(kernel)) return mapping;
+  mapping.block_ranges = kernel.parallel_count - 1;
+  mapping.stride = true;
+  while (mapping.threads < threads_max &&
+         mapping.threads < kernel.ranges[mapping.block_ranges].extent)
+    mapping.threads *= 2;
+  return mapping.threads > 1 ? mapping : ThreadMapping{.threads = 1};
 }
 
 }  // namespace outboard::program
