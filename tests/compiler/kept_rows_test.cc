@@ -2,12 +2,14 @@
 // aligned rows that a block copies (LOCAL; docs/decisions/201-rows-in-memory.md): what the kernels
 // compute in the interpreter of programs and on the PTX machine, the sectors that it counts, which
 // lists are legal, and what NVIDIA's assembler says of their registers.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -170,6 +172,19 @@ TEST(KeptRows, AreChosenUpToTheMemoryOfABlock) {
     EXPECT_TRUE(is_kept(registers + 8));
     EXPECT_TRUE(is_kept(limit.columns));
     EXPECT_FALSE(is_kept(limit.columns + 8));
+  }
+}
+
+// As few values of a thread in registers as the memory of the block leaves: half, three quarters or
+// seven eighths of 32, or all. With 32, GPT-2's loss spilled 24 bytes on sm_89.
+TEST(KeptRows, HaveAsFewRegistersAsTheMemoryAllows) {
+  for (const auto& [arch, columns, vectors] :
+       {std::tuple{"sm_80", 50'304, "4"}, {"sm_89", 40'960, "4"}, {"sm_89", 49'152, "6"},
+        {"sm_89", 50'304, "7"}, {"sm_89", 57'344, "8"}}) {
+    SCOPED_TRACE(absl::StrCat(arch, " ", columns));
+    const std::string opts = ChosenOpts({RowFunction::kSoftmax, DType::kF32, 64, columns},
+                                        CudaTarget(arch, 132));
+    EXPECT_THAT(opts, testing::ContainsRegex(absl::StrCat("KEEP:[0-9x]+:", vectors)));
   }
 }
 
