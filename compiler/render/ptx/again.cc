@@ -1,7 +1,7 @@
 // Values that are computed again instead of being kept, where registers are short. The assembler
 // does not do that by itself: it spills. They are indices made of the numbers of the thread and of
 // the block, which are computed again behind a loop that does not use them, and what the results of
-// a product read, which is loaded again for each row.
+// a product read, which is loaded again for each row, or in the order in which it is written.
 #include <algorithm>
 #include <cstddef>
 #include <vector>
@@ -130,6 +130,23 @@ void PtxPrinter::FindLoadedAgain() {
   }
   if (computed < kComputedPerStore * stores) return;
   for (const ValueId load : loads) loaded_again_[load] = {};
+}
+
+// Of a product by warpgroups, where much is computed from what is loaded for each pair of 128 sums:
+// every eighth load is plain, so that results of a few loads at most are computed side by side. Were
+// all of them plain, a thread would wait for memory for each.
+void PtxPrinter::FindPlainLoads() {
+  constexpr int64_t kLoadsMany = 64, kComputedPerLoad = 16, kLoadsSideBySide = 8;
+  int64_t computed = 0;
+  std::vector<ValueId> loads;
+  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
+    const Instruction& i = at(n);
+    if (i.code == Code::kAlu && IsFloat(i.dtype) && IsUsed(n)) ++computed;
+    if (i.code == Code::kLoad && at(i.src[0]).code == Code::kBuffer && IsUsed(n)) loads.push_back(n);
+  }
+  const auto count = static_cast<int64_t>(loads.size());
+  if (count < kLoadsMany || computed < kComputedPerLoad * count) return;
+  for (size_t k = 0; k < loads.size(); k += kLoadsSideBySide) plain_loads_.insert(loads[k]);
 }
 
 // Before `n` is printed: of what it reads, that which was loaded many stores ago.

@@ -127,7 +127,8 @@ void PtxPrinter::LoadLanes(ValueId load, int begin, int end, const PtxOperand& c
   const bool is_buffer = at(memory).code == Code::kBuffer;
   const auto found = loaded_again_.find(load);
   const bool again = found != loaded_again_.end() && found->second.again;
-  const bool read_only = is_buffer && !written_[static_cast<size_t>(at(memory).imm[0])] && !again;
+  const bool read_only = is_buffer && !written_[static_cast<size_t>(at(memory).imm[0])] &&
+                         !again && !plain_loads_.contains(load);
   const char* const space = read_only ? "ld.global.nc." : is_buffer ? "ld.global." : "ld.shared.";
   for (int lane = begin; lane < end;) {
     const int count = Together(memory, index, lane, end);

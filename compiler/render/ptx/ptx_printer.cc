@@ -149,6 +149,7 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   if (is_short_of_registers_) FindComputedAgain();
   FindTakenApart();
   if (NeedsAllRegisters(program_)) FindLoadedAgain();
+  if (Has(program_, Code::kWgmma)) FindPlainLoads();
   leaving_ = FindLeaving();
   if (leaving_ < 0) PrintPrologue();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);

@@ -243,6 +243,7 @@ class PtxPrinter {
   void ComputeAgain(ValueId end);
   void FindLoadedAgain();  // after FindUses and OpenMemories
   void LoadAgain(ValueId n);
+  void FindPlainLoads();
 
   // ---- loops and branches (scopes.cc)
   void OpenLoop(ValueId n);
@@ -379,6 +380,8 @@ class PtxPrinter {
     bool again = false;   // not for the first time
   };
   absl::flat_hash_map<ValueId, LoadedAgain> loaded_again_;
+  // Of buffers that nobody writes, and yet not by ld.global.nc, which the assembler moves freely.
+  absl::flat_hash_set<ValueId> plain_loads_;
   int64_t stores_ = 0;  // to buffers, that were printed
   std::vector<ValueId> last_uses_;  // of values, loops counted whole; -1: none
 };
