@@ -23,7 +23,7 @@ using codegen::OptKind;
 
 inline constexpr int kMultiprocessors = 132;
 
-enum class Epilogue { kNone, kBiasAndRelu, kBiasAndMuch, kResidual, kTwoResults };
+enum class Epilogue { kNone, kBiasAndRelu, kResidual, kTwoResults };
 
 struct GpuProduct {
   int64_t batch = 1, m = 1, n = 1, k = 1;
@@ -67,12 +67,6 @@ inline const UOp* KernelOf(Graph& g, const GpuProduct& p) {
     case Epilogue::kBiasAndRelu:
       y = Alu(g, Op::kMax, Add(g, y, LoadAt(g, 3, DType::kF32, p.n, n)),
               ConstFloat(g, DType::kF32, 0));
-      break;
-    case Epilogue::kBiasAndMuch:
-      y = Add(g, y, LoadAt(g, 3, DType::kF32, p.n, n));
-      for (int i = 0; i < 6; ++i)
-        y = Add(g, Alu(g, Op::kMax, y, ConstFloat(g, DType::kF32, 0.125 * i)),
-                ConstFloat(g, DType::kF32, 1));
       break;
     case Epilogue::kResidual: y = Add(g, y, wide(LoadAt(g, 3, p.dtype, elements, at))); break;
   }

@@ -70,31 +70,6 @@ TEST(Mma, EpiloguesBatchesAndOperandsThatAreComputed) {
     CheckGpuProduct({.m = 64, .n = 64, .k = 64, .a_turned = a_turned, .a_rows = 40}, &tile);
 }
 
-// Of the largest tiles: a bias that each row reads is not kept in registers while the rows before
-// are computed, where that takes many of them (again.cc). In branches it is loaded as it was.
-TEST(Mma, EpiloguesThatComputeMuch_LoadAgainWhatAllRowsRead) {
-  const MmaTile tile{128, 256, 32, 2, 4, 2};
-  for (const auto& [epilogue, m, n] : {std::tuple{Epilogue::kBiasAndMuch, 128, 512},
-                                       {Epilogue::kBiasAndMuch, 130, 512},
-                                       {Epilogue::kBiasAndMuch, 128, 500},
-                                       {Epilogue::kBiasAndRelu, 128, 512}}) {
-    const GpuProduct p{.m = m, .n = n, .k = 40, .result = DType::kBF16, .epilogue = epilogue};
-    CheckGpuProduct(p, &tile, "sm_80", /*interpreted=*/false);
-    if (HasFatalFailure()) return;
-    Graph g;
-    CompileOptions options{.target = CudaTarget("sm_80", kMultiprocessors)};
-    options.opts = {{OptKind::kMma, 2, codegen::MmaAmount(tile)}};
-    const auto compiled = CompileKernel(KernelOf(g, p), options);
-    ASSERT_TRUE(compiled.ok()) << compiled.status();
-    // 8 rows of a thread after the first, of 8 pairs of columns.
-    const std::vector<absl::string_view> loads =
-        absl::StrSplit(compiled->object, "ld.global.v2.b32");
-    EXPECT_EQ(loads.size() - 1,
-              epilogue == Epilogue::kBiasAndMuch && m == 128 && n == 512 ? 7 * 8 : 0)
-        << compiled->object;
-  }
-}
-
 TEST(Mma, EveryTileOfTheHeuristic) {
   const MmaTile tiles[] = {{128, 128, 32, 2, 2, 3}, {128, 128, 32, 2, 4, 3}, {128, 64, 32, 2, 2, 4},
                            {64, 128, 32, 2, 2, 4},  {32, 128, 32, 1, 4, 4},  {128, 32, 32, 4, 1, 4},

@@ -1,7 +1,6 @@
-// Values that are computed again instead of being kept, where registers are short. The assembler
-// does not do that by itself: it spills. They are indices made of the numbers of the thread and of
-// the block, which are computed again behind a loop that does not use them, and what the results of
-// a product read, which is loaded again for each row, or in the order in which it is written.
+// Values that are computed again behind a loop instead of being kept while it runs: indices made of
+// the numbers of the thread and of the block, where the loop itself does not use them. The
+// assembler does not do that by itself: it spills.
 #include <algorithm>
 #include <cstddef>
 #include <vector>
@@ -107,61 +106,6 @@ void PtxPrinter::ComputeAgain(ValueId end) {
   const auto values = again_.find(end);
   if (values == again_.end()) return;
   for (const ValueId value : values->second) values_[static_cast<size_t>(value)] = Compute(value);
-}
-
-// Of a product whose sums take half of a thread's registers, what all rows of the results read, such
-// as a bias, where much is computed for each result. The assembler loads all of that first, since no
-// store may change it, and then computes many results side by side: it runs out of registers. It
-// moves no plain load before a store, which may be to the same place as far as it knows.
-void PtxPrinter::FindLoadedAgain() {
-  constexpr int64_t kComputedPerStore = 4;
-  const std::vector<OuterLoop> loops = MainLoops(program_);
-  if (loops.empty()) return;
-  int64_t computed = 0, stores = 0;
-  std::vector<ValueId> loads;
-  for (ValueId n = loops.back().end; n < static_cast<ValueId>(program_.code.size()); ++n) {
-    const Instruction& i = at(n);
-    const bool is_of_buffer = !i.src.empty() && at(i.src[0]).code == Code::kBuffer;
-    if (i.code == Code::kAlu && IsFloat(i.dtype) && IsUsed(n)) ++computed;
-    if (i.code == Code::kStore && is_of_buffer) ++stores;
-    if (i.code == Code::kLoad && is_of_buffer && i.src.size() == 2 &&
-        !written_[static_cast<size_t>(at(i.src[0]).imm[0])] && !is_moved_[static_cast<size_t>(n)])
-      loads.push_back(n);
-  }
-  if (computed < kComputedPerStore * stores) return;
-  for (const ValueId load : loads) loaded_again_[load] = {};
-}
-
-// Of a product by warpgroups, where much is computed from what is loaded for each pair of 128 sums:
-// every eighth load is plain, so that results of a few loads at most are computed side by side. Were
-// all of them plain, a thread would wait for memory for each.
-void PtxPrinter::FindPlainLoads() {
-  constexpr int64_t kLoadsMany = 64, kComputedPerLoad = 16, kLoadsSideBySide = 8;
-  int64_t computed = 0;
-  std::vector<ValueId> loads;
-  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
-    const Instruction& i = at(n);
-    if (i.code == Code::kAlu && IsFloat(i.dtype) && IsUsed(n)) ++computed;
-    if (i.code == Code::kLoad && at(i.src[0]).code == Code::kBuffer && IsUsed(n)) loads.push_back(n);
-  }
-  const auto count = static_cast<int64_t>(loads.size());
-  if (count < kLoadsMany || computed < kComputedPerLoad * count) return;
-  for (size_t k = 0; k < loads.size(); k += kLoadsSideBySide) plain_loads_.insert(loads[k]);
-}
-
-// Before `n` is printed: of what it reads, that which was loaded many stores ago.
-void PtxPrinter::LoadAgain(ValueId n) {
-  constexpr int64_t kStoresBetween = 8;
-  for (const ValueId source : SourcesOf(n)) {
-    const auto found = loaded_again_.find(source);
-    if (found == loaded_again_.end()) continue;
-    LoadedAgain& load = found->second;
-    // What a branch loads is there in that branch only.
-    if (stores_ - load.stores < kStoresBetween || scopes_.size() != load.scopes) continue;
-    load.stores = stores_;
-    load.again = true;
-    values_[static_cast<size_t>(source)] = Compute(source);
-  }
 }
 
 }  // namespace outboard::render

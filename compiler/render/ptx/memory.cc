@@ -107,8 +107,6 @@ void PtxPrinter::Guarded(ValueId mask, int lanes,
 
 PtxPrinter::Values PtxPrinter::Load(ValueId n) {
   const Instruction& i = at(n);
-  if (const auto load = loaded_again_.find(n); load != loaded_again_.end() && !load->second.again)
-    load->second = {.stores = stores_, .scopes = scopes_.size()};
   Values out;
   Guarded(i.src.size() == 4 ? i.src[2] : -1, i.lanes,
           [&](int begin, int end, const PtxOperand& condition) {
@@ -125,10 +123,7 @@ void PtxPrinter::LoadLanes(ValueId load, int begin, int end, const PtxOperand& c
   const DType dtype = at(memory).dtype;
   const int width = ByteWidth(dtype);
   const bool is_buffer = at(memory).code == Code::kBuffer;
-  const auto found = loaded_again_.find(load);
-  const bool again = found != loaded_again_.end() && found->second.again;
-  const bool read_only = is_buffer && !written_[static_cast<size_t>(at(memory).imm[0])] &&
-                         !again && !plain_loads_.contains(load);
+  const bool read_only = is_buffer && !written_[static_cast<size_t>(at(memory).imm[0])];
   const char* const space = read_only ? "ld.global.nc." : is_buffer ? "ld.global." : "ld.shared.";
   for (int lane = begin; lane < end;) {
     const int count = Together(memory, index, lane, end);

@@ -148,8 +148,6 @@ absl::StatusOr<std::string> PtxPrinter::Run(const std::string& symbol) {
   is_short_of_registers_ = IsShortOfRegisters(program_);
   if (is_short_of_registers_) FindComputedAgain();
   FindTakenApart();
-  if (NeedsAllRegisters(program_)) FindLoadedAgain();
-  if (Has(program_, Code::kWgmma)) FindPlainLoads();
   leaving_ = FindLeaving();
   if (leaving_ < 0) PrintPrologue();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
@@ -277,7 +275,6 @@ bool PtxPrinter::IsWarpgroup(ValueId value) const {
 
 void PtxPrinter::Print(ValueId n) {
   const Instruction& i = at(n);
-  if (!loaded_again_.empty()) LoadAgain(n);
   switch (i.code) {
     case Code::kBuffer:
     case Code::kMap:
@@ -295,10 +292,7 @@ void PtxPrinter::Print(ValueId n) {
       if (n == leaving_) PrintPrologue();
       return PrintMoved(n);
     case Code::kEndIf: return CloseIf();
-    case Code::kStore:
-      if (IsPrivate(i.src[0])) return StorePrivate(n);
-      ++stores_;
-      return Store(n);
+    case Code::kStore: return IsPrivate(i.src[0]) ? StorePrivate(n) : Store(n);
     case Code::kCopy: return Copy(n);
     case Code::kBarrier: return text_.Line("bar.sync 0");
     default:

@@ -241,9 +241,6 @@ class PtxPrinter {
   // ---- values that are computed twice (again.cc)
   void FindComputedAgain();  // after FindUses
   void ComputeAgain(ValueId end);
-  void FindLoadedAgain();  // after FindUses and OpenMemories
-  void LoadAgain(ValueId n);
-  void FindPlainLoads();
 
   // ---- loops and branches (scopes.cc)
   void OpenLoop(ValueId n);
@@ -373,16 +370,6 @@ class PtxPrinter {
   // Values that are computed again behind a loop, by its END, in order.
   absl::flat_hash_map<ValueId, std::vector<ValueId>> again_;
   bool is_short_of_registers_ = false;  // so that values are computed again
-  // Loads that are repeated: where they were printed last.
-  struct LoadedAgain {
-    int64_t stores = 0;   // before it
-    size_t scopes = 0;    // around it
-    bool again = false;   // not for the first time
-  };
-  absl::flat_hash_map<ValueId, LoadedAgain> loaded_again_;
-  // Of buffers that nobody writes, and yet not by ld.global.nc, which the assembler moves freely.
-  absl::flat_hash_set<ValueId> plain_loads_;
-  int64_t stores_ = 0;  // to buffers, that were printed
   std::vector<ValueId> last_uses_;  // of values, loops counted whole; -1: none
 };
 
