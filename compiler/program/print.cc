@@ -45,6 +45,7 @@ std::string ArgumentsOf(const Instruction& i) {
       if (i.imm[0] == 0) return "";
       return i.imm[0] == 1 ? " transposed" : " swizzled";
     case Code::kIf: return i.imm[0] != 0 ? " rarely" : "";
+    case Code::kLoad: return i.imm[0] != 0 ? absl::StrCat(" again ", i.imm[0]) : "";
     case Code::kLane:
     case Code::kShuffle:
     case Code::kWait:

@@ -25,13 +25,13 @@
 //   BITCAST  (x)                       the same bytes; the number of lanes may differ
 //   LANES    (x) or (x0, x1 ...)       a vector: x in all lanes, or one scalar for each
 //   LANE     (vector) imm: lane        one of its scalars
-//   LOAD     (memory, index) or (memory, index, mask, otherwise)
+//   LOAD     (memory, index) or (memory, index, mask, otherwise) imm: again
 //   STORE    (memory, index, value) or (memory, index, value, mask) imm: swizzled
 //                                      elements: a scalar i64 index and several lanes mean
 //                                      consecutive ones, a vector index one for each lane. A lane
-//                                      whose mask is false touches nothing
-//                                      Swizzled (1): memory of the block of whole patterns, and
-//                                      element e means SwizzledPlace of e
+//                                      whose mask is false touches nothing. Swizzled (1): memory of
+//                                      the block of whole patterns; e means SwizzledPlace of e.
+//                                      Loads of buffers that differ in `again` are not merged
 //   BARRIER                            every thread of the block gets here before any continues,
 //                                      and sees all earlier stores of the others
 //   COPY     (shared, index, buffer, index, mask?) imm: elements, aligned, swizzled   begins a copy

@@ -253,6 +253,7 @@ class Checker {
         if (i.src.size() != 2 && i.src.size() != 4) return "has a mask or has none: 2 or 4 sources";
         if (std::string broken = Index(i.src[0], i.src[1], i.lanes); !broken.empty()) return broken;
         if (at(i.src[0]).dtype != i.dtype) return "is of another type than the memory";
+        if (i.imm[0] != 0 && at(i.src[0]).code != Code::kBuffer) return "loads no buffer again";
         if (i.src.size() == 2) return "";
         if (!IsValue(i.src[2], DType::kBool, i.lanes)) return "the mask has other lanes";
         return IsValue(i.src[3], i.dtype, i.lanes) ? "" : "what it is otherwise has another type";

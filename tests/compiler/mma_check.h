@@ -23,7 +23,7 @@ using codegen::OptKind;
 
 inline constexpr int kMultiprocessors = 132;
 
-enum class Epilogue { kNone, kBiasAndRelu, kResidual, kTwoResults };
+enum class Epilogue { kNone, kBiasAndRelu, kResidual, kTwoResults, kBiasAndPolynomial };
 
 struct GpuProduct {
   int64_t batch = 1, m = 1, n = 1, k = 1;
@@ -68,6 +68,14 @@ inline const UOp* KernelOf(Graph& g, const GpuProduct& p) {
       y = Alu(g, Op::kMax, Add(g, y, LoadAt(g, 3, DType::kF32, p.n, n)),
               ConstFloat(g, DType::kF32, 0));
       break;
+    case Epilogue::kBiasAndPolynomial: {
+      // More operations for each sum than IsShortOfRegisters (lower_mma.cc) takes for few.
+      constexpr int kDegree = 8;
+      const UOp* const x = Add(g, y, LoadAt(g, 3, DType::kF32, p.n, n));
+      y = x;
+      for (int i = 1; i < kDegree; ++i) y = Add(g, Mul(g, y, x), ConstFloat(g, DType::kF32, i));
+      break;
+    }
     case Epilogue::kResidual: y = Add(g, y, wide(LoadAt(g, 3, p.dtype, elements, at))); break;
   }
   std::vector<const UOp*> stores = {

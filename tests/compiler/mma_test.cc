@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <map>
 #include <random>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "base/check.h"
 #include "compiler/search/neighbours.h"
 #include "tests/compiler/kernel_shapes.h"
@@ -81,6 +83,55 @@ TEST(Mma, EveryTileOfTheHeuristic) {
     for (const bool turned : {false, true}) {
       CheckGpuProduct({.m = 128, .n = 136, .k = 104, .a_turned = turned, .b_turned = turned}, &tile,
                       turned ? "sm_80" : "sm_90a");
+      if (HasFatalFailure()) return;
+    }
+}
+
+// Where sums take half of a thread's registers and much is computed of each, the bias is loaded for
+// each row of 8, by instructions that the assembler does not merge. Otherwise once for all rows.
+TEST(Mma, OfManySumsAndOperations_TheBiasIsLoadedForEachRow) {
+  using program::Code;
+  using program::Instruction;
+  const MmaTile many{128, 256, 32, 2, 4, 4}, few{128, 128, 32, 2, 4, 4};
+  constexpr size_t kRows = 8, kPairs = 8;  // of a thread of `many`; with `few` half the pairs
+  struct Case {
+    MmaTile tile;
+    Epilogue epilogue;
+    size_t loads;
+  };
+  for (const Case& c : {Case{many, Epilogue::kBiasAndPolynomial, kRows * kPairs},
+                        Case{many, Epilogue::kBiasAndRelu, kPairs},
+                        Case{few, Epilogue::kBiasAndPolynomial, kPairs / 2}}) {
+    SCOPED_TRACE(testing::Message() << codegen::MmaAmount(c.tile) << " epilogue "
+                                    << static_cast<int>(c.epilogue));
+    Graph g;
+    const UOp* const sink = KernelOf(g, {.m = 128, .n = 256, .k = 64, .epilogue = c.epilogue});
+    const Target target = CudaTarget("sm_80", kMultiprocessors);
+    const std::vector<Opt> opts = {{OptKind::kMma, 2, codegen::MmaAmount(c.tile)}};
+    const codegen::LoopNest kernel = *codegen::AnalyzeKernel(sink);
+    const auto program = program::ExpandMma(kernel, **codegen::PlanMma(kernel, target, &opts));
+    ASSERT_TRUE(program.ok()) << program.status();
+    std::map<int64_t, size_t> loads;  // of the bias, by number
+    for (const Instruction& i : program->code)
+      if (i.code == Code::kLoad && program->code[i.src[0]].code == Code::kBuffer) ++loads[i.imm[0]];
+    size_t all = 0;
+    for (const auto& [again, count] : loads) all += count;
+    EXPECT_EQ(all, c.loads);
+    EXPECT_EQ(loads.size(), c.loads == kRows * kPairs ? kRows : 1);
+    const auto compiled = CompileKernel(sink, {.target = target, .opts = opts});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(absl::StrContains(compiled->object, "ld.global.nc"), loads.size() == 1);
+  }
+}
+
+// Whole tiles, and those that reach beyond rows and columns, where each load has its branch.
+TEST(Mma, TheBiasOfEachRow_IsThatOfItsColumns) {
+  const MmaTile tile{128, 256, 32, 2, 4, 4};
+  for (const auto& [m, n] : {std::pair{128, 256}, {200, 300}, {77, 263}})
+    for (const int64_t batch : {1, 2}) {
+      CheckGpuProduct(
+          {.batch = batch, .m = m, .n = n, .k = 24, .epilogue = Epilogue::kBiasAndPolynomial},
+          &tile, "sm_80");
       if (HasFatalFailure()) return;
     }
 }

@@ -83,6 +83,13 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
                 .dtype = DType::kF32,
                 .src = {memory(b), b.Int(0), b.Const(DType::kBool, 1)}});
        }},
+      {"loads no buffer again",
+       [&](ProgramBuilder& b) {
+         b.Add({.code = Code::kLoad,
+                .dtype = DType::kF32,
+                .src = {b.Alloc(Space::kPrivate, DType::kF32, 4), b.Int(0)},
+                .imm = {1, 0, 0}});
+       }},
       {"memory of a block in a scope",
        [](ProgramBuilder& b) {
          const ValueId loop = b.Loop(4);

@@ -263,6 +263,35 @@ TEST(RowSums, BesideOtherTilesOfWarpgroups_AreTheWalk) {
                               .order = 2});
 }
 
+// Of persistent blocks, for each tile where a warpgroup has 128 sums: predicates would be kept, in
+// registers, while it multiplies. With fewer sums once for all tiles.
+TEST(RowSums, OfManySumsTheirConditions_AreComputedBehindTheProducts) {
+  const SumCase test = {.name = "persistent", .m = 512, .n = 256, .k = 256,
+                        .result = DType::kBF16, .gated = true};
+  for (const int64_t columns : {256, 128}) {
+    SCOPED_TRACE(columns);
+    const program::HopperTile tile{.columns = columns, .stages = 2, .persistent_blocks = 2};
+    CheckByWarpgroups(test, tile);
+    if (HasFatalFailure()) return;
+    Graph g;
+    const codegen::LoopNest kernel = *codegen::AnalyzeKernel(KernelOf(g, test));
+    const auto product = codegen::FindMmaProduct(kernel);
+    const auto plan = program::MakeHopperPlan(kernel, *product, tile);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const program::Program program = ValueOrDie(program::ExpandHopper(kernel, *plan));
+    const auto at = [&](program::ValueId n) { return program.code[static_cast<size_t>(n)]; };
+    program::ValueId last_product = 0;
+    int conditions = 0;
+    for (program::ValueId n = 0; n < static_cast<program::ValueId>(program.code.size()); ++n) {
+      if (at(n).code == program::Code::kWgmma) last_product = n;
+      if (at(n).code != program::Code::kShuffle || at(at(n).src[0]).op != Op::kWhere) continue;
+      ++conditions;
+      EXPECT_EQ(at(at(n).src[0]).src[0] > last_product, columns == 256);
+    }
+    EXPECT_GT(conditions, 0);
+  }
+}
+
 // Without matrix units rows are computed again for their sums. Columns and steps are few: nothing
 // is decided by how many there are, but for a vector's rest.
 TEST(RowSums, WithoutMatrixUnits_AreTheWalk) {

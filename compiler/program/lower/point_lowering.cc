@@ -102,9 +102,11 @@ ValueId PointLowering::Compute(const UOp* node) {
 ValueId PointLowering::Load(const UOp* node) {
   Instruction load{.code = Code::kLoad, .dtype = node->dtype};
   load.src = {BufferOf(node), computed_.Of(node->src[0]->src[1])};
-  ValueId mask = ranges_.ActiveLanes(kernel_.DepsOf(node));
+  const RangeSet deps = kernel_.DepsOf(node);
+  ValueId mask = ranges_.ActiveLanes(deps);
   if (node->src.size() == 3) mask = b_.And(Gate(ConjunctsOf(node->src[1])), mask);
   mask = b_.And(loads_if_, mask);
+  if (deps != 0 && (deps & again_for_) == 0) load.imm[0] = again_;
   AdaptLoad(node, load, mask);
   if (mask >= 0) {
     load.src.push_back(mask);

@@ -100,6 +100,12 @@ class PointLowering {
   bool IsAssumed(const UOp* condition) const { return assumed_.contains(condition); }
   // A condition of all loads that are emitted from now on.
   void LoadOnlyIf(ValueId condition) { loads_if_ = condition; }
+  // Loads that do not depend on `ranges`, but on others, and that are emitted from now on are not
+  // merged with those before the call. For threads that have no registers to keep them in.
+  void LoadAgain(RangeSet ranges) {
+    again_for_ = ranges;
+    ++again_;
+  }
   // Opens a branch around the code that follows, for a block's tile of a product, of which nothing
   // may lie below the ends of ranges; -1: no range ends early. The batch is open; `row` and
   // `column` are the tile's first ones, multiples of its size.
@@ -138,6 +144,8 @@ class PointLowering {
   ValueScopes computed_;
   RangeSet divided_ = 0;
   ValueId loads_if_ = -1;
+  RangeSet again_for_ = 0;  // of LoadAgain, which was called so often
+  int64_t again_ = 0;
   absl::flat_hash_map<const UOp*, Provided> provided_;
   absl::flat_hash_map<const UOp*, ResultPlace> results_;  // by reduction
   absl::flat_hash_set<const UOp*> by_inverse_;

@@ -16,7 +16,9 @@
 // Infinities have no low part: a sum that is not finite is computed once more, by its thread alone.
 // Eight-bit floats, which the unit adds with fewer digits, are summed by it over one MMA's steps.
 #include <algorithm>
+#include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "compiler/divide_up.h"
 #include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/hopper/two_tf32.h"
@@ -301,11 +303,38 @@ class MmaLowering {
         }
       return;
     }
+    RangeSet rows = 0;
+    for (const int r : product_.rows.ranges) rows |= RangeSet{1} << r;
+    const bool is_short = IsShortOfRegisters();
     for (int64_t i = 0; i < fragments_down_; ++i)
       for (int64_t half = 0; half < 2; ++half)
         Inside(rows_, row_of(i, half), 1, [&] {
+          if (is_short) point_.LoadAgain(rows);
           for (int64_t j = 0; j < fragments_across_ * 2; ++j) store(i, j, half);
         });
+  }
+
+  // Whether sums take half of a thread's registers, and much is computed of each: the assembler
+  // then computes several results side by side, and has no registers left for what is loaded once
+  // for all rows.
+  bool IsShortOfRegisters() const {
+    constexpr int64_t kManySums = 128, kManyOperations = 12;
+    return SumOf(fragments_down_, 0, 0) >= kManySums && OperationsBesideSum() >= kManyOperations;
+  }
+  // Of what the stores compute from a sum.
+  int64_t OperationsBesideSum() const {
+    std::vector<const UOp*> stack;
+    absl::flat_hash_set<const UOp*> seen = {product_.sum};
+    for (const UOp* store : stores_) stack.push_back(store->src[1]);
+    int64_t operations = 0;
+    while (!stack.empty()) {
+      const UOp* const node = stack.back();
+      stack.pop_back();
+      if (!seen.insert(node).second || node->op == Op::kLoad) continue;
+      operations += IsAlu(node->op);
+      stack.insert(stack.end(), node->src.begin(), node->src.end());
+    }
+    return operations;
   }
 
   // Calls `body` where the row or column exists, and `count` - 1 more after it, with its ranges

@@ -47,6 +47,8 @@ struct Scope {
   bool loads = true;
   bool repeats = false;  // a loop
   bool rare = false;     // an IF whose condition holds rarely
+  bool multiplies = false;       // products of warpgroups stand in it
+  bool behind_products = false;  // a loop with such products, in it, has ended
 };
 
 // Warpgroups that divide registers have work of their own in branches: what such a branch computes
@@ -54,6 +56,19 @@ struct Scope {
 bool StaysInBranches(const Program& program) {
   return std::any_of(program.code.begin(), program.code.end(),
                      [](const Instruction& i) { return i.code == Code::kMaxRegisters; });
+}
+
+// Whether a warpgroup has 128 sums and adds them over rows, too: sums, and what is computed beside
+// them, then take all registers. A thread has seven predicates, so that the assembler packs those
+// of conditions that are kept from tile to tile into registers, one by one.
+bool IsCrowded(const Program& program) {
+  constexpr int64_t kManySums = 128;
+  bool many = false, adds_rows = false;
+  for (const Instruction& i : program.code) {
+    many |= i.code == Code::kWgmma && program.code[i.src[0]].imm[1] >= kManySums;
+    adds_rows |= i.code == Code::kShuffle;
+  }
+  return many && adds_rows && StaysInBranches(program);
 }
 
 // What the indices of accesses are made of, without the constants that come last: what accesses to
@@ -78,7 +93,7 @@ std::vector<bool> PartsOfIndices(const Program& program) {
 Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
   const std::vector<bool> read_only = ReadOnlySlots(program);
   const OwnStores stores(program);
-  const bool stays = StaysInBranches(program);
+  const bool stays = StaysInBranches(program), crowded = IsCrowded(program);
   const std::vector<bool> of_indices = stays ? PartsOfIndices(program) : std::vector<bool>(),
                           of_accesses = stays ? BranchesOfAccesses(program) : std::vector<bool>();
   std::vector<Scope> scopes(1);
@@ -95,8 +110,13 @@ Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
       continue;
     }
     depth[n] = here;
+    if (i.code == Code::kWgmma) scopes.back().multiplies = true;
     if (i.code == Code::kEnd || i.code == Code::kEndIf) {
+      const Scope ended = scopes.back();
       scopes.pop_back();
+      scopes.back().multiplies |= ended.multiplies;
+      if (ended.repeats && ended.multiplies)
+        for (Scope& around : scopes) around.behind_products = true;
       continue;
     }
     const bool loads = i.code == Code::kLoad;
@@ -108,6 +128,7 @@ Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
     int least = 0;
     for (const ValueId s : i.src) least = std::max(least, depth[s]);
     const auto may_leave = [&](const Scope& scope) {
+      if (crowded && IsBool(i.dtype) && scope.repeats && scope.behind_products) return false;
       return !loads || (scope.loads && !(own && stores.InScope(memory, scope.opener)));
     };
     while (depth[n] > least && may_leave(scopes[depth[n]])) --depth[n];

@@ -95,7 +95,7 @@ class Joiner {
       place.first += at(place.root).imm[0];
       place.root = -1;
     }
-    const bool single = lanes == 1 && at(i.src[1]).lanes == 1 && !(stores && i.imm[0] != 0);
+    const bool single = lanes == 1 && at(i.src[1]).lanes == 1 && i.imm[0] == 0;
     // A vector of indices, or swizzled elements: anywhere.
     if (at(i.src[1]).lanes > 1 || (stores && i.imm[0] != 0)) place.root = i.src[1];
     const ValueId mask = i.src.size() < 4 ? -1 : i.src[stores ? 3 : 2];

@@ -123,8 +123,10 @@ void PtxPrinter::LoadLanes(ValueId load, int begin, int end, const PtxOperand& c
   const DType dtype = at(memory).dtype;
   const int width = ByteWidth(dtype);
   const bool is_buffer = at(memory).code == Code::kBuffer;
-  const bool read_only = is_buffer && !written_[static_cast<size_t>(at(memory).imm[0])];
-  const char* const space = read_only ? "ld.global.nc." : is_buffer ? "ld.global." : "ld.shared.";
+  // The assembler merges equal loads of what it is told that nobody writes.
+  const bool merges =
+      is_buffer && !written_[static_cast<size_t>(at(memory).imm[0])] && i.imm[0] == 0;
+  const char* const space = merges ? "ld.global.nc." : is_buffer ? "ld.global." : "ld.shared.";
   for (int lane = begin; lane < end;) {
     const int count = Together(memory, index, lane, end);
     const Address address = AccessAddress(memory, index, lane);
