@@ -113,6 +113,20 @@ std::vector<GpuProgram> MatrixPrograms() {
   return programs;
 }
 
+GpuProgram Gpt2StepProgram(DType products) {
+  const std::string name = products == DType::kF32 ? "gpt2_124m_step" : "gpt2_124m_step_bf16";
+  return {name, [name, products](Graph& g) {
+            SentProgram sent;
+            sent.sink = test::RecordProgram(g, test::Gpt2Step(name, products), test::Size::kReal,
+                                            &sent.donated);
+            return sent;
+          }};
+}
+
+std::vector<GpuProgram> Gpt2StepPrograms() {
+  return {Gpt2StepProgram(DType::kF32), Gpt2StepProgram(DType::kBF16)};
+}
+
 void AssembledKernels::Add(const AssembledKernels& other) {
   kernels += other.kernels;
   assembled += other.assembled;

@@ -1,6 +1,7 @@
 // The kernels that are compiled for every kind of GPU and assembled by NVIDIA's assembler: those of
 // the goldens (tests/compiler/golden_kernels.h), and what is left to matrix units: attention and
-// its gradients, convolutions of bf16 and theirs, products of f32 and bf16.
+// its gradients, convolutions of bf16 and theirs, products of f32 and bf16; and training steps of
+// GPT-2 124M.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,9 @@ namespace outboard::bench {
 // f16.
 std::vector<GpuProgram> GoldenPrograms();
 std::vector<GpuProgram> MatrixPrograms();
+// 8 x 1,024 tokens, in f32 and with products of bf16.
+GpuProgram Gpt2StepProgram(DType products);
+std::vector<GpuProgram> Gpt2StepPrograms();
 
 struct AssembledKernels {
   int kernels = 0;    // distinct, and those that were not compiled

@@ -49,16 +49,6 @@ double ProcessorMs() {
   return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
 }
 
-GpuProgram StepOf(DType dtype) {
-  const std::string name = dtype == DType::kF32 ? "gpt2_124m_step" : "gpt2_124m_step_bf16";
-  return {name, [name, dtype](Graph& g) {
-            SentProgram sent;
-            sent.sink = test::RecordProgram(g, test::Gpt2Step(name, dtype),
-                                            test::Size::kReal, &sent.donated);
-            return sent;
-          }};
-}
-
 // What a client sends.
 struct SentGraph {
   std::string bytes;
@@ -206,18 +196,23 @@ void GpuAssemblerFigures() {
     return figures.Lacks("there is no ptxas; scripts/setup --assembler fetches it");
   std::vector<GpuProgram> programs = GoldenPrograms();
   for (GpuProgram& program : MatrixPrograms()) programs.push_back(std::move(program));
-  AssembledKernels all;
-  for (const char* const arch : kArchs) all.Add(AssembleAll(programs, arch, ptxas));
+  AssembledKernels all, trained;
+  for (const char* const arch : kArchs) {
+    all.Add(AssembleAll(programs, arch, ptxas));
+    trained.Add(AssembleAll(Gpt2StepPrograms(), arch, ptxas));
+  }
+  all.Add(trained);
   std::fprintf(stderr, "%s", all.failures.c_str());
   for (const auto& [name, bytes] : all.spills)
     std::fprintf(stderr, "%s: %d bytes spilled\n", name.c_str(), static_cast<int>(bytes));
   figures.Report("ptx_assembled_ratio", static_cast<double>(all.assembled) / all.kernels, "", "",
                  absl::StrFormat("%d kernels of the goldens, attention and its gradients, "
-                                 "convolutions and theirs, and products of f32, for sm_80, sm_89, "
-                                 "sm_90 and sm_90a",
+                                 "convolutions and theirs, products of f32 and bf16, and training "
+                                 "steps of GPT-2 124M, for sm_80, sm_89, sm_90 and sm_90a",
                                  all.kernels));
   figures.Report("ptx_spill_bytes", static_cast<double>(all.spill_bytes), "bytes", "",
-                 absl::StrFormat("of all of these, in %d of them", all.spills.size()));
+                 absl::StrFormat("stored and loaded, of all of these, in %d of them; 0 are wanted",
+                                 all.spills.size()));
   figures.Report("ptx_local_bytes", static_cast<double>(all.local_bytes), "bytes", "",
                  "of all of these");
   figures.Report("ptx_wgmma_kernels", all.by_warpgroups, "count", "",
@@ -229,16 +224,13 @@ void GpuAssemblerFigures() {
   figures.Report("ptx_warnings", static_cast<double>(all.warnings), "count", "",
                  "of the assembler, of all of these");
   // What the first step waits for beside our own compiler: the driver has the same assembler.
-  const std::vector<GpuProgram> steps = {StepOf(DType::kBF16)};
+  const std::vector<GpuProgram> steps = {Gpt2StepProgram(DType::kBF16)};
   const AssembledKernels step = AssembleAll(steps, kNewest, ptxas);
   std::fprintf(stderr, "%s", step.failures.c_str());
   figures.Report("ptx_assemble_s_gpt2_124m", step.seconds, "s", "",
                  absl::StrFormat("processor time of the assembler for the %d distinct kernels of a "
                                  "step in bf16 for %s; the longest of them takes %.1f s",
                                  step.kernels, kNewest, step.seconds_max));
-  AssembledKernels trained;
-  const std::vector<GpuProgram> both = {StepOf(DType::kF32), StepOf(DType::kBF16)};
-  for (const char* const arch : kArchs) trained.Add(AssembleAll(both, arch, ptxas));
   std::string which;
   for (const auto& [name, bytes] : trained.spills)
     absl::StrAppend(&which, which.empty() ? "" : ", ", name, " ", bytes);

@@ -9,7 +9,7 @@ namespace outboard::bench {
 // Scheduled and compiled as a worker does it.
 void GpuCompileFigures();
 // ptx_assembled_ratio, ptx_spill_bytes, ptx_local_bytes, ptx_registers_most, ptx_warnings,
-// ptx_wgmma_kernels, ptx_wgmma_serialised, ptx_assemble_s_gpt2_124m.
+// ptx_wgmma_kernels, ptx_wgmma_serialised, ptx_assemble_s_gpt2_124m, ptx_spill_bytes_gpt2_124m.
 void GpuAssemblerFigures();
 
 }  // namespace outboard::bench
