@@ -75,9 +75,9 @@ absl::StatusOr<CompiledKernel> CompilePool::Receive(Process& process) {
     return absl::ResourceExhaustedError(
         absl::StrCat("compiling took longer than ", options_.deadline.count(), " ms"));
   }
-  const std::string how = process.child.Wait(kEndWaitMs);
+  const ChildEnd end = process.child.Wait(kEndWaitMs);
   process.child.Stop();
-  return EndOfCompiler(how);
+  return EndOfCompiler(end);
 }
 
 std::vector<absl::StatusOr<CompiledKernel>> CompilePool::Compile(

@@ -1,6 +1,5 @@
 #include "worker/compile/compile_process.h"
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
@@ -44,16 +43,16 @@ void ReportGivenUp(const CompiledKernel& kernel) {
                          {"flops", kernel.flops}});
 }
 
-absl::Status EndOfCompiler(absl::string_view end) {
-  static const std::string* const no_memory = new std::string(HowItExited(kExitNoMemory));
-  static const std::string* const at_start = new std::string(HowItExited(kExitNoMemoryAtStart));
-  if (absl::StartsWith(end, *at_start))
+absl::Status EndOfCompiler(const ChildEnd& end, absl::string_view more) {
+  if (end.IsExit(kExitNoMemoryAtStart))
     return absl::UnavailableError("a compiler finds no memory to start in");
-  if (absl::StartsWith(end, *no_memory))
+  if (end.IsExit(kExitNoMemory))
     return absl::ResourceExhaustedError(
         absl::StrCat("the kernel takes more memory to compile than a compiler may have, which is ",
                      limits::kCompilerAddressBytes >> 20, " MiB at most"));
-  return absl::ResourceExhaustedError(absl::StrCat("the compiler ", end));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the compiler ", end.ToString(), more.empty() ? "" : " (", more,
+                   more.empty() ? "" : ")"));
 }
 
 CompileProcess::CompileProcess(CompileProcessOptions options) : options_(std::move(options)) {
@@ -111,8 +110,7 @@ absl::Status CompileProcess::Ask(std::span<const KernelSource> kernels,
         absl::StrCat("compiling took longer than ", DeadlineOf(kernels.size()).count(), " ms"));
   }
   if (!status.ok())
-    return EndOfCompiler(
-        absl::StrCat(process_.Wait(/*milliseconds=*/1000), " (", status.message(), ")"));
+    return EndOfCompiler(process_.Wait(/*milliseconds=*/1000), status.message());
   for (int i = 0; i < reply.results_size(); ++i) {
     (*results)[i] = FromResult(std::move(*reply.mutable_results(i)));
     if ((*results)[i].ok()) ReportGivenUp(*(*results)[i]);

@@ -33,9 +33,10 @@ inline constexpr int kExitNoMemoryAtStart = 79;
 // main of the process: answers on descriptor kChildSocket until that is closed.
 int CompileProcessMain();
 
-// The error of a kernel with which a compile process ended; `end`: as ChildProcess has it.
+// The error of a kernel with which a compile process ended; `more`, unless it is empty, is said
+// beside how.
 // UNAVAILABLE  it had no memory to start in, whatever the kernel; RESOURCE_EXHAUSTED  all else
-absl::Status EndOfCompiler(absl::string_view end);
+absl::Status EndOfCompiler(const ChildEnd& end, absl::string_view more = "");
 
 // Counts the plans of a new kernel that turned out not to fit, and logs them: it is right, and may
 // take many times as long as it should.

@@ -25,12 +25,6 @@
 namespace outboard::worker {
 namespace {
 
-std::string HowItEnded(int status) {
-  if (WIFSIGNALED(status)) return absl::StrCat("ended by signal ", WTERMSIG(status));
-  if (WEXITSTATUS(status) == kExitAborted) return absl::StrCat("ended by signal ", SIGABRT);
-  return HowItExited(WEXITSTATUS(status));
-}
-
 // True if the child has ended, or does so in time; nullopt without a descriptor to find out by.
 std::optional<bool> EndsWithin(pid_t pid, int milliseconds) {
   const int pid_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
@@ -92,8 +86,6 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   return child;
 }
 
-std::string HowItExited(int code) { return absl::StrCat("exited with ", code); }
-
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept { *this = std::move(other); }
 
 ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
@@ -112,25 +104,25 @@ bool ChildProcess::running() const {
   return poll(&poll_fd, 1, 0) <= 0 || (poll_fd.revents & POLLHUP) == 0;
 }
 
-std::string ChildProcess::Stop() {
+ChildEnd ChildProcess::Stop() {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
   return KillAndReap();
 }
 
-std::string ChildProcess::KillAndReap() {
-  if (pid_ <= 0) return "was not running";
+ChildEnd ChildProcess::KillAndReap() {
+  if (pid_ <= 0) return {};
   kill(pid_, kill_signal_);
   const pid_t pid = std::exchange(pid_, -1);
   if (!EndsWithin(pid, kill_patience_ms_).value_or(true)) {
     std::thread([pid] { Reap(pid); }).detach();
-    return kNotEnded;
+    return ChildEnd::Never();
   }
-  return HowItEnded(Reap(pid));
+  return ChildEnd::OfStatus(Reap(pid));
 }
 
-std::string ChildProcess::Wait(int milliseconds) {
+ChildEnd ChildProcess::Wait(int milliseconds) {
   if (pid_ > 0 && EndsWithin(pid_, milliseconds).value_or(false))
-    return HowItEnded(Reap(std::exchange(pid_, -1)));
+    return ChildEnd::OfStatus(Reap(std::exchange(pid_, -1)));
   return KillAndReap();
 }
 

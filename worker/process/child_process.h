@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/process/child_end.h"
 #include "worker/sandbox/sandbox_plan.h"
 
 namespace outboard::worker {
@@ -20,7 +21,7 @@ struct ChildOptions {
   uint64_t memory_bytes_max = 0;
   // "NAME=VALUE", besides those that its profile gets, and instead of those of these names.
   std::vector<std::string> environment = {};
-  // One that was killed has so long to end; then it is left alone (kNotEnded).
+  // One that was killed has so long to end; then it is left alone (ChildEnd::Never).
   int kill_patience_ms = 10'000;
   int kill_signal = 9;  // another in tests, of a process that does not end
   // Becomes its standard output and error; -1: this process's, to append only.
@@ -28,13 +29,6 @@ struct ChildOptions {
   // At most these. Fewer in tests, of the walls that stand behind others.
   SandboxParts parts = SandboxParts::All();
 };
-
-// How a child ended that was killed and did not end in time: it waits within the kernel, for a
-// driver for example. A thread of its own reaps it whenever it ends.
-inline constexpr char kNotEnded[] = "was killed, and does not end";
-
-// How a child ended with this exit code.
-std::string HowItExited(int code);
 
 // A running child, which has one end of a socket pair as its descriptor 3. The destructor kills and
 // reaps it.
@@ -56,16 +50,15 @@ class ChildProcess {
   // Started, not yet reaped, and its end of the socket is open.
   bool running() const;
 
-  // Kills the child if it still runs, reaps it, and returns how it ended: "ended by signal 9",
-  // "exited with 1", kNotEnded.
-  std::string Stop();
+  // Kills the child if it still runs, reaps it, and returns how it ended.
+  ChildEnd Stop();
   // Waits at most `milliseconds` for a child that has closed its socket or is about to end, then
   // kills it; returns how it ended. The socket stays open until Stop, since another thread may be
   // about to use its descriptor.
-  std::string Wait(int milliseconds);
+  ChildEnd Wait(int milliseconds);
 
  private:
-  std::string KillAndReap();
+  ChildEnd KillAndReap();
 
   int fd_ = -1;
   int pid_ = -1;

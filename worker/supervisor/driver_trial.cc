@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
@@ -30,7 +31,6 @@ constexpr size_t kOutputBytesMax = 4 << 10, kReasonBytesMax = 300;
 // After its own bound it ends itself, unless it waits within the kernel.
 constexpr double kMarginSeconds = 10;
 // How ChildProcess names the end of one that was killed, by whomever.
-constexpr char kKilled[] = "ended by signal 9";
 constexpr int kTriesMax = 3;
 constexpr int64_t kLooksEveryMs = 100;  // whether it is to stop
 
@@ -94,16 +94,16 @@ Found Try(const std::vector<std::string>& executor, const ExecutorMainOptions& o
       if (waited[0].revents != 0 && !ReadSome(waited[0].fd, answer)) waited[0].fd = -1;
       if (waited[1].revents != 0 && !ReadSome(waited[1].fd, printed)) waited[1].fd = -1;
     }
-    const std::string how = waited[0].fd < 0 ? child->Wait(1000) : child->Stop();
+    const ChildEnd end = waited[0].fd < 0 ? child->Wait(1000) : child->Stop();
     fcntl(output[0], F_SETFL, O_NONBLOCK);  // what it left behind may hold the pipe
     while (ReadSome(output[0], printed)) {
     }
     found.works = absl::SimpleAtoi(absl::StripAsciiWhitespace(answer), &found.count);
     found.says_little =
-        !found.works && (how == kKilled || Clock::now() - begun >= std::chrono::duration<double>(
+        !found.works && (end.IsSignal(SIGKILL) || Clock::now() - begun >= std::chrono::duration<double>(
                                                                        options.device_seconds_max));
     found.reason = LastLine(printed);
-    if (found.reason.empty()) found.reason = absl::StrCat("an executor ", how);
+    if (found.reason.empty()) found.reason = absl::StrCat("an executor ", end.ToString());
   } else {
     found.reason = LastLine(child.status().message());
   }

@@ -96,25 +96,25 @@ absl::Status WithOneMoreTry(absl::Status status, uint64_t seq) {
 
 // What the end says of the executor's device; nullopt: nothing. `told`: what the executor said of
 // it, if anything.
-std::optional<DeviceFailure> FailureOf(const std::string& how,
+std::optional<DeviceFailure> FailureOf(const ChildEnd& end,
                                        const std::optional<proto::DeviceTrouble>& told) {
-  if (how == kNotEnded) return DeviceFailure::kNotLetGo;
-  if (how == absl::StrCat("exited with ", kExitLaunchTooLong)) return DeviceFailure::kLaunchTooLong;
-  if (how == absl::StrCat("exited with ", kExitNoDevice)) return DeviceFailure::kNotThere;
-  if (how != absl::StrCat("exited with ", kExitDeviceLost)) return std::nullopt;
+  if (end.IsNever()) return DeviceFailure::kNotLetGo;
+  if (end.IsExit(kExitLaunchTooLong)) return DeviceFailure::kLaunchTooLong;
+  if (end.IsExit(kExitNoDevice)) return DeviceFailure::kNotThere;
+  if (!end.IsExit(kExitDeviceLost)) return std::nullopt;
   return told && told->kind() == proto::DeviceTrouble::MEMORY_FAULT ? DeviceFailure::kMemoryFault
                                                                     : DeviceFailure::kLost;
 }
 
-absl::Status WhyItEnded(const std::string& how, const std::optional<DeviceFailure>& failure,
+absl::Status WhyItEnded(const ChildEnd& end, const std::optional<DeviceFailure>& failure,
                         const std::string& words, uint64_t seq) {
   if (failure == DeviceFailure::kMemoryFault)
     return absl::UnavailableError(absl::StrCat("executor ended: its device failed: ", words));
   if (failure == DeviceFailure::kLost) return WithOneMoreTry(absl::InternalError(words), seq);
   if (failure == DeviceFailure::kLaunchTooLong)
     return WithOneMoreTry(absl::DeadlineExceededError(words), seq);
-  if (how != absl::StrCat("exited with ", kExitStepTooLong))
-    return absl::UnavailableError(absl::StrCat("executor ", how));
+  if (!end.IsExit(kExitStepTooLong))
+    return absl::UnavailableError(absl::StrCat("executor ", end.ToString()));
   return absl::DeadlineExceededError(
       absl::StrCat("a step ran longer than ", ExecutorOptionsFromEnvironment().step_seconds_max,
                    " s and was stopped; the session's values are gone"));
@@ -291,23 +291,23 @@ class ExecutorHost::Impl {
     silent_.notify_all();
     // One that was told to end may be within a long kernel, and whoever told it waits for us; one
     // whose client has closed still tells the store what its kernels cost.
-    const std::string how = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
+    const ChildEnd end = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
     if (options_.leases != nullptr) options_.leases->Gone(options_.assign.session_id(), Device());
     if (options_.output != nullptr) options_.output->Finish();
     options_.kernels.reset();                      // its compile processes end
     if (const auto grpc = Grpc()) grpc->Finish();  // EH2
     if (options_.searcher != nullptr) options_.searcher->Ended(SearchName());
-    const std::optional<DeviceFailure> failure = FailureOf(how, trouble_);
+    const std::optional<DeviceFailure> failure = FailureOf(end, trouble_);
     std::string words = trouble_ ? trouble_->message().substr(0, kTroubleTextBytesMax)
-                                 : absl::StrCat("the executor ", how);
+                                 : absl::StrCat("the executor ", end.ToString());
     for (char& c : words)
       if (static_cast<unsigned char>(c) < 0x20) c = ' ';  // a line of a log
     // Also of one that was told to end: the next session must not meet its process.
     if (failure && options_.on_device_failure) options_.on_device_failure(*failure, words);
-    const bool orderly = ending_ || how == "exited with 0";
+    const bool orderly = ending_ || end.IsExit(0);
     const uint64_t seq = trouble_ ? trouble_->seq() : 0;
-    const absl::Status why = orderly ? absl::OkStatus() : WhyItEnded(how, failure, words, seq);
-    NoteEnd(why, how, failure);
+    const absl::Status why = orderly ? absl::OkStatus() : WhyItEnded(end, failure, words, seq);
+    NoteEnd(why, end.ToString(), failure);
     options_.on_end(why);
   }
 

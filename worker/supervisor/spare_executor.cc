@@ -41,11 +41,11 @@ absl::Status SpareExecutor::Start(const std::vector<std::string>& command, uint3
   return absl::OkStatus();
 }
 
-std::string SpareExecutor::Stop() {
-  std::string how = TakeProcess().Stop();
+ChildEnd SpareExecutor::Stop() {
+  const ChildEnd end = TakeProcess().Stop();
   kernels_.reset();
   output_.reset();
-  return how;
+  return end;
 }
 
 bool SpareExecutor::HasBegun() const {
@@ -76,7 +76,7 @@ std::optional<SpareExecutor::Failure> SpareExecutor::EndIfFailed(
 
 void SpareExecutor::BeginEnding(std::string why) {
   auto end = [process = TakeProcess(), kernels = TakeKernels(), output = TakeOutput()]() mutable {
-    std::string how = process.Stop();
+    const ChildEnd how = process.Stop();
     kernels.reset();
     output.reset();
     return how;
@@ -85,13 +85,13 @@ void SpareExecutor::BeginEnding(std::string why) {
 }
 
 std::optional<SpareExecutor::Failure> SpareExecutor::FailureOf(Ending ending) {
-  const std::string how = ending.how.get();
-  if (how == kNotEnded)
+  const ChildEnd how = ending.how.get();
+  if (how.IsNever())
     return Failure{ending.device, DeviceFailure::kNotLetGo,
                    "an executor without a session does not end"};
   if (!ending.why.empty())
     return Failure{ending.device, DeviceFailure::kNotThere, std::move(ending.why)};
-  if (how != absl::StrCat("exited with ", kExitNoDevice)) return std::nullopt;
+  if (!how.IsExit(kExitNoDevice)) return std::nullopt;
   return Failure{ending.device, DeviceFailure::kNotThere,
                  "an executor could not open its GPU (the worker's log has the driver's words)"};
 }

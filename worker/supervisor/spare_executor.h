@@ -36,8 +36,8 @@ class SpareExecutor {
   absl::Status Start(const std::vector<std::string>& command, uint32_t device,
                      const std::vector<int>& cores, const std::vector<std::string>& environment,
                      bool tunes);
-  // Ends it. Returns how it ended (ChildProcess::Stop).
-  std::string Stop();
+  // Ends it. Returns how it ended.
+  ChildEnd Stop();
 
   // What the end of one says of its GPU.
   struct Failure {
@@ -75,7 +75,7 @@ class SpareExecutor {
   struct Ending {
     uint32_t device = 0;
     std::string why;               // it had not begun; empty: it ended by itself, or was replaced
-    std::future<std::string> how;  // as ChildProcess::Stop
+    std::future<ChildEnd> how;
   };
   void BeginEnding(std::string why);
   static std::optional<Failure> FailureOf(Ending ending);

@@ -156,15 +156,15 @@ class IdleSearcher::Impl {
     // Until work is done, which may be while we wait; a round goes on.
     if (!killed && !options_.prepare) hope_ = false;
     lock.unlock();
-    const std::string how = ended.Wait(kEndWaitMs);
+    const ChildEnd how = ended.Wait(kEndWaitMs);
     ended.Stop();
     output.reset();
     job.reset();
     lock.lock();
     if (killed) return;  // goes on when the worker is idle again
-    failures_ = how == "exited with 0" ? 0 : failures_ + 1;
-    if (failures_ > 0) telemetry::LogWarning("search_failed", {{"how", how}});
-    if (options_.on_end) options_.on_end(how);
+    failures_ = how.IsExit(0) ? 0 : failures_ + 1;
+    if (failures_ > 0) telemetry::LogWarning("search_failed", {{"how", how.ToString()}});
+    if (options_.on_end) options_.on_end(how.ToString());
   }
 
   void Wake() { eventfd_write(wake_, 1); }
