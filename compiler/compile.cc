@@ -133,10 +133,9 @@ absl::StatusOr<program::Program> ExpandByThreads(const codegen::LoopNest& kernel
   for (const program::ThreadMapping& mapping :
        {program::MapToThreads(kernel, target.block_threads),
         program::MapLastRangeToThreads(kernel, target.block_threads)}) {
-    if (mapping.threads == 1) break;
     absl::StatusOr<program::Program> program = program::ExpandThreads(kernel, mapping);
     // Any other error is that of a pass.
-    if (!proof::IsNotInRange(program.status())) return program;
+    if (!proof::IsNotInRange(program.status()) || mapping.threads == 1) return program;
     out.GiveUp(absl::StrCat("blocks of ", mapping.threads, " threads"), program.status());
   }
   return program::ExpandThreads(kernel, {.threads = 1});

@@ -259,16 +259,14 @@ class Checker {
           break;
       }
       work = budget_.work;
-      if (work_before > 0 && work <= 0) {  // what was known by half when it ended
+      if (work_before > 0 && work <= 0) {  // forgets what was found by half when the work ended
         unconditional_.emplace(&budget_);
         ForgetScopes();
       }
     }
     return found;
   }
-  int64_t work() const {
-    return 2 * kWorkMax - work_for_loads_ - work_for_others_;
-  }
+  int64_t work() const { return 2 * kWorkMax - work_for_loads_ - work_for_others_; }
 
  private:
   // Barriers, boxes and operands of sm_90a. A swizzle stays within 1,024 bytes, of which memory has
