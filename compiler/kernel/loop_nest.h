@@ -67,8 +67,8 @@ struct LoopNest {
 // INVALID_ARGUMENT, RESOURCE_EXHAUSTED as in compile.h.
 absl::StatusOr<LoopNest> AnalyzeKernel(const UOp* sink);
 
-// Checks the number of nodes and of loops of a kernel as it is written, as AnalyzeKernel does first:
-// for what comes before, whose time grows with them. Errors: RESOURCE_EXHAUSTED.
+// Checks the number of nodes and of loops of a kernel as it is written, as AnalyzeKernel does
+// first: for what comes before, whose time grows with them. Errors: RESOURCE_EXHAUSTED.
 absl::Status CheckWrittenSize(const UOp* sink);
 
 }  // namespace outboard::codegen

@@ -31,9 +31,9 @@ struct ThreadMapping {
 // thread for each point if there are many.
 ThreadMapping MapToThreads(const codegen::LoopNest& kernel, int64_t threads_max);
 
-// The mapping for a kernel whose threads by MapToThreads are not proved to store within its buffers:
-// the threads of a block have the points of the last range alone, whose number is not divided by
-// axes. One thread where that range is of one point.
+// The mapping for a kernel whose threads by MapToThreads are not proved to store within its
+// buffers: the threads of a block have the points of the last range alone, whose number is not
+// divided by axes. One thread where that range is of one point.
 ThreadMapping MapLastRangeToThreads(const codegen::LoopNest& kernel, int64_t threads_max);
 
 // A program after a pass, for people and tests.

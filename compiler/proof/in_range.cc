@@ -56,7 +56,7 @@ bool IsGuardedAsWritten(const UOp* access) {
   return above && below;
 }
 
-bool IsInRangeBy(const UOp* access, Prover::Divisions divisions, Budget& budget) {
+bool IsInRangeBy(const UOp* access, Prover::Divisions divisions, ProofBudget& budget) {
   const UOp* const gate = GateOf(access);
   budget.steps = kStepsMax;
   Prover prover(&budget, divisions);
@@ -80,7 +80,7 @@ class Accesses {
  public:
   bool IsInRange(const UOp* access) {
     if (GateOf(access) != nullptr && IsGuardedAsWritten(access)) return true;
-    Budget& budget = access->op == Op::kLoad ? loads_ : stores_;
+    ProofBudget& budget = access->op == Op::kLoad ? loads_ : stores_;
     for (const auto divisions : Prover::kTries)
       if (budget.work > 0 && IsInRangeBy(access, divisions, budget)) return true;
     return false;
@@ -88,9 +88,9 @@ class Accesses {
   int64_t work() const { return 2 * kWorkMax - loads_.work - stores_.work; }
 
  private:
-  Budget loads_{.work = kWorkMax};
+  ProofBudget loads_{.work = kWorkMax};
   // Their own: a load that is not proved gets a gate, a store is an error.
-  Budget stores_{.work = kWorkMax};
+  ProofBudget stores_{.work = kWorkMax};
 };
 
 absl::Status NotShown(const UOp* access) {

@@ -28,8 +28,8 @@ inline absl::Status CheckInRange(const UOp* sink) {
 
 // Returns the same kernel with a gate on every LOAD that is not proved to be in range: outside the
 // range it yields its alternative, or zero. Returns `sink` itself if there is no such LOAD.
-// The proofs of all LOADs together have a bound (Budget::work), above which the rest get gates, and
-// those of all STOREs have one. `work`, unless it is null, is set to what they took.
+// The proofs of all LOADs together have a bound (ProofBudget::work), above which the rest get
+// gates, and those of all STOREs have one. `work`, unless it is null, is set to what they took.
 // Errors: INTERNAL  a STORE that is not shown to be in range: stores are the compiler's own.
 absl::StatusOr<const UOp*> GuardUnproved(Graph& graph, const UOp* sink, int64_t* work = nullptr);
 

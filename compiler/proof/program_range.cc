@@ -428,7 +428,7 @@ class Checker {
 
   const Program& program_;
   Expressions expressions_;
-  Budget budget_;
+  ProofBudget budget_;
   int64_t work_for_loads_ = kWorkMax;
   int64_t work_for_others_ = kWorkMax;
   // Knows the forms of all accesses so far.

@@ -12,8 +12,9 @@
 namespace outboard::proof {
 
 // Returns the accesses (LOAD, STORE, COPY, LDMATRIX) that are not proved to be in range in every
-// lane. The proofs of all LOADs together have a bound (Budget::work), above which the rest are not
-// proved, and those of all others have one. `work`, unless it is null, is set to what they took.
+// lane. The proofs of all LOADs together have a bound (ProofBudget::work), above which the rest are
+// not proved, and those of all others have one. `work`, unless it is null, is set to what they
+// took.
 std::vector<program::ValueId> UnprovedAccesses(const program::Program& program,
                                                int64_t* work = nullptr);
 

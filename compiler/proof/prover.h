@@ -31,9 +31,10 @@ struct Interval {
 };
 
 // What proofs may still do.
-struct Budget {
+struct ProofBudget {
   int64_t steps = 0;  // of the access that is being proved
-  // Of all accesses of a kernel or of a program: the terms that steps look at. A million takes 10 ms.
+  // Of all accesses of a kernel or of a program: the terms that steps look at. A million takes
+  // 10 ms.
   int64_t work = INT64_MAX;
 
   // Takes a step. Returns whether more are left.
@@ -56,7 +57,7 @@ class Prover {
   // is joined no longer has the quotient that a condition speaks of.
   static constexpr Divisions kTries[] = {Divisions::kAtoms, Divisions::kJoined,
                                          Divisions::kRelated};
-  explicit Prover(Budget* budget, Divisions divisions = Divisions::kAtoms)
+  explicit Prover(ProofBudget* budget, Divisions divisions = Divisions::kAtoms)
       : budget_(budget), how_(divisions) {}
 
   // Adds the assumption that the bool `condition` has the value `holds`.
@@ -116,7 +117,7 @@ class Prover {
   void AddDivisionFacts(Division division, const LinearForm& dividend, Wide divisor, bool bounds);
   void AddFact(const std::optional<LinearForm>& never_negative);
 
-  Budget* budget_;
+  ProofBudget* budget_;
   int64_t stop_ = 0;  // the search now running ends where no more steps than these are left
   const Divisions how_;
   std::vector<LinearForm> facts_;  // each is at least 0

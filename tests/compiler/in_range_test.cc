@@ -443,9 +443,9 @@ TEST(InRange, HostileIndicesGetGuards) {
   }
 }
 
-// Many accesses, each of which takes all steps of its own at a place of very many terms, and of which
-// conditions speak that almost suffice: all of them together have a bound, and what is stored is
-// proved in spite of it.
+// Many accesses, each of which takes all steps of its own at a place of very many terms, and of
+// which conditions speak that almost suffice: all of them together have a bound, and what is stored
+// is proved in spite of it.
 TEST(InRange, TheProofsOfAKernelHaveABound) {
   constexpr int64_t kTerms = 100, kLoads = 200, kConditions = 16, kWorkOfLoads = 4'000'000,
                     kWorkOfProgram = 32'000'000;

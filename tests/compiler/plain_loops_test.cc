@@ -38,8 +38,8 @@ const UOp* TurnedRound(Graph& g, const std::vector<int64_t>& dims) {
   return Sink(g, {StoreAt(g, 0, elements, place, value)});
 }
 
-// A grid of blocks of the last range's threads is divided by the other axes, and has no end within a
-// block but that range's.
+// A grid of blocks of the last range's threads is divided by the other axes, and has no end within
+// a block but that range's.
 TEST(PlainLoops, AProgramThatIsNotProved_IsComputedByThreadsOfTheLastRange) {
   const Turned cases[] = {
       {{2, 8, 5, 2, 5, 6}, 55, 8, 800},

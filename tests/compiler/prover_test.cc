@@ -100,7 +100,7 @@ void CheckRandomIndices(bool put_together) {
       holds.push_back(below(2) == 0);
     }
     for (const auto divisions : proof::Prover::kTries) {
-      proof::Budget budget{.steps = 100'000};
+      proof::ProofBudget budget{.steps = 100'000};
       proof::Prover prover(&budget, divisions);
       for (size_t i = 0; i < conditions.size(); ++i) prover.Assume(conditions[i], holds[i]);
       for (const UOp* node : nodes) {
@@ -152,7 +152,7 @@ TEST(Prover, APlaceOfQuotientsAndRemainders_IsWhatWasDivided) {
         divided(Op::kMod, row, 7));
     const UOp* const place =
         Add(g, times(divided(Op::kIDiv, again, 16), kColumns), Range(g, 3, kColumns));
-    proof::Budget budget{.steps = 20'000};
+    proof::ProofBudget budget{.steps = 20'000};
     proof::Prover prover(&budget, proof::Prover::Divisions::kJoined);
     prover.Assume(Alu(g, Op::kCmpLt, divided(Op::kIDiv, row, 16), ConstIndex(g, kBlocks)), true);
     const auto left = proof::AddScaled(proof::Constant(places - 1), prover.FormOf(place), -1);
@@ -171,7 +171,7 @@ struct Assumed {
 };
 std::optional<Divisions> ProvedBy(const UOp* never_negative, const std::vector<Assumed>& all) {
   for (const auto divisions : proof::Prover::kTries) {
-    proof::Budget budget{.steps = 20'000};
+    proof::ProofBudget budget{.steps = 20'000};
     proof::Prover prover(&budget, divisions);
     for (const auto& [condition, holds] : all) prover.Assume(condition, holds);
     if (prover.NeverNegative(prover.FormOf(never_negative))) return divisions;
@@ -274,7 +274,7 @@ TEST(Prover, RemaindersBesideAQuotient_AreStepsOfTheBudget) {
     }
     const UOp* sum = Add(g, sums[0], Alu(g, op, x, ConstIndex(g, kRemainders + 2)));
     for (int64_t i = 1; i < kSums; ++i) sum = Add(g, sum, Range(g, static_cast<int>(i), 7));
-    proof::Budget budget{.steps = kSteps};
+    proof::ProofBudget budget{.steps = kSteps};
     proof::Prover prover(&budget, proof::Prover::Divisions::kJoined);
     prover.FormOf(sum);
     return budget.steps;

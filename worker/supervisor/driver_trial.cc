@@ -99,9 +99,9 @@ Found Try(const std::vector<std::string>& executor, const ExecutorMainOptions& o
     while (ReadSome(output[0], printed)) {
     }
     found.works = absl::SimpleAtoi(absl::StripAsciiWhitespace(answer), &found.count);
-    found.says_little =
-        !found.works && (end.IsSignal(SIGKILL) || Clock::now() - begun >= std::chrono::duration<double>(
-                                                                       options.device_seconds_max));
+    const bool is_late =
+        Clock::now() - begun >= std::chrono::duration<double>(options.device_seconds_max);
+    found.says_little = !found.works && (end.IsSignal(SIGKILL) || is_late);
     found.reason = LastLine(printed);
     if (found.reason.empty()) found.reason = absl::StrCat("an executor ", end.ToString());
   } else {

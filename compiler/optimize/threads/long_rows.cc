@@ -105,8 +105,8 @@ class LongRowChooser {
 
   // Vectors of a thread of a block of `of_block`, which have the registers of `full`; 0: there is
   // no room for the others in the memory of the blocks. As few in registers as leave no more than
-  // that: of 1,024 threads there is one block on a multiprocessor anyway. With seven eighths GPT-2's
-  // loss spills nothing on sm_89, with all it does.
+  // that: of 1,024 threads there is one block on a multiprocessor anyway. With seven eighths
+  // GPT-2's loss spills nothing on sm_89, with all it does.
   int64_t InRegisters(int64_t of_block, int64_t full) const {
     const int64_t vectors = Vectors(of_block), most = kRowValuesMax * full / of_block;
     for (const int64_t values : {most / 2, most * 3 / 4, most * 7 / 8, most}) {
