@@ -31,6 +31,7 @@
 #include "gateway/server/gateway.h"
 #include "runtime/devices.h"
 #include "telemetry/log.h"
+#include "worker/devices/device_rates.h"
 #include "worker/init/node_init.h"
 #include "worker/process/child_process.h"
 #include "worker/receipts/lease_counter.h"
@@ -51,10 +52,13 @@ constexpr seconds kWorkersJoinWithin{20};
 // Of workers that end by themselves, before `up` gives up as failed.
 constexpr int kRestartsMax = 16;
 
-// How long a worker may take that first tries its driver (worker/supervisor/driver_trial.h).
+// How long a worker may take that first tries its driver (worker/supervisor/driver_trial.h) and
+// measures its GPUs.
 seconds DriverTakesAtMost() {
   if (!worker::NeedsDriver()) return seconds(0);
-  return worker::DriverTrialTakesAtMost(worker::ExecutorOptionsFromEnvironment());
+  const seconds measures(worker::MeasuresGpusAtStart() ? worker::kMeasureAtStartWithin
+                                                       : seconds(0));
+  return measures + worker::DriverTrialTakesAtMost(worker::ExecutorOptionsFromEnvironment());
 }
 
 // Whether a signal or the parent has asked for the end, for AwaitEnd to take note of.

@@ -27,6 +27,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/worker/square_kernel.h"
 #include "worker/compile/compile_messages.h"
+#include "worker/compile/compile_pool.h"
 #include "worker/engine/device_target.h"
 #include "worker/process/program_file.h"
 #include "worker/sandbox/granted_parts.h"
@@ -187,6 +188,20 @@ TEST(BoxMessages, Target_ComesBackOrIsRefused) {
 }
 
 // A large batch is shared by threads: every result in its place, and the same bytes as one by one.
+// A kernel may have more views of buffers than all else that is said of it. It was refused where it
+// was compiled alone, or with few others: "a message of more than 32 fields".
+TEST_F(CompileProcessTest, ViewsOfBuffers_AreAsManyAsAKernelHas) {
+  CompileProcessOptions options = Options();
+  options.target = CudaTarget("sm_90a", 132);
+  CompileProcess process(options);
+  CompilePool pool({.program = test::kCompilerProgram, .target = options.target, .count = 1});
+  const Sources alone = {test::ProductKernel(1024)};
+  for (const auto& compiled : {process.Compile(alone)[0], pool.Compile(alone)[0]}) {
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(compiled->maps.size(), 3u);
+  }
+}
+
 // A kernel that is slow because its plan did not fit is right, so that nobody else would tell.
 TEST(BoxMessages, PlansThatWereGivenUp_AreLoggedAndCounted) {
   CompiledKernel kernel;

@@ -50,7 +50,7 @@ IoLimits CompilePool::LimitsOf(const Process& process) const {
   return {.deadline = process.due,
           .stop_fd = options_.stop_fd,
           .bytes_max = kCompileMessageBytesMax,
-          .fields_max = kCompiledKernelFieldsMax};
+          .fields_max = CompileReplyFieldsMax(1)};
 }
 
 absl::StatusOr<CompiledKernel> CompilePool::Receive(Process& process) {

@@ -88,7 +88,7 @@ absl::Status CompileProcess::Ask(std::span<const KernelSource> kernels,
   IoLimits limits = IoLimits::Within(DeadlineOf(kernels.size()));
   limits.stop_fd = options_.stop_fd;
   limits.bytes_max = kCompileMessageBytesMax;
-  limits.fields_max = kernels.size() * kCompiledKernelFieldsMax;
+  limits.fields_max = CompileReplyFieldsMax(kernels.size());
   absl::Status status = WriteMessage(process_.fd(), ToRequest(kernels, options_.target), limits);
   if (status.ok()) status = ReadMessage(process_.fd(), &reply, limits);
   if (status.ok() && reply.results_size() != static_cast<int>(kernels.size()))

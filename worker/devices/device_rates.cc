@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/numbers.h"
@@ -17,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/environment.h"
 #include "base/exec_arguments.h"
 
 namespace outboard::worker {
@@ -48,6 +50,11 @@ bool ReadAll(int fd, Clock::time_point until, std::string& out) {
 }
 
 }  // namespace
+
+bool MeasuresGpusAtStart() {
+  if (std::getenv("OUTBOARD_MEASURE") != nullptr) return IsSet("OUTBOARD_MEASURE");
+  return std::getenv("OUTBOARD_CUDA_DRIVER") == nullptr;
+}
 
 std::string RatesLine(const proto::DeviceRates& rates) {
   return absl::StrCat("gflops=", rates.gflops(), " memory_gb_per_s=", rates.memory_gb_per_s(),

@@ -1,6 +1,6 @@
-// What a device reaches, measured when a gateway asks for it (Measure in proto/fleet.proto): a
-// product of two matrices of float32, and reading an array that is larger than caches (beside a
-// test, whose figure is only logged, one of 16 MiB).
+// What a device reaches: a product of two matrices of float32, and reading an array that is larger
+// than caches (beside a test, whose figure is only logged, one of 16 MiB). It is measured when a
+// gateway asks for it (Measure in proto/fleet.proto), of GPUs also when their worker starts.
 //
 // It is measured in a process of its own (measure_main.h), with the cores and the environment that
 // sessions of the device get, by kernels that are compiled as theirs are. A worker's word: it finds
@@ -19,6 +19,13 @@ namespace outboard::worker {
 
 // Two sizes of each are compiled and run, which takes a second or two.
 inline constexpr std::chrono::seconds kMeasureWithin{60};
+
+// Of all GPUs of a worker that starts, side by side. What does not answer by then has no figures.
+inline constexpr std::chrono::seconds kMeasureAtStartWithin{20};
+// Whether a worker measures its GPUs when it starts: OUTBOARD_MEASURE, 1 or 0; where that is unset
+// those of the machine's own driver. One that OUTBOARD_CUDA_DRIVER names may be a test's, which
+// takes minutes for the products.
+bool MeasuresGpusAtStart();
 
 // What the measuring process does besides (join_test.h): the join test before it measures, or the
 // test and a bandwidth alone, whose `gflops` are then 0.

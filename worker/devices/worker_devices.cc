@@ -1,6 +1,8 @@
 #include "worker/devices/worker_devices.h"
 
 #include <algorithm>
+#include <future>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -81,6 +83,38 @@ void WorkerDevices::Describe(const std::function<std::vector<int>(uint32_t devic
   entry.set_exclusive_devices(are_gpus());
 }
 
+absl::StatusOr<proto::DeviceRates> WorkerDevices::MeasureOne(
+    uint32_t device, const std::vector<std::string>& command, const std::vector<int>& cores,
+    std::chrono::milliseconds within, const std::string& what) const {
+  absl::StatusOr<proto::DeviceRates> rates =
+      MeasureDevice(command, EnvironmentOf(device), cores, within, what);
+  if (!rates.ok())
+    telemetry::LogError("device_not_measured",
+                        {{"device", device}, {"message", rates.status().ToString()}});
+  else
+    telemetry::LogInfo("device_measured", {{"device", device},
+                                           {"gflops", rates->gflops()},
+                                           {"memory_gb_per_s", rates->memory_gb_per_s()},
+                                           {"tested", !what.empty()}});
+  return rates;
+}
+
+void WorkerDevices::MeasureAtStart(
+    const std::vector<std::string>& command,
+    const std::function<std::vector<int>(uint32_t device)>& cores,
+    std::chrono::milliseconds within) {
+  if (!are_gpus()) return;
+  std::vector<std::future<absl::StatusOr<proto::DeviceRates>>> running;
+  for (uint32_t i = 0; i < static_cast<uint32_t>(count_); ++i)
+    running.push_back(std::async(std::launch::async, [&, i, of = cores(i)] {
+      return MeasureOne(i, command, of, within, /*what=*/"");
+    }));
+  std::vector<proto::DeviceRates> rates;
+  for (auto& each : running)
+    if (absl::StatusOr<proto::DeviceRates> one = each.get(); one.ok()) rates.push_back(*one);
+  if (rates.size() == running.size()) rates_ = std::move(rates);
+}
+
 proto::Measured WorkerDevices::Measure(
     const proto::Measure& asked, const std::vector<std::string>& command,
     const std::function<std::vector<int>(uint32_t device)>& cores) {
@@ -88,11 +122,9 @@ proto::Measured WorkerDevices::Measure(
   const std::string what =
       !asked.test() ? "" : asked.without_rates() ? kTestAlone : kTestAndRates;
   for (uint32_t i = 0; i < static_cast<uint32_t>(count_); ++i) {
-    const auto rates = MeasureDevice(command, EnvironmentOf(i), cores(i),
-                                     asked.test() ? kTestWithin : kMeasureWithin, what);
+    const auto rates =
+        MeasureOne(i, command, cores(i), asked.test() ? kTestWithin : kMeasureWithin, what);
     if (!rates.ok()) {
-      telemetry::LogError("device_not_measured",
-                          {{"device", i}, {"message", rates.status().ToString()}});
       measured.clear_rates();
       const std::string why(rates.status().message());
       if (absl::IsFailedPrecondition(rates.status()))
@@ -101,10 +133,6 @@ proto::Measured WorkerDevices::Measure(
         measured.set_failed(why);
       return measured;
     }
-    telemetry::LogInfo("device_measured", {{"device", i},
-                                           {"gflops", rates->gflops()},
-                                           {"memory_gb_per_s", rates->memory_gb_per_s()},
-                                           {"tested", asked.test()}});
     *measured.add_rates() = *rates;
   }
   measured.set_tested(asked.test());

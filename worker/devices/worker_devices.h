@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "proto/fleet.pb.h"
 #include "runtime/devices.h"
 #include "worker/devices/devices_in_service.h"
@@ -50,6 +51,12 @@ class WorkerDevices {
   proto::Measured Measure(const proto::Measure& asked, const std::vector<std::string>& command,
                           const std::function<std::vector<int>(uint32_t device)>& cores);
 
+  // Measures all GPUs, side by side, before there is a session: Describe has their figures from
+  // then on, unless one of them could not be measured. Nothing else is measured unasked.
+  void MeasureAtStart(const std::vector<std::string>& command,
+                      const std::function<std::vector<int>(uint32_t device)>& cores,
+                      std::chrono::milliseconds within);
+
   // All have passed the join test since this process started.
   bool tested() const { return tested_; }
 
@@ -66,6 +73,13 @@ class WorkerDevices {
                                          const std::string& words);
 
  private:
+  // One device; logs it.
+  absl::StatusOr<proto::DeviceRates> MeasureOne(uint32_t device,
+                                                const std::vector<std::string>& command,
+                                                const std::vector<int>& cores,
+                                                std::chrono::milliseconds within,
+                                                const std::string& what) const;
+
   const WorkerDevicesOptions options_;
   const std::vector<runtime::ListedDevice> gpus_;
   const int count_;

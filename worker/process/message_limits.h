@@ -42,8 +42,10 @@ inline constexpr size_t kKernelRequestFieldsMax = 4 * kBatchKernelsMax;
 // 50 KiB of code for each of at most some hundred kernels. A supervisor holds one for each
 // executor.
 inline constexpr uint32_t kCompileMessageBytesMax = 64u << 20;
-// Of a reply, for each kernel of the request: 13 fields, two of which are three numbers.
-inline constexpr size_t kCompiledKernelFieldsMax = 32;
+// The fields of a reply to a request for so many kernels. A kernel has 14, and up to 42 for each
+// view of a buffer that its launch takes, of which 4 KB of parameters hold 32 (MappedTensor): as
+// many as one kernel can have, and for each as many as kernels of a few views have.
+constexpr size_t CompileReplyFieldsMax(size_t kernels) { return 1500 + 256 * kernels; }
 // Of a reply to a request for kernels: a batch as the compile process sent it, and its header.
 inline constexpr uint32_t kKernelReplyBytesMax = kCompileMessageBytesMax + (1u << 20);
 

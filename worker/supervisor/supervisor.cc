@@ -38,6 +38,7 @@
 #include "telemetry/samples.h"
 #include "wire/limits.h"
 #include "wire/version.h"
+#include "worker/devices/device_rates.h"
 #include "worker/devices/worker_devices.h"
 #include "worker/executor/executor_main.h"
 #include "worker/groups/describe_groups.h"
@@ -99,6 +100,8 @@ class Supervisor::Impl {
     blob_cache_ = *std::move(cache);
     TryDriverBehindWalls(options_.executor, executors_, devices_.listed_count(), stopping_);
     SayWhatIsShared();
+    if (MeasuresGpusAtStart())
+      devices_.MeasureAtStart(options_.measure, CoresOfEach(), kMeasureAtStartWithin);
     // Executors that have a GPU search on it themselves, while their sessions are quiet.
     if (!options_.search.empty() && executors_.device != runtime::kCuda)
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
