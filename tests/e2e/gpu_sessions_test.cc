@@ -1,6 +1,7 @@
 // What a session has of a GPU: all of it, alone, and what an earlier session's driver has linked.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -40,6 +41,38 @@ TEST_F(GpuSessions, SessionsHaveAGpuEach) {
   const auto third = Connect();
   ASSERT_NE(third, nullptr);
   EXPECT_TRUE(test::Step(*third).ok());
+}
+
+// A program's graph may be one product by warpgroups, which is compiled alone: what is said of it
+// is mostly its views of buffers.
+TEST_F(GpuSessions, AProductAlone_IsComputed) {
+  StartUp(Driver(1));
+  auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  SetSession(std::move(session));
+  {
+    constexpr int64_t kSide = 512, kDepth = 512;
+    const auto number = [](int64_t i) { return static_cast<float>(i % 5 - 2); };
+    std::vector<float> rows, columns;
+    for (int64_t i = 0; i < kSide * kDepth; ++i) {
+      rows.push_back(number(i / kDepth + i % kDepth));
+      columns.push_back(number(3 * (i / kSide) + i % kSide));
+    }
+    Tensor a = Tensor::from<float>(rows, {kSide, kDepth}).cast(DType::kBF16);
+    Tensor b = Tensor::from<float>(columns, {kDepth, kSide}).cast(DType::kBF16);
+    a.realize();
+    b.realize();
+    const std::vector<float> got = a.matmul(b).to_vector<float>();
+    ASSERT_EQ(got.size(), static_cast<size_t>(kSide * kSide)) << Log();
+    for (const int64_t at : {int64_t{0}, int64_t{511}, 317 * kSide + 3, kSide * kSide - 1}) {
+      float want = 0;
+      for (int64_t k = 0; k < kDepth; ++k)
+        want += rows[at / kSide * kDepth + k] * columns[k * kSide + at % kSide];
+      EXPECT_NEAR(got[at], want, std::abs(want) / 256) << at;  // rounded to bf16
+    }
+  }
+  EXPECT_TRUE(CloseSession().ok()) << Log();
+  SetSession(nullptr);
 }
 
 // A group of executors that each have a GPU: what they exchange leaves the memory of one and comes
