@@ -73,7 +73,8 @@ class WorkerDevices {
                                          const std::string& words);
 
  private:
-  // One device; logs it.
+  // One device; logs it. Errors: UNAVAILABLE, DEADLINE_EXCEEDED, FAILED_PRECONDITION, as
+  // MeasureDevice.
   absl::StatusOr<proto::DeviceRates> MeasureOne(uint32_t device,
                                                 const std::vector<std::string>& command,
                                                 const std::vector<int>& cores,
