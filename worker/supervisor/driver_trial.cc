@@ -30,7 +30,6 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kOutputBytesMax = 4 << 10, kReasonBytesMax = 300;
 // After its own bound it ends itself, unless it waits within the kernel.
 constexpr double kMarginSeconds = 10;
-// How ChildProcess names the end of one that was killed, by whomever.
 constexpr int kTriesMax = 3;
 constexpr int64_t kLooksEveryMs = 100;  // whether it is to stop
 
@@ -141,6 +140,12 @@ void TryDriverBehindWalls(const std::vector<std::string>& executor,
             absl::StrCat("it shows ", behind_walls.count, " of ", without.count, " devices there");
       else if (!behind_walls.says_little)
         why = behind_walls.reason;
+      else
+        telemetry::LogWarning(
+            "driver_silent_behind_walls",
+            {{"message", behind_walls.reason},
+             {"effect", "sessions have the walls and may fail as the driver did: if they do, serve "
+                        "without any sandbox, one account at a time (OUTBOARD_SANDBOX=0)"}});
     }
   }
   if (!why.empty()) DoWithoutDriverWalls(why);
